@@ -56,7 +56,7 @@ impl<E: Engine> Context<E> {
         }
     }
 
-    /// Makes the poller stop to report a watched socket until `resume` or `rename`.
+    /// Makes the poller stop reporting a watched socket until `resume` or `rename` is called.
     pub fn suspend(&self, socket: &impl AsRawFd) -> io::Result<()> {
         self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()))
     }

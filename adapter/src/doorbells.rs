@@ -37,8 +37,8 @@ impl Doorbells {
     /// The doorbell stays in place until a [`Doorbells::take`] that begins after its last push.
     #[inline]
     pub(crate) unsafe fn push(&self, doorbell: &Doorbell) -> bool {
-        // This must be a write even if the flag is set already, so that the taker sees the work
-        // (see `take`).
+        // The flag must be written even if it is set already, so that the thread that takes the
+        // doorbell sees the work (see `take`).
         if doorbell.set.swap(true, Ordering::AcqRel) {
             return false;
         }

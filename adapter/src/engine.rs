@@ -39,8 +39,8 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// Continues leftover work and serves timers. Every pass except [`poll`](Self::poll) calls
     /// this, after the queue pairs with a doorbell have transmitted.
     fn advance(&mut self);
-    /// Returns the work that remains when the engine lock is about to be released. This method is
-    /// called again if more work arrives meanwhile.
+    /// Returns the work that remains when the engine lock is about to be released. If more work
+    /// arrives before the lock is released, this method is called again.
     fn remaining(&mut self) -> Remaining;
 
     /// Returns whether the data that arrived last belong to a message of which a part is still

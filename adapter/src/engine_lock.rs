@@ -43,14 +43,15 @@ const WAITER: u32 = 4;
 /// How often a waiter tests the lock before it sleeps. Most holders release it within a few
 /// microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
-/// How often a free lock is left to its waiters. A waiter that has not taken the lock by then has
-/// no processor to run on.
+/// How many times a thread yields so that a waiter can take the free lock. If no waiter has taken
+/// the lock after that, the waiters have no processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached only through an `EngineGuard`, of which there is one at a time.
 unsafe impl<T: Deferring + Send> Sync for EngineLock<T> {}
 
-/// The held lock. Dropping it first does the work that was published meanwhile.
+/// The held lock. Before the drop releases the lock, it does the work that other threads have
+/// published while the lock was held.
 pub(crate) struct EngineGuard<'a, T: Deferring>(
     &'a EngineLock<T>,
     #[expect(dead_code, reason = "held as long")] Guard,
@@ -229,7 +230,8 @@ mod tests {
             }
         });
         assert_eq!(lock.state.load(Ordering::Relaxed), 0);
-        // No work may remain that only the next holder would find.
+        // When the lock is released, no work may remain that only the next holder of the lock would
+        // find.
         assert_eq!(published.load(Ordering::Relaxed), 0);
         let held = lock.lock();
         assert_eq!(held.sum, THREADS * EACH);

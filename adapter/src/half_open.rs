@@ -3,7 +3,8 @@
 //!
 //! A caller may be an attacker that holds descriptors on purpose. So the newest caller is admitted,
 //! and the oldest caller of the address with the most callers is evicted: a genuine caller has sent
-//! its request long before. Its owner reads what it has sent before it evicts it.
+//! its request long before. Before the owner of the list evicts a caller, it reads what that caller
+//! has sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};

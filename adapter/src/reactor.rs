@@ -242,7 +242,7 @@ impl<E: Engine> Reactor<E> {
         self.shared.announce_sleep();
         let slept = loop {
             // If another thread has the engine, that thread is responsible for the work that it
-            // leaves over: it publishes the rest when it releases the lock
+            // leaves over: it publishes this work when it releases the lock
             // (`SharedState::publish_remaining`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
@@ -413,8 +413,8 @@ impl<E: Engine> Reactor<E> {
 impl Poller {
     /// Delivers all events that the poller has now. While this thread holds both the poller and the
     /// engine lock, no other thread has undelivered events. So connections that were closed before
-    /// this call can end. A connection that is found to be closed meanwhile is younger than the
-    /// poller's answer, so the poller is asked again.
+    /// this call can end. A connection may turn out to be closed while the events are delivered.
+    /// Its end is younger than the poller's answer, so the poller is asked again.
     fn deliver_all<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
             let closed = locked.engine.take_closed();

@@ -178,8 +178,8 @@ impl<E: Engine> SharedState<E> {
         }
     }
 
-    /// Announces that the caller is about to enter the poller. The caller must check for work after
-    /// that.
+    /// Announces that the caller is about to enter the poller. After this call the caller must
+    /// check for work once more.
     pub(crate) fn announce_sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }

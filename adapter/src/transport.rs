@@ -141,8 +141,8 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
 // SAFETY: the promises of `Transport`, by their numbers:
 // 1. The engine has the sinks of queue pairs and listeners. Its contract forbids it to call them
 //    after the object is removed, and each `drop` removes its object. The sinks of completion
-//    queues and shared receive queues are called by methods of these, and by what the engine does
-//    for queue pairs that use them; dat-core drops these queue pairs first.
+//    queues and shared receive queues are called by methods of these queues, and by the engine when
+//    it works for queue pairs that use them. dat-core drops such queue pairs before the queues.
 // 2. rnic looks up every key at every access, under the engine lock, which `Mr::drop` takes as
 //    well.
 unsafe impl<E: Engine> Transport for Adapter<E> {

@@ -1,5 +1,5 @@
-//! A provider whose adapters have another transport than that of the registered table, as those of
-//! softroce over the kernel's rxe.
+//! Tests a provider whose adapters have one transport and whose registered function table is that
+//! of another one. softroce is such a provider when the kernel's rxe serves it.
 
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -16,8 +16,8 @@ use dat_sys::ib::{DAT_IB_CLOSE_QUERY_OP, DAT_IB_OPEN_QUERY_OP};
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// Registers an entry under this name. Its table is that of tcp-emu, and its adapters have the
-/// loopback transport.
+/// Registers an entry under this name. The entry has the function table of tcp-emu, but opens
+/// adapters with the loopback transport.
 fn registered(name: &str) -> Table {
     let provider = AnyProvider::of::<provider_tcp_emu::TcpEmu>()
         .opened_by(|ia, params| Mem.open(ia, params).map(Opened::new));
@@ -27,7 +27,7 @@ fn registered(name: &str) -> Table {
     unsafe { &*table }
 }
 
-/// The table that a handle leads to.
+/// The function table that a handle leads to.
 fn table_of(handle: DAT_HANDLE) -> Table {
     // SAFETY: the first word of an object is the address of its table.
     unsafe { *handle.cast::<Table>() }

@@ -16,9 +16,9 @@
 //!
 //! The name may contain `%p` (the process ID), `%n` (the number of the capture in the process, from
 //! 0) and `%%`. The file must not exist, unless its name has the prefix `append:`. Within a process
-//! all captures with the same name share the file, each as an interface of its own; a capture that
-//! is opened after the others were closed appends to it. For another process an open capture file
-//! is an error.
+//! all captures with the same name share the file, each as an interface of its own. A capture that
+//! is opened after all others were closed appends to the file. For another process an open capture
+//! file is an error.
 //!
 //! Each call writes its records before it returns. So a killed process leaves a file that ends with
 //! a whole block. Only the file's owner can read it, because it holds the consumers' data. If a

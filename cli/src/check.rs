@@ -33,8 +33,8 @@ pub(crate) struct Options {
     /// Exit with 1 for warnings, and for entries whose provider was not started, too
     #[arg(long)]
     strict: bool,
-    /// Start the providers of at most this many entries, each in a process of its own; everything
-    /// else is checked of all entries
+    /// Start the providers of at most this many entries, each in a process of its own; all other
+    /// checks cover every entry
     #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
     limit: usize,
     /// Print one JSON document instead of text
@@ -136,12 +136,13 @@ impl Finding {
     }
 }
 
-/// Returns what `inspect` finds for each entry that programs can ask for: why its library does not
-/// provide it, or `None` if it does. A library may register one entry and not another, so each is
-/// inspected. A library that does not load, or whose start does not end, is not tried again.
+/// Calls `inspect` for each entry that programs can ask for, and returns the results: `None` if the
+/// entry's library provides the entry, otherwise the reason why not. Each entry is inspected,
+/// because a library may register one entry and not another. But if a library does not load, or its
+/// start does not end, its other entries are not inspected.
 ///
 /// An inspection takes a process, so at most `limit` entries are inspected. The second value is the
-/// number of entries that were not inspected because of that.
+/// number of entries that were not inspected because of this limit.
 fn faults(
     entries: &[Entry],
     limit: usize,
@@ -170,7 +171,8 @@ fn faults(
     (faults, not_started)
 }
 
-/// The lines of the entries to which one finding applies, by what it is about.
+/// For each subject of a finding, such as a library, the lines of the entries to which the finding
+/// applies.
 struct Lines<K>(HashMap<K, Vec<usize>>);
 
 impl<K: Eq + Hash> Lines<K> {
@@ -184,8 +186,8 @@ impl<K: Eq + Hash> Lines<K> {
         Lines(lines)
     }
 
-    /// Returns the lines after this one, and a remark that names them. Returns `None` from the
-    /// second time on that this is asked about the same thing.
+    /// Returns the lines of `key` after `line`, and a remark that names them. The second call with
+    /// the same `key` and all further ones return `None`.
     fn after(&mut self, key: &K, line: usize) -> Option<(Vec<usize>, String)> {
         let mut lines = self.0.remove(key)?;
         lines.retain(|&other| other > line);
@@ -356,8 +358,8 @@ fn first_duplicates(entries: &[Entry]) -> Vec<Option<&Entry>> {
 }
 
 /// Returns a warning for each entry whose library or parameters differ from those of the first
-/// entry with the same name and major version. Which of them a program gets depends on the thread
-/// safety and the minor version that it asks for.
+/// entry with the same name and major version. Which of these entries a program gets depends on the
+/// thread safety and the minor version that the program asks for.
 fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
     let mut firsts: HashMap<_, &Entry> = HashMap::new();
     let mut all = Vec::new();

@@ -26,7 +26,8 @@ pub(crate) struct Options {
     /// The provider, by its name in the registry; `mem` is the loopback transport
     #[arg(long, visible_aliases = ["adapter", "ia"], value_name = "NAME", default_value = "tcp-emu")]
     provider: String,
-    /// Call it through this libdat2.so.2 or libdat.so.1 instead of this program's registry
+    /// Call the provider through this libdat2.so.2 or libdat.so.1 instead of this program's
+    /// registry
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
     /// Look the provider up in this registry file, as if DAT_OVERRIDE named it

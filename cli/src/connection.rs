@@ -254,8 +254,8 @@ impl Connection {
         self.post_write(size, Flags::SUPPRESS)
     }
 
-    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile
-    /// polls for completions, which do not come, `calls` times per millisecond.
+    /// Polls the last octet of the incoming data until it is the next sequence number. While it
+    /// does so, it also polls for completions, which do not come, `calls` times per millisecond.
     pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
         const POLLS_PER_CLOCK_CHECK: u32 = 32;
         self.sequence.seen = self.sequence.seen.wrapping_add(1);

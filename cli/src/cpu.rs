@@ -66,7 +66,8 @@ pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
     for thread in std::fs::read_dir("/proc/self/task")? {
         let name = thread?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        // A thread that has ended meanwhile causes an error, which is ignored.
+        // If a thread has ended since the directory was read, the call fails, which does not
+        // matter.
         let _ = sched_setaffinity(thread, &set);
     }
     Ok(sched_setaffinity(None, &set)?)

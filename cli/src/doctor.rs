@@ -222,7 +222,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
-/// Reports which uDAPL library programs load. This program needs no such library.
+/// Reports which uDAPL library programs load. The program `dat` itself needs none.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
     let remedy = match programs::own_library_directory() {
@@ -314,8 +314,8 @@ fn port(port: u16) -> Finding {
             Finding::note(
                 subject,
                 "taken by a process of another user",
-                "root sees whose; adapters of softroce share an address of a host only among the \
-             processes of one user",
+                "root can see which process it is; adapters of softroce share an address of a \
+                 host only among the processes of one user",
             )
         }
         owners if owners.is_empty() => Finding::note(

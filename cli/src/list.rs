@@ -25,7 +25,8 @@ mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only entries whose name contains one of these. Those whose name equals one are opened first
+    /// Only entries whose name contains one of these texts. An entry whose name equals one of them
+    /// is opened before the others
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Only entries that open
@@ -75,7 +76,8 @@ struct Item {
 enum State {
     Opens,
     Fails(String),
-    /// Others had been opened up to the limit before it was the entry's turn.
+    /// The entry was not opened, because as many other entries as the limit permits had been opened
+    /// before its turn.
     NotOpened(&'static str),
     /// This program cannot use the entry.
     Unused(&'static str),

@@ -32,8 +32,8 @@ pub(crate) struct RowOptions {
     /// calls of DAT per millisecond
     #[arg(long, requires = "plain")]
     watched: bool,
-    /// Compare them with plain UDP instead of TCP, the lower bound for an adapter that uses
-    /// datagrams
+    /// Compare the rows of --watched with plain UDP instead of TCP: the lower bound for an adapter
+    /// that uses datagrams
     #[arg(long, requires = "watched")]
     udp: bool,
     /// Exit with 1 if a row misses its bar

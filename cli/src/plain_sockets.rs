@@ -216,8 +216,8 @@ impl PlainSockets {
     }
 
     /// Sends `count` datagrams of `size` bytes, one call each. Returns the client's seconds until
-    /// all are sent. The server reads meanwhile. If it is too slow, datagrams are lost, which only
-    /// makes the client faster.
+    /// all are sent. The server reads at the same time. If the server is too slow, datagrams are
+    /// lost, which only makes the client faster.
     fn datagrams(&mut self, role: Role, size: usize, count: usize) -> Result<f64> {
         let start = Instant::now();
         if role == Role::Client {

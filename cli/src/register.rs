@@ -3,7 +3,8 @@
 //!
 //! The rest of the file does not change, byte for byte, including comments, blank lines and lines
 //! with errors. The file is replaced in one step, so that readers see either the old or the new
-//! file. The file is locked meanwhile, so that two of these commands do not undo each other's work.
+//! file. The file is locked until it has been replaced, so that two of these commands do not undo
+//! each other's work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write, stdout};

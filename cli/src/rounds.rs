@@ -41,8 +41,8 @@ pub(crate) const MAX_TAIL_RATIO: f64 = 1.5;
 /// The minimum duration of a trial that shows how long an operation takes, as a share of the
 /// duration of a round's trial.
 const MIN_PROBE_SHARE: f64 = 1.0 / 25.0;
-/// The number of trials of each size. Only the fastest counts, because the others may have been
-/// interrupted.
+/// The number of trials of each size. Only the fastest of these trials counts, because the others
+/// may have been interrupted.
 const PROBES_PER_SIZE: usize = 3;
 /// The number of operations of the first trial, and the growth factor of the following ones.
 const FIRST_PROBE_OPERATIONS: usize = 2;

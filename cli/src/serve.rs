@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// Listen on this TCP port
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
-    /// Print where it listens as a JSON document
+    /// Print a JSON document that says where the server listens
     #[arg(long)]
     json: bool,
 }

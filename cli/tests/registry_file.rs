@@ -212,7 +212,8 @@ fn the_providers_of_a_limited_number_of_entries_are_started() {
         "{text}"
     );
 
-    // What was not started is not known to be usable.
+    // If the provider of an entry was not started, `dat check` does not know whether the entry is
+    // usable.
     let one = file("dat.conf", &line(0));
     assert_eq!(check(&one, &["--limit", "0"]).status.code(), Some(0));
     let output = check(&one, &["--limit", "0", "--strict"]);

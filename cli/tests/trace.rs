@@ -142,8 +142,8 @@ const IA_VARIABLE: &str = "OPENDAT_TEST_IA";
 /// The time limit of every step.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program that posts a receive for each line on its standard input. Until then, its messages
-/// wait.
+/// A program that posts a receive for each line on its standard input. A message that arrives
+/// before its receive is posted waits.
 #[test]
 #[ignore = "not a test: the program that `a_message_without_a_receive_is_logged_once` traces"]
 fn late_receiver() -> Result<(), Box<dyn Error>> {
@@ -162,7 +162,7 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
     next(&mut near_events)?.established()?;
     next(&mut far_events)?.established()?;
 
-    // This message does not wait.
+    // This message finds a posted receive, so it does not wait.
     near.post_receive(&[memory.segment(0..MESSAGE_OCTETS)?], 0)?;
     far.post_send(&[memory.segment(0..MESSAGE_OCTETS)?], 0, Flags::default())?;
     println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);

@@ -115,7 +115,7 @@ impl Pool {
             None => Worker::start(&mut (self.command)())
                 .map_err(|error| format!("no process: {error}"))?,
         };
-        // The write fails if the process has ended meanwhile. That is detected below.
+        // The write fails if the process has ended. The code below detects that.
         let _ = writeln!(worker.commands, "{what}");
         match worker.lines.recv_timeout(time_limits::case_timeout()) {
             Ok(WorkerLine::CrashIn(place)) => Err(worker.describe_end(&place)),

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         // Other runs may use the same connection qualifiers.
         enter_own_network();
     }
-    // The cases of one target run in sequence in any case.
+    // The cases of one target always run one after the other.
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);

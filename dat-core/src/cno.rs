@@ -93,7 +93,7 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 /// holding any lock.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the CNO any more.
+/// If this call succeeds, nobody uses a reference to the CNO after the call.
 #[must_use = "its drop waits for the agent, which may want any lock"]
 pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());

@@ -190,7 +190,7 @@ pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Resul
 }
 
 /// Runs `f` on the object behind a handle. If the adapter is thread-safe, the object stays alive
-/// meanwhile.
+/// until `f` returns.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as for [`get`].
@@ -206,7 +206,7 @@ pub unsafe fn with_object<'a, O: Object, V>(
 }
 
 /// Runs `f`, which may free the object. If the adapter is thread-safe, no other call uses the
-/// object meanwhile.
+/// object while `f` runs.
 ///
 /// # Safety
 /// If the adapter is not thread-safe and `f` frees the object: nobody uses a reference to the
@@ -232,8 +232,8 @@ pub unsafe fn with_exclusive<'a, O: Object, V>(
 /// # Safety
 /// If the adapter is not thread-safe: as for [`get`].
 pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
-    // SAFETY: the caller guarantees that nobody frees the object meanwhile, unless the adapter is
-    // thread-safe.
+    // SAFETY: the caller guarantees that nobody frees the object during this call, unless the
+    // adapter is thread-safe.
     unsafe { with_object::<O, _>(handle, |node| Ok(Pin::new(node))) }
 }
 
@@ -244,8 +244,8 @@ pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
 pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O>>> {
     match handle.is_null() {
         true => Ok(None),
-        // SAFETY: the caller guarantees that nobody frees the object meanwhile, unless the adapter
-        // is thread-safe.
+        // SAFETY: the caller guarantees that nobody frees the object during this call, unless the
+        // adapter is thread-safe.
         false => unsafe { pin(handle) }.map(Some),
     }
 }
@@ -263,8 +263,8 @@ pub unsafe fn pin_all<O: Object, const N: usize>(
     for at in 0..N {
         pins[order[at]] = match at.checked_sub(1) {
             Some(last) if handles[order[last]] == handles[order[at]] => pins[order[last]].clone(),
-            // SAFETY: the caller guarantees that nobody frees the objects meanwhile, unless the
-            // adapter is thread-safe.
+            // SAFETY: the caller guarantees that nobody frees the objects during this call, unless
+            // the adapter is thread-safe.
             _ => unsafe { pin_or_null(handles[order[at]]) },
         };
     }

@@ -123,8 +123,8 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// Sets the sink for upcalls that concern the whole adapter. `None`: once this has returned,
-    /// there are no more such upcalls.
+    /// Sets the sink for upcalls that concern the whole adapter. With `None`, no such upcall is
+    /// made after the method has returned.
     fn watch(&self, sink: Option<Sink<Self>>) {
         let _ = sink;
     }
@@ -136,22 +136,24 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     fn spin(&self) -> Duration {
         Duration::ZERO
     }
-    /// Sleeps until `wake` is signalled or the deadline has passed. Makes progress meanwhile.
+    /// Sleeps until `wake` is signalled or the deadline has passed. Makes progress during the
+    /// sleep.
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         wake.park(deadline)
     }
-    /// The same, for a thread that most likely waits for a completion in this queue.
+    /// Sleeps as [`Transport::sleep`] does. The thread most likely waits for a completion in this
+    /// queue.
     fn sleep_on(&self, _cq: &Self::Cq, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.sleep(wake, deadline)
     }
     /// Requires progress without any call of the consumer, which sleeps on a file descriptor
-    /// (dat_cno_fd_create). Progress starts at once and continues until this was called as often
-    /// with `false` as with `true`.
+    /// (dat_cno_fd_create). Progress starts at once and continues until the method was called as
+    /// often with `false` as with `true`.
     fn require_progress(&self, on: bool) {
         let _ = on;
     }
-    /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again, which is marked
-    /// as polling.
+    /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again. That `Wake` is
+    /// marked as polling.
     fn interrupt(&self) {}
 }
 
@@ -213,7 +215,7 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// are in the completion queue. If completions are not reported, flushed requests count, too.
     ///
     /// # Safety
-    /// No other thread posts requests meanwhile.
+    /// No other thread posts requests during this call.
     unsafe fn carried_out(&self) -> u64;
     /// The number of receive buffers that have not completed and, if the queue pair is dropped now,
     /// never will. If the transport is not sure of some, it does not count them.
@@ -287,8 +289,8 @@ pub trait Region: Send + Sync {
     fn rkey(&self) -> u32;
 }
 
-/// A memory window. Its `drop` unbinds it: from then on its keys are invalid. Binds that are still
-/// queued then have no effect, or none that lasts longer than until they complete.
+/// A memory window. Its `drop` unbinds it: from then on its keys are invalid. A bind that is still
+/// queued at the drop has either no effect or one that ends when the bind completes.
 pub trait Window: Send + Sync {
     /// The state of the bind for which [`Queue::post_bind`] has returned this key.
     fn state(&self, rkey: u32) -> BindState;
@@ -302,19 +304,20 @@ impl Window for Infallible {
 
 /// The configuration of a queue pair.
 pub struct QpCfg<'a, T: Transport> {
-    /// The protection domain of its requests and of remote access through it.
+    /// The protection domain that the regions and windows of the queue pair's requests, and of its
+    /// peer's remote accesses, must belong to.
     pub pd: &'a T::Pd,
     /// The queue for completions of requests. `None`: they are not reported.
     pub request_cq: Option<&'a T::Cq>,
     /// The queue for completions of receives. `None`: they are not reported.
     pub recv_cq: Option<&'a T::Cq>,
-    /// The shared receive queue, if it has none of its own.
+    /// The shared receive queue. `None`: the queue pair has a receive queue of its own.
     pub srq: Option<&'a T::Srq>,
     /// Returned in [`Wc::qp`].
     pub token: Token,
-    /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If that
-    /// exceeds the hard watermark, the buffer is flushed and the connection ends as
-    /// [`Upcall::Broken`]. If it exceeds the soft one, the transport calls
+    /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If the
+    /// count exceeds the hard watermark, the buffer is flushed and the connection ends as
+    /// [`Upcall::Broken`]. If the count exceeds the soft watermark, the transport calls
     /// [`Upcall::HighWatermark`].
     pub holding: Arc<HeldBuffers>,
     /// Whether the sender decides if a receive is a solicited completion. Otherwise a receive is
@@ -418,8 +421,9 @@ pub struct Attrs {
     /// Regions may be addressed by offsets from 0 ([`Mem::zero_based`]).
     pub zero_based: bool,
     /// The transport itself refuses memory that cannot be used as requested, as devices that pin
-    /// memory do. It may also know memory that this process cannot access. If false, dat-core
-    /// checks the mappings of the process.
+    /// memory do. Such a transport may even accept memory that this process cannot access. If
+    /// false, dat-core itself checks that the process has mapped the memory with the required
+    /// permissions.
     pub pins: bool,
     /// A queue that is armed for solicited completions wakes for each completion except those that
     /// were posted quiet (see [`Completions::arm`]). False for devices that only know what the

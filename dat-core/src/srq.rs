@@ -119,7 +119,7 @@ pub fn create<T: Transport>(
 /// Implements dat_srq_free. It is refused while an endpoint uses the queue.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the queue any more.
+/// If this call succeeds, nobody uses a reference to the queue after the call.
 pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
     let (ia, handle) = (srq.ia.clone(), srq.handle());
     let control = ia.control_to_free::<Srq<T>>(handle)?;
@@ -139,7 +139,7 @@ impl<T: Transport> Srq<T> {
     ///
     /// # Safety
     /// The segments' memory stays valid until the receive completes. Only one thread at a time
-    /// posts to the queue. Thread-safe tables ensure that.
+    /// posts to the queue. The functions of a thread-safe adapter ensure that with a lock.
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[Segment], cookie: u64) -> Result<()> {
         if segments.len() > self.max_recv_iov {

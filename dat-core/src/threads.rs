@@ -40,9 +40,9 @@ fn unblock_faults() {
 }
 
 /// While this value exists, the thread that created it runs no signal handlers, except for faults
-/// and for the signals by which a user ends a program. A signal that arrives meanwhile is handled
-/// when the value is dropped. Several system calls start again after each handler, so a timer that
-/// fires often enough would keep them from ending.
+/// and for the signals by which a user ends a program. A signal that arrives while the value exists
+/// is handled when the value is dropped. Several system calls start again after each handler, so a
+/// timer that fires often enough would keep them from ending.
 pub(crate) struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,

@@ -62,7 +62,7 @@ impl UserDirectory {
 }
 
 /// Creates a directory and its parents, for this user alone. Returns `NotFound` if another process
-/// has removed one of them meanwhile. The caller then tries again.
+/// has removed one of these directories during the call. The caller then tries again.
 pub fn create_with_parents(directory: &Path) -> io::Result<()> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(directory);
     match made {

@@ -69,8 +69,8 @@ impl Wake {
         self.state.compare_exchange(AWAKE, POLLING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Announces that the sleeper has left the poller. Returns whether `signal` was called
-    /// meanwhile.
+    /// Announces that the sleeper has left the poller. Returns whether `signal` was called since
+    /// `enter_poller`.
     pub fn leave_poller(&self) -> bool {
         self.state.compare_exchange(POLLING, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_err()
     }

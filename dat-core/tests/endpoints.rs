@@ -24,11 +24,11 @@ fn a_message_arrives_with_cookie_length_and_operation() {
         (received.status, received.transfered_length, received.operation),
         (DAT_DTO_SUCCESS, 42, DAT_DTO_RECEIVE)
     );
-    // SAFETY: cookies are plain words.
+    // SAFETY: all members of the cookie union are words, which any bits make valid.
     assert_eq!(unsafe { received.user_cookie.as_64 }, 0xfeed_face_cafe_beef);
     let sent = a.completion(a.request);
     assert_eq!((sent.status, sent.operation), (DAT_DTO_SUCCESS, DAT_DTO_SEND));
-    // SAFETY: cookies are plain words.
+    // SAFETY: all members of the cookie union are words, which any bits make valid.
     assert_eq!(unsafe { sent.user_cookie.as_64 }, u64::MAX);
     assert_eq!(to[..42], from);
 }
@@ -78,11 +78,11 @@ fn depth_counts_until_completions_are_dequeued() {
         x.post_send(&[], depth, 0).unwrap();
     }
     for i in 1..=depth {
-        // SAFETY: cookies are plain words.
+        // SAFETY: all members of the cookie union are words, which any bits make valid.
         assert_eq!(unsafe { a.completion(a.request).user_cookie.as_64 }, i);
     }
     assert!(a.empty(a.request));
-    // SAFETY: nobody posts meanwhile.
+    // SAFETY: no other thread posts during this call.
     assert!(unsafe { x.status() }.2);
 }
 
@@ -129,12 +129,12 @@ fn completions_survive_the_endpoint() {
         x.post_send(&[], 2, 0).unwrap();
     }
     let handle = x.handle();
-    // SAFETY: nobody uses the endpoint any more.
+    // SAFETY: after this call nobody uses a reference to the endpoint.
     unsafe { ep::free(x) }.unwrap();
     for cookie in 1..=2 {
         let completion = a.completion(a.request);
         assert_eq!((completion.ep_handle, completion.status), (handle, DAT_DTO_ERR_FLUSHED));
-        // SAFETY: cookies are plain words.
+        // SAFETY: all members of the cookie union are words, which any bits make valid.
         assert_eq!(unsafe { completion.user_cookie.as_64 }, cookie);
     }
 }
@@ -152,13 +152,14 @@ fn a_reject_carries_private_data_and_frees_the_request() {
     let mut param = DAT_CR_PARAM::zeroed();
     request.query(&mut param);
     assert_eq!(param.private_data_size, 6);
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::begin_reject(request, b"no") }.unwrap().reject(b"no").unwrap();
     // SAFETY: the handle may be stale, in which case the call returns an error.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
     let event = a.next(a.connect);
     assert_eq!(event.event_number, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    // SAFETY: the event number selects the member, and the data belongs to the endpoint.
+    // SAFETY: the number of the event says that this member of the union is valid, and the data
+    // belongs to the endpoint.
     let private = unsafe {
         let data = event.event_data.connect_event_data;
         std::slice::from_raw_parts(data.private_data.cast::<u8>(), data.private_data_size as usize)
@@ -186,9 +187,9 @@ fn a_reserved_endpoint_takes_one_request() {
         unsafe { cr::accept(request, Some(y), &[]) },
         Err(Error::handle(DAT_INVALID_HANDLE_EP))
     );
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
-    // SAFETY: nobody uses the service point any more.
+    // SAFETY: after this call nobody uses a reference to the service point.
     unsafe { rsp::free(point) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let mut seen = [a.next(a.connect).event_number, a.next(a.connect).event_number];
@@ -196,7 +197,7 @@ fn a_reserved_endpoint_takes_one_request() {
     assert_eq!(seen, [DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED]);
     // The service point has handled its only request, so the endpoint is freed like any connected
     // one.
-    // SAFETY: nobody uses the endpoint any more.
+    // SAFETY: after this call nobody uses a reference to the endpoint.
     unsafe { ep::free(y) }.unwrap();
 }
 
@@ -224,7 +225,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
         | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     // SAFETY: the handles are live.
     unsafe { y.modify(mask, &given, PinnedParams::pin(mask, &given)).unwrap() };
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(y.state(), State::Connected);
@@ -245,9 +246,9 @@ fn modify_keeps_posted_receives() {
     // SAFETY: `param` names no handles.
     unsafe { y.modify(mask, &param, PinnedParams::pin(mask, &param)).unwrap() };
     connect(&a, x, &b, y);
-    // SAFETY: the request has no segments.
+    // SAFETY: the request has no segments, so no memory must stay valid.
     unsafe { x.post_send(&[], 1, 0).unwrap() };
-    // SAFETY: cookies are plain words.
+    // SAFETY: all members of the cookie union are words, which any bits make valid.
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
 }
 

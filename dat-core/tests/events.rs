@@ -29,13 +29,13 @@ fn software_events_come_in_order_and_fill_the_queue() {
     }
     assert_eq!(evd.post_software(&software(3)), Err(Error::of(DAT_QUEUE_FULL)));
     for i in 0..3 {
-        // SAFETY: one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         let event = unsafe { evd.dequeue() }.unwrap();
         // SAFETY: the event is a software event.
         assert_eq!(unsafe { event.event_data.software_event_data.pointer } as usize, i);
     }
     assert_eq!(evd.post_software(&DAT_EVENT::zeroed()), Err(Error::arg(2)));
-    // SAFETY: nobody uses the EVD any more.
+    // SAFETY: after this call nobody uses a reference to the EVD.
     unsafe { evd::free(evd) }.unwrap();
 }
 
@@ -43,16 +43,16 @@ fn software_events_come_in_order_and_fill_the_queue() {
 fn a_wait_checks_its_threshold_and_times_out_with_the_count() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     assert_eq!(unsafe { evd.wait(0, 0) }.err(), Some(Error::arg(3)));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     assert_eq!(unsafe { evd.wait(0, 5) }.err(), Some(Error::arg(3)));
     evd.post_software(&software(1)).unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     let waited = unsafe { evd.wait(1000, 2) }.unwrap();
     assert_eq!((waited.event.err(), waited.more), (Some(Error::of(DAT_TIMEOUT_EXPIRED)), 1));
     evd.post_software(&software(2)).unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     let waited = unsafe { evd.wait(1000, 2) }.unwrap();
     assert_eq!((waited.event.is_ok(), waited.more), (true, 1));
 }
@@ -62,26 +62,26 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
         let refused = Some(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         // SAFETY: no other thread dequeues. Dequeuing is refused as soon as a thread waits.
         while unsafe { evd.dequeue() }.err() != refused {
             std::thread::yield_now();
         }
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         assert_eq!(unsafe { evd.wait(0, 1) }.err(), refused);
         evd.set_waitable(false);
         assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     });
     assert_eq!(
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { evd.wait(0, 1) }.err(),
         Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE))
     );
     evd.set_waitable(true);
     evd.post_software(&software(0)).unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     assert!(unsafe { evd.wait(0, 1) }.unwrap().event.is_ok());
 }
 
@@ -90,13 +90,13 @@ fn freeing_an_evd_ends_the_wait_on_it() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
         // SAFETY: no other thread dequeues. Dequeuing is refused as soon as a thread waits.
         while unsafe { evd.dequeue() }.err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
             std::thread::yield_now();
         }
-        // SAFETY: nobody uses the EVD any more.
+        // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evd) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Some(Error::of(DAT_ABORT)));
     });
@@ -105,13 +105,13 @@ fn freeing_an_evd_ends_the_wait_on_it() {
 #[test]
 fn only_enabled_evds_trigger_a_cno() {
     let ia = open(&fabric());
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
     evd.post_software(&software(0)).unwrap();
     assert_eq!(cno.wait(0), Ok(evd.handle()));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.set_enabled(false) };
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
@@ -120,16 +120,16 @@ fn only_enabled_evds_trigger_a_cno() {
         unsafe { cno::free(cno) }.map(drop),
         Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE))
     );
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.set_cno(None) }.unwrap();
-    // SAFETY: nobody uses the CNO any more.
+    // SAFETY: after this call nobody uses a reference to the CNO.
     unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
 #[test]
 fn a_cno_is_triggered_again_while_events_remain() {
     let ia = open(&fabric());
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     for cookie in 0..2 {
@@ -137,7 +137,7 @@ fn a_cno_is_triggered_again_while_events_remain() {
     }
     for _ in 0..2 {
         assert_eq!(cno.wait(0), Ok(evd.handle()));
-        // SAFETY: one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         assert!(unsafe { evd.dequeue() }.is_ok());
     }
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
@@ -158,12 +158,12 @@ fn an_evd_counts_how_often_it_was_seen_empty() {
 #[test]
 fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
     let (a, x, b, y) = connected();
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
     for round in 0..3 {
-        // SAFETY: the requests have no segments.
+        // SAFETY: the requests have no segments, so no memory must stay valid.
         unsafe {
             y.post_recv(&[], round, 0).unwrap();
             x.post_send(&[], round, 0).unwrap();
@@ -178,11 +178,11 @@ fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
 #[test]
 fn a_cno_stays_triggered_until_the_queue_is_empty() {
     let (a, x, b, y) = connected();
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
-    // SAFETY: the requests have no segments.
+    // SAFETY: the requests have no segments, so no memory must stay valid.
     unsafe {
         for i in 0..3 {
             y.post_recv(&[], i, 0).unwrap();
@@ -192,7 +192,7 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     for _ in 0..3 {
         a.completion(a.request);
         assert_eq!(cno.wait(10_000_000), Ok(b.recv.handle()));
-        // SAFETY: one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         assert!(unsafe { b.recv.dequeue() }.is_ok());
     }
     assert!(b.empty(b.recv));
@@ -236,25 +236,25 @@ fn an_agent_is_called_besides_waiters() {
 fn an_agent_may_be_changed_and_removed() {
     let ((one, told_one), (two, told_two)) = (recording_agent(), recording_agent());
     let ia = open(&fabric());
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     unsafe { cno.set_agent(one) }.unwrap();
     evd.post_software(&software(1)).unwrap();
     assert_eq!(told_one.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     unsafe { cno.set_agent(two) }.unwrap();
     evd.post_software(&software(2)).unwrap();
     assert_eq!(told_two.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     unsafe { cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     evd.post_software(&software(3)).unwrap();
-    // SAFETY: nobody uses the EVD any more.
+    // SAFETY: after this call nobody uses a reference to the EVD.
     unsafe { evd::free(evd) }.unwrap();
-    // The thread of the agent ends here, so it is not called later.
-    // SAFETY: nobody uses the CNO any more.
+    // Freeing the CNO ends the thread of the agent, so the agent is not called any more.
+    // SAFETY: after this call nobody uses a reference to the CNO.
     unsafe { cno::free(cno) }.map(drop).unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
 }
@@ -264,7 +264,7 @@ fn an_agent_may_be_changed_and_removed() {
 fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
     let (agent, told) = recording_agent();
     let ia = open(&fabric());
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
     let evds = [(); 2].map(|()| evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap());
     std::thread::scope(|s| {
@@ -274,7 +274,7 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
         }
         // The other EVD gets an event. A waiter that had left when the first EVD was freed would
         // not report the event.
-        // SAFETY: nobody uses the EVD any more.
+        // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(evds[1].handle() as usize));
@@ -284,12 +284,12 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        // SAFETY: nobody uses the EVD any more.
+        // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evds[1]) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Err(Error::of(DAT_ABORT)));
         assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(0));
     });
-    // SAFETY: nobody uses the CNO any more.
+    // SAFETY: after this call nobody uses a reference to the CNO.
     unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
@@ -297,10 +297,10 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
 fn an_abrupt_close_is_the_last_call_of_an_agent() {
     let (agent, told) = recording_agent();
     let ia = open(&fabric());
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
     evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
-    // SAFETY: nobody uses the adapter any more.
+    // SAFETY: after this call nobody uses a reference to the adapter.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
 }
@@ -310,15 +310,15 @@ fn an_abrupt_close_is_the_last_call_of_an_agent() {
 #[test]
 fn a_wait_during_an_abrupt_close_returns_no_evd() {
     let ia = open(&fabric());
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
     ia.set_closing();
     assert_eq!(cno.wait(DAT_TIMEOUT_INFINITE), Err(Error::of(DAT_ABORT)));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     assert_eq!(unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err(), Some(Error::of(DAT_ABORT)));
-    // SAFETY: nobody uses the adapter any more.
+    // SAFETY: after this call nobody uses a reference to the adapter.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -335,10 +335,10 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
         // SAFETY: nobody else takes events from the EVD.
         let event = unsafe { recv.dequeue() }.unwrap();
         y.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-        // SAFETY: nobody uses the endpoint any more.
+        // SAFETY: after this call nobody uses a reference to the endpoint.
         unsafe { ep::free(y) }.unwrap();
         for evd in [recv, request, connect, cr] {
-            // SAFETY: nobody uses the EVD any more.
+            // SAFETY: after this call nobody uses a reference to the EVD.
             unsafe { evd::free(evd) }.unwrap();
         }
         let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
@@ -346,14 +346,14 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
         unsafe { cno::free(handle::get::<Cno<T>>(own).unwrap()) }.map(drop).unwrap();
         tell.send(event.event_number).unwrap();
     });
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
     handle.store(cno.handle() as usize, Ordering::Relaxed);
-    // SAFETY: the receive has no segments.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     unsafe { y.post_recv(&[], 0, 0) }.unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { recv.set_cno(Some(cno)) }.unwrap();
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { x.post_send(&[], 0, 0) }.unwrap();
     assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(DAT_DTO_COMPLETION_EVENT));
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -366,7 +366,7 @@ fn resize_loses_nothing() {
     for i in 0..4 {
         evd.post_software(&software(i)).unwrap();
     }
-    // SAFETY: one thread takes events.
+    // SAFETY: only this thread takes events from the EVD.
     unsafe {
         assert_eq!(evd.resize(3).err().map(Error::kind), Some(DAT_INVALID_STATE));
         evd.resize(8).unwrap();

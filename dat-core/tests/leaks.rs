@@ -48,7 +48,8 @@ fn closed_adapters_leave_nothing() {
                 bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
             }
         }
-        // Other memory may be freed meanwhile, because the test harness has a thread of its own.
+        // The count may also fall, because the test harness has a thread of its own that may free
+        // memory during the test.
         let grown = ALLOCATED_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");
     }

@@ -31,7 +31,7 @@ impl Provider for SmallProvider {
 }
 
 fn open_small() -> &'static Node<Ia<T>> {
-    // SAFETY: the call names no EVD.
+    // SAFETY: the call passes no EVD that another thread could free.
     unsafe { ia::open(&SmallProvider, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
 }
 
@@ -82,7 +82,7 @@ fn one_object_more_than_promised_is_refused() {
     // SAFETY: nobody uses the zone any more.
     unsafe { pz::free(zone) }.unwrap();
     // Objects whose creation was refused are not counted.
-    // SAFETY: nobody uses the adapter any more.
+    // SAFETY: after this call nobody uses a reference to the adapter.
     unsafe { ia::close(ia, DAT_CLOSE_GRACEFUL_FLAG) }.unwrap();
 }
 
@@ -113,7 +113,7 @@ fn an_srq_of_another_zone_needs_support_of_the_transport() {
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();
-    // SAFETY: nobody uses the adapter any more.
+    // SAFETY: after this call nobody uses a reference to the adapter.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -127,7 +127,7 @@ fn zero_based_regions_need_support_of_the_transport() {
     let made =
         unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
     assert_eq!(made.err(), Some(Error::of(DAT_MODEL_NOT_SUPPORTED)));
-    // SAFETY: nobody uses the adapter any more.
+    // SAFETY: after this call nobody uses a reference to the adapter.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -140,7 +140,7 @@ fn limits_are_each_adapters_own() {
     assert!(pz::create(one).is_err());
     pz::create(other).unwrap();
     for ia in [one, other] {
-        // SAFETY: nobody uses the adapter any more.
+        // SAFETY: after this call nobody uses a reference to the adapter.
         unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }

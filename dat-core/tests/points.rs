@@ -21,7 +21,7 @@ fn address(port: u64) -> std::net::SocketAddr {
 
 /// Calls dat_cr_handoff.
 fn hand_off(request: &Node<cr::Cr<Adapter>>, qualifier: DAT_CONN_QUAL) {
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::begin_hand_off(request, qualifier) }.unwrap().hand_off(qualifier);
 }
 
@@ -49,10 +49,10 @@ fn a_common_service_point_is_reached_by_its_address() {
     assert_eq!(request.conn_qual, csp.qualifier());
     // SAFETY: the handle is live until the request is answered.
     let request = unsafe { dat_core::handle::get(request.cr_handle) }.unwrap();
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(request, Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: nobody uses the service point any more.
+    // SAFETY: after this call nobody uses a reference to the service point.
     unsafe { csp::free(csp) }.unwrap();
 }
 
@@ -85,7 +85,7 @@ fn arguments_of_a_common_service_point_are_checked() {
 
     // The service point accepts only requests to its own address, which is not the adapter's.
     let port = first.qualifier();
-    // SAFETY: nobody uses the service point any more.
+    // SAFETY: after this call nobody uses a reference to the service point.
     unsafe { csp::free(first) }.unwrap();
     csp::create(a.ia, &TCP, format!("127.0.0.2:{port}").parse().unwrap(), a.cr).unwrap();
     let b = Side::new(&fabric);
@@ -122,7 +122,7 @@ fn a_request_is_handed_off_to_another_service_point() {
     assert!(found.is_err(), "the handle must be dead");
 
     let event = b.next(second_desk);
-    // SAFETY: the event number selects the member.
+    // SAFETY: the number of the event says that this member of the union is valid.
     let data = unsafe { event.event_data.cr_arrival_event_data };
     assert_eq!(
         (event.event_number, data.conn_qual),
@@ -135,7 +135,7 @@ fn a_request_is_handed_off_to_another_service_point() {
     // SAFETY: the private data belongs to the request.
     let private = unsafe { std::slice::from_raw_parts(param.private_data.cast::<u8>(), 5) };
     assert_eq!((param.private_data_size, private), (5, &b"hello"[..]));
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(request, Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -153,10 +153,10 @@ fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     hand_off(arrival(&b), reserved.qualifier());
     assert_eq!(y.state(), State::PassivePending);
     // The request is handed off to the first service point, so its consumer gets the endpoint back.
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     hand_off(arrival(&b), front.qualifier());
     assert_eq!(y.state(), State::Unconnected);
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(arrival(&b), Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 }
@@ -168,7 +168,7 @@ fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let x = a.ep();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     hand_off(arrival(&b), 0xffff_ffff);
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
@@ -202,16 +202,16 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     // If the consumer empties an EVD without having been notified, the trigger of the EVD is
     // withdrawn.
     first.post_software(&event).unwrap();
-    // SAFETY: one thread takes events.
+    // SAFETY: only this thread takes events from the EVD.
     while unsafe { first.dequeue() }.is_ok() {}
     assert!(!readable(fd));
 
     // The file descriptor belongs to the CNO and is closed with it.
     for evd in [first, second] {
-        // SAFETY: nobody uses the EVD any more.
+        // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evd) }.unwrap();
     }
-    // SAFETY: nobody uses the CNO any more.
+    // SAFETY: after this call nobody uses a reference to the CNO.
     unsafe { cno::free(cno) }.unwrap();
     // SAFETY: the call only checks whether the descriptor is open.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);

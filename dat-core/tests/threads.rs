@@ -47,7 +47,7 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
 fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
     let (mem, params) = (AnyProvider::of::<Mem>(), CString::new(name.as_str()).unwrap());
-    // SAFETY: both are complete.
+    // SAFETY: the provider info is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(mem, QUERIED_REGISTRY, &info(&name, 2, 0, true), params.as_ptr()) };
     let table = table(&name).expect("registered");
     let (ia, _) = open(table, &name);

@@ -200,7 +200,7 @@ unsafe impl Queue<RecordingTransport> for Nothing {
 }
 
 fn open(quiet: bool) -> &'static Node<Ia<RecordingTransport>> {
-    // SAFETY: the call names no EVD.
+    // SAFETY: the call passes no EVD that another thread could free.
     unsafe {
         ia::open(&RecordingProvider { quiet }, "told", support::entry("told"), AsyncEvd::Create(8))
     }
@@ -252,13 +252,13 @@ fn endpoint(
 }
 
 fn number(evd: &Node<Evd<RecordingTransport>>) -> DAT_EVENT_NUMBER {
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.wait(0, 1) }.unwrap().event.unwrap().event_number
 }
 
 /// The next event about this object, and its reason.
 fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_COUNT) {
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     let event = unsafe { evd.wait(0, 1) }.unwrap().event.unwrap();
     // SAFETY: this is an asynchronous error.
     let data = unsafe { event.event_data.asynch_error_event_data };
@@ -286,17 +286,17 @@ fn a_failed_shared_queue_is_reported() {
 #[test]
 fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
     let ia = open(true);
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
     assert_eq!(
         ia.transport.calls(),
         [TransportCall::RequireUpcalls(true), TransportCall::Arm { solicited: false }]
     );
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.set_cno(None) }.unwrap();
     assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(false));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.set_cno(Some(cno)) }.unwrap();
     assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(true));
 }
@@ -308,14 +308,14 @@ fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
 #[test]
 fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
-    // SAFETY: the call names no EVD.
+    // SAFETY: the call passes no EVD that another thread could free.
     let ia =
         unsafe { ia::open(&RecordingProvider { quiet: true }, "told", entry, AsyncEvd::Create(8)) }
             .unwrap();
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { dto.set_cno(Some(cno)) }.unwrap();
     ia.transport.calls();
 
@@ -323,7 +323,7 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let ep = dto.slot().locked(|| Ok(join())).unwrap();
     assert_eq!(ia.transport.calls(), []);
     assert_eq!(cno.wait(0), Ok(dto.handle()));
-    // SAFETY: nobody uses the endpoint any more.
+    // SAFETY: after this call nobody uses a reference to the endpoint.
     unsafe { ep::free(ep) }.unwrap();
     assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: false }]);
     join();
@@ -332,10 +332,10 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
 
     // If the adapter is not thread-safe, it is unknown whether a call is in progress.
     let ia = open(true);
-    // SAFETY: the CNO has no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { dto.set_cno(Some(cno)) }.unwrap();
     ia.transport.calls();
     endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
@@ -364,7 +364,7 @@ fn a_wait_arms_for_the_completions_that_wake() {
             endpoint(ia, flags, dto, connect);
         }
         ia.transport.calls();
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { dto.wait(1, 1) }.unwrap();
         assert!(
             ia.transport.calls().contains(&TransportCall::Arm { solicited }),
@@ -390,7 +390,7 @@ fn a_wait_arms_for_the_completions_that_wake() {
             Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
         ep::create(ia, handles, Some(&attr)).unwrap();
         ia.transport.calls();
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { dto.wait(1, 1) }.unwrap();
         assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited }], "{quiet} {others:?}");
     }
@@ -443,16 +443,16 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
         let listener = ia.transport.listener.lock().unwrap().unwrap();
         let (from, to) = (address(), address());
         listener.call(Upcall::Request { request: Nothing, from, to, private: b"" });
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         let event = unsafe { requests.wait(0, 1) }.unwrap().event.unwrap();
         // SAFETY: this is a connection request that was not answered.
         let request: &Node<Cr<RecordingTransport>> =
             unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap();
-        // SAFETY: nobody uses the request any more.
+        // SAFETY: after this call nobody uses a reference to the request.
         unsafe { cr::accept(request, Some(ep), b"") }.unwrap();
         report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         let second = unsafe { connect.wait(0, 1) }.unwrap().event;
         assert!(second.is_err(), "there must be only one event");
     }
@@ -468,7 +468,7 @@ fn a_connection_comes_before_its_first_message() {
     let handles =
         Handles { pz: Some(pz), recv: Some(all), request: None, connect: Some(all), srq: None };
     let ep = ep::create(ia, handles, None).unwrap();
-    // SAFETY: the receive has no segments.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     unsafe { ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     let (limit, flags) = (DAT_TIMEOUT_INFINITE, DAT_CONNECT_DEFAULT_FLAG);
     ep.connect(address(), 7, limit, b"", DAT_QOS_BEST_EFFORT, flags).unwrap();

@@ -44,7 +44,7 @@ pub struct EventDispatcher {
 
 // SAFETY: the pointers in the last event are not used again.
 unsafe impl Send for EventDispatcher {}
-// SAFETY: as above; shared references do not access the event.
+// SAFETY: the event is accessed only through `&mut`, and its pointers are not used again.
 unsafe impl Sync for EventDispatcher {}
 
 impl EventDispatcher {

@@ -21,7 +21,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all extended operations, above.
+    /// The errors of all extended operations, above.
     #[inline]
     pub fn post_fetch_add(
         &mut self,
@@ -40,7 +40,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all extended operations, above.
+    /// The errors of all extended operations, above.
     #[inline]
     pub fn post_compare_swap(
         &mut self,
@@ -60,7 +60,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all extended operations, above.
+    /// The errors of all extended operations, above.
     #[inline]
     pub fn post_write_immediate(
         &mut self,

@@ -43,7 +43,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all posts, above.
+    /// The errors of all posts, above.
     #[inline]
     pub fn post_send(&mut self, local: &[Segment], cookie: u64, flags: Flags) -> Result<()> {
         let (count, iov) = iov(local);
@@ -64,7 +64,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all posts, above.
+    /// The errors of all posts, above.
     #[inline]
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);
@@ -90,8 +90,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all posts, above, and [`Length`](crate::ErrorKind::Length) if the peer's memory is
-    /// shorter.
+    /// The errors of all posts, above, and [`Length`](crate::ErrorKind::Length) if the peer's
+    /// memory is shorter.
     #[inline]
     pub fn post_write(
         &mut self,
@@ -124,7 +124,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for all posts, above, and [`Length`](crate::ErrorKind::Length) if the segments are
+    /// The errors of all posts, above, and [`Length`](crate::ErrorKind::Length) if the segments are
     /// shorter.
     #[inline]
     pub fn post_read(

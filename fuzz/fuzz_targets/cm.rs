@@ -1,7 +1,7 @@
 //! Sends messages of connection management from a peer, with calls of a consumer between them.
 //! Checks:
 //!
-//! - There is no panic.
+//! - The code under test does not panic.
 //! - Each connection reports one end, and after that its release.
 //! - The tables are empty after all connections were forgotten and have expired.
 //!

@@ -1,6 +1,6 @@
 //! Parses a UDP datagram from a stranger. Checks:
 //!
-//! - There is no panic.
+//! - The code under test does not panic.
 //! - A parsed packet is emitted as the same octets.
 //! - An accepted ICRC is correct for the ID that was recovered with it.
 //!

@@ -1,6 +1,6 @@
 //! Feeds packets to an established reliable connection. Checks:
 //!
-//! - There is no panic.
+//! - The code under test does not panic.
 //! - No octet is written outside the memory that the peer may write.
 //! - Every request and every receive completes once.
 //!

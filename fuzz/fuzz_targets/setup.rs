@@ -1,6 +1,6 @@
 //! Feeds octets from a stranger to both roles of MPA setup. Checks:
 //!
-//! - There is no panic.
+//! - The code under test does not panic.
 //! - Neither role takes more octets than it requested.
 //! - Every accepted request gets a reply.
 #![no_main]

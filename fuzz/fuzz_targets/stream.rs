@@ -1,6 +1,6 @@
 //! Feeds octets to an established connection, with and without CRC. Checks:
 //!
-//! - There is no panic.
+//! - The code under test does not panic.
 //! - No octet is written outside the memory that the peer may write.
 //! - Every request and every receive has completed at the end.
 //!

@@ -1,4 +1,4 @@
-//! The functions that the registry itself implements.
+//! The functions of the C libraries that the registry implements, not a provider.
 
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use registry::{Api, Builtin, Builtins, Host, Registry, Request, Wanted, abi};
 pub struct Library {
     /// Its registry.
     pub registry: Registry,
-    /// Major version of its API. Its functions can call only providers of that version.
+    /// The major version of the library's API. The library can call only providers of this version.
     major: u32,
 }
 
@@ -41,7 +41,7 @@ pub unsafe fn ia_name<'a>(name: *const c_char) -> Option<&'a str> {
 /// fails, so the memory is checked for beforehand.
 const MEMORY_RESERVE_BYTES: usize = 1 << 20;
 
-/// Whether that memory is available. Another thread may use it up a moment later.
+/// Whether [`MEMORY_RESERVE_BYTES`] are available. Another thread may use them up a moment later.
 fn has_memory() -> bool {
     let mut reserve: Vec<u8> = Vec::new();
     let has = reserve.try_reserve_exact(MEMORY_RESERVE_BYTES).is_ok();
@@ -53,8 +53,8 @@ fn has_memory() -> bool {
 const NO_MEMORY: DAT_RETURN = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 
 impl Library {
-    /// The library of an API version, with the adapters that are built into it. These are tried
-    /// after the entries of the registry file.
+    /// The library of an API version, with the adapters that are built into it. Built-in adapters
+    /// are tried after the entries of the registry file.
     pub const fn new(api: Api, adapters: &'static [&'static [Builtin]]) -> Library {
         let builtins = Builtins { adapters, api, threadsafe: &[false, true] };
         Library { registry: Registry::new(builtins), major: api.major }
@@ -101,12 +101,13 @@ impl Library {
         let request = Request {
             wanted: Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE },
             async_evd_qlen,
-            // SAFETY: it is not null, so the caller guarantees that it can be accessed.
+            // SAFETY: `async_evd` is not null, so the caller guarantees that it can be read.
             async_evd: unsafe { async_evd.read() },
         };
         match self.registry.open(&request) {
             Ok(opened) => {
-                // SAFETY: neither is null, so the caller guarantees that both are writable.
+                // SAFETY: `async_evd` and `ia_handle` are not null, so the caller guarantees that
+                // both are writable.
                 unsafe {
                     async_evd.write(opened.async_evd);
                     ia_handle.write(opened.ia);
@@ -143,8 +144,8 @@ impl Library {
             return self.status(NO_MEMORY);
         }
         let interfaces = self.registry.list().interfaces_for(self.major, &Host::of_process());
-        // If the call fails, this is the room that the caller needs. SAFETY: `count` is not null,
-        // so the caller guarantees that it is writable.
+        // SAFETY: `count` is not null, so the caller guarantees that it is writable. If the call
+        // fails, this number tells the caller how many records there are.
         unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };
         let Ok(max @ 1..) = usize::try_from(max) else {
             return self.status(invalid(DAT_INVALID_ARG1));
@@ -168,7 +169,7 @@ impl Library {
             // SAFETY: `info` is not null, so the caller guarantees that it points to a record.
             unsafe { info.write(interface.to_c()) };
         }
-        // SAFETY: it is not null, so the caller guarantees that it can be accessed.
+        // SAFETY: `count` is not null, so the caller guarantees that it is writable.
         unsafe { count.write(filled.try_into().unwrap_or(DAT_COUNT::MAX)) };
         DAT_SUCCESS
     }

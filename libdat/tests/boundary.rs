@@ -1,4 +1,5 @@
-//! Tests the macro that exports the libraries' functions with functions that panic.
+//! Exports functions that panic, with the macro that exports the functions of the C libraries. No
+//! panic may reach C.
 
 use dat_sys::{DAT_ERROR, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE, DAT_RETURN, DAT_SUCCESS};
 

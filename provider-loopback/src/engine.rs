@@ -293,8 +293,8 @@ impl Engine {
             return Err(PostError::Full);
         }
         srq.recvs.push_back(recv);
-        // Each waiting sender may take all available buffers. If it needs more, it waits behind the
-        // others.
+        // Each waiting sender may take all available buffers. A sender that needs more waits behind
+        // the others.
         while let Some(sender) = self
             .srqs
             .get_mut(&id)

@@ -84,8 +84,8 @@ impl Fabric {
         self.deliver(state);
     }
 
-    /// Sleeps as [`dat_core::provider::Transport::sleep`] specifies. Connection attempts time out
-    /// meanwhile.
+    /// Sleeps as [`dat_core::provider::Transport::sleep`] specifies. Connection attempts also time
+    /// out during the sleep.
     pub(super) fn sleep(self: &Arc<Self>, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         loop {
             self.with(Engine::expire);

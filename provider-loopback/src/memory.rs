@@ -248,7 +248,7 @@ impl Memory {
             self.end(key);
             return false;
         }
-        // A window that was freed in the meantime stays unbound.
+        // A window that was freed after the bind was posted stays unbound.
         let old = match self.bound.get_mut(&window) {
             Some(bound) => std::mem::replace(bound, view.map(|_| key)),
             None => Some(key),

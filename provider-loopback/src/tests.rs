@@ -108,8 +108,8 @@ fn time_passes_by_advance() {
 
 #[test]
 fn a_drop_waits_for_the_upcall_in_flight() {
-    /// A receiver that stays in its upcall for some time, and checks whether the drop returns
-    /// meanwhile.
+    /// A receiver of upcalls that stays in its upcall for some time, and checks that the drop of
+    /// the object does not return during the upcall.
     #[derive(Default)]
     struct SlowReceiver {
         inside: AtomicBool,
@@ -209,7 +209,7 @@ fn senders_to_a_shared_queue_take_turns() {
         }
     }
     for i in 0..6 {
-        // SAFETY: the receive has no memory.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
         assert_eq!(srq.available(), 0);
     }
@@ -360,7 +360,7 @@ fn no_completion_overtakes_the_connection() {
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
-    // SAFETY: the receive has no memory.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);

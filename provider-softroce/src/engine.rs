@@ -40,8 +40,8 @@ const PASSES_PER_POLLER_CHECK: u32 = 256;
 /// After this number of passes without packets, a consumer that polls without a pause reads the
 /// clock. Reading the clock takes a tenth of the time of reading a socket.
 const PASSES_PER_CLOCK_READ: u32 = 8;
-/// If that number of passes takes longer than this time, the consumer does other work between
-/// polls. Then each pass reads the clock.
+/// If [`PASSES_PER_CLOCK_READ`] passes take longer than this time, the consumer does other work
+/// between polls. Then each pass reads the clock.
 const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 
 /// The engine of one adapter.
@@ -438,7 +438,8 @@ unsafe impl adapter::Engine for Engine {
         let Some(listener) = self.listeners.remove(index) else { return };
         for (local_address, service) in listener.services {
             self.resources.context.unwatch(&service.local_socket);
-            // The service's name goes last, so that one of its two names always exists.
+            // Dropping `service` removes the name of its socket. `unlisten`, which may bind another
+            // name for the service, comes first, so that one of the two names always exists.
             self.local_addresses[local_address].unlisten(listener.port);
             drop(service);
         }

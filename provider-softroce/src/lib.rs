@@ -73,7 +73,8 @@ impl Provider for SoftRoce {
     }
 }
 
-/// Opens an adapter. Its attribute `engine` is `engine`, which says why this engine serves it.
+/// Opens an adapter. `engine` becomes the value of the adapter's attribute `engine`. It says why
+/// the engine in user space serves the adapter.
 ///
 /// # Errors
 /// Those of [`SoftRoce::open`](Provider::open).

@@ -159,8 +159,8 @@ impl Link {
     pub(crate) fn matches_refusal(&self, refusal: &Refusal) -> bool {
         let asked = match &self.phase {
             Phase::Connecting(connecting) => Some((connecting.target.to.ip(), GSI)),
-            // The peer has answered the connection request, even if its host has refused the probe
-            // for that request.
+            // The peer has answered the connection request, so it does not matter whether its host
+            // has refused the probe that went with the request.
             Phase::Established(established) => {
                 Some((established.peer.address.ip(), established.peer_qpn))
             }
@@ -580,7 +580,7 @@ impl Link {
         }
         let Phase::Established(established) = &mut self.phase else { return };
         if !established.rc.owes_ack() {
-            // The engine has sent the acknowledgement in the meantime.
+            // The engine has already sent the acknowledgement.
             established.delayed_ack.sent();
         } else {
             established.delayed_ack.owe(cx.now);

@@ -86,8 +86,8 @@ impl Listeners {
         let request_id = RequestId { local_address, id, serial: self.last_serial };
         let (Some(listener), Some(token)) = (listener, cx.resources.context.request(request_id))
         else {
-            // The listener was closed in the meantime. If the rejection cannot be sent, no other
-            // action is possible.
+            // The listener was closed after the request had arrived. If the rejection cannot be
+            // sent, no other action is possible.
             cx.local_address.cm.reject(cx.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
             return;
         };

@@ -48,8 +48,8 @@ impl ReadPacing {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Records a paced read. Call this after each of them, with the number of datagrams that it
-    /// found. Returns whether to put the socket back into the poller.
+    /// Records a paced read. Call this after each paced read, with the number of datagrams that the
+    /// read found. Returns whether to put the socket back into the poller.
     pub(crate) fn after_read(&mut self, found: usize, now: Instant) -> bool {
         self.due = Some(now + READ_INTERVAL);
         found < MIN_DATAGRAMS

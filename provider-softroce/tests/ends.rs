@@ -236,7 +236,7 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
     let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
         Received::Req { transaction, id, .. } => Some((transaction, id)),
-        // This DREQ belongs to the connection before.
+        // This DREQ belongs to the previous connection.
         Received::Dreq { .. } => None,
         other => panic!("{other:?}"),
     });
@@ -318,9 +318,9 @@ fn a_lost_last_acknowledgement_loses_no_message() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
 }
 
-/// A connection without requests in flight does not wait. It ends before a connection that has
-/// requests in flight, although its DREQ came later. If it waited too, it would always end later.
-/// On a busy machine it sometimes ends later anyway.
+/// When the peer disconnects, a connection without requests in flight ends at once. Here the peer
+/// disconnects a connection with a request in flight, and then an idle one. The idle one must end
+/// first. On a busy machine it sometimes ends second nevertheless, so the test is repeated.
 #[test]
 fn a_disconnect_with_nothing_in_flight_does_not_wait() {
     let _peer_port = lock_peer_port();
@@ -353,8 +353,8 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
     assert!((0..ROUNDS).any(idle_is_first), "the idle side always waited as long as the other one");
 }
 
-/// The number of times that a test is repeated. A busy machine may hide the expected effect in some
-/// of them. Otherwise it shows at once.
+/// The number of times that a test is repeated until the expected effect shows. On an idle machine
+/// the effect shows at once, but a busy machine may hide it.
 const ROUNDS: u32 = 20;
 
 /// This side disconnects. It acknowledges messages that it has received again, until the peer has
@@ -626,10 +626,10 @@ fn closes_with(answer: bool) -> u32 {
     times
 }
 
-/// If a host reports that the port is closed, this side does not wait until all repetitions have
-/// failed. So hardly any message is sent twice; otherwise a REQ would be sent 16 times and a DREQ
-/// about ten times. A request is repeated for a second and a half, and not until its retries are
-/// used up.
+/// If a host reports that the port is closed, this side does not repeat its messages as often as it
+/// may. So hardly any message of connection management is sent twice; without the report a REQ
+/// would be sent 16 times and a DREQ about ten times. An RDMA request is repeated for a second and
+/// a half, and not until its retries are used up.
 #[test]
 fn a_closed_port_ends_repetitions_early() {
     let _peer_port = lock_peer_port();
@@ -637,7 +637,7 @@ fn a_closed_port_ends_repetitions_early() {
     let file = dir.path().join("sent.pcapng");
     let ours = open(&format!("{OURS} capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
-    // Several attempts show that the report arrives not just by chance.
+    // The test makes several attempts, because a single one could succeed by chance.
     for n in 100..110 {
         let host = Ipv4Addr::new(127, 0, 0, n);
         let end = calling(&rig, host);
@@ -670,8 +670,9 @@ fn a_closed_port_ends_repetitions_early() {
     let sent = sent_count(PEER, &file) - before;
     assert!((1..=2).contains(&sent), "{sent} messages");
 
-    // This is the same situation without an endpoint. Meanwhile a request is repeated for a second
-    // and a half.
+    // The same for a connection whose endpoint has been freed: its DREQ is hardly repeated. The
+    // request on another connection, which is repeated for a second and a half, shows when enough
+    // time has passed.
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 2);
     let gone = connected_to(&rig, &peer, 3);
@@ -690,7 +691,8 @@ fn sent_count(to: Ipv4Addr, capture: &Path) -> usize {
     sent_to(to, capture).len()
 }
 
-/// The number of those packets that belong to connection management.
+/// The number of packets of connection management that this side has sent to an address, according
+/// to its capture.
 fn messages_to(to: Ipv4Addr, capture: &Path) -> usize {
     let is_message = |datagram: &&Vec<u8>| datagram[5..8] == [0, 0, 1];
     sent_to(to, capture).iter().filter(is_message).count()

@@ -49,7 +49,7 @@ impl Stranger {
 
     /// Sends these octets.
     fn send_octets(&self, datagram: &[u8]) {
-        // An error here reports the fate of an earlier datagram.
+        // An error here is about a datagram that was sent earlier, not about this one.
         self.socket.send(datagram).ok();
     }
 
@@ -162,8 +162,8 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Runs exchanges in both directions. Meanwhile `attack` is called with the packets received so
-/// far. The exchanges must not be affected.
+/// Runs exchanges in both directions. Calls `attack` before each of them, with the packets that the
+/// victim has received from its peer before. The exchanges must not be affected.
 fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");

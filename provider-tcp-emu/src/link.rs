@@ -212,8 +212,8 @@ impl Link {
                     return self.wait_for_receive(resources, lingering, progress);
                 }
                 Ok(ReadOutcome::Resumed) => {
-                    // Read again, because meanwhile the poller may have reported events that it
-                    // does not repeat.
+                    // Read again: while the message waited, the poller may have reported events
+                    // that it does not repeat.
                     (progress, until_end) = (true, true);
                 }
                 Err(end @ EndReason::Protocol(_)) => {
@@ -262,8 +262,8 @@ impl Link {
         progress
     }
 
-    /// Handles frames that have arrived. They may open the gate, and the peer's reads among them
-    /// wait for their responses.
+    /// Handles frames that have arrived. A frame may open the gate, or may be an RDMA read of the
+    /// peer, which waits for its response.
     fn after_frames(&mut self, resources: &mut EngineResources, lingering: &mut LingeringSockets) {
         let Phase::Established(conn) = &mut self.phase else { return };
         if conn.fault_check == FaultCheck::Requested {

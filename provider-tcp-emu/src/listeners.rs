@@ -21,8 +21,8 @@ use crate::socket::{self, IoOutcome};
 
 /// The number of callers that a listener accepts in one turn.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
-/// If a half-open caller takes one of the last descriptors of the process, it must be the only
-/// half-open caller. This is the number of these descriptors.
+/// A half-open caller may take one of the last descriptors of the process only if there is no other
+/// half-open caller. This is the number of these last descriptors.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// How long a listener waits after `accept` found no file descriptor or no memory.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -397,7 +397,7 @@ impl Listener {
     /// listener leaves the poller for [`SUSPENSION_AFTER_STRANGERS`].
     fn finish_accepting(&mut self, resources: &mut EngineResources, index: usize, strangers: bool) {
         if !strangers {
-            // The poller reports callers that arrived meanwhile at once.
+            // The poller immediately reports callers that arrived while the listener was suspended.
             let watched = !self.is_suspended
                 || resources
                     .context

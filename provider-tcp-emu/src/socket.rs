@@ -83,8 +83,8 @@ fn bind_and_listen(addr: SocketAddr) -> io::Result<Socket> {
     if addr.is_ipv6() {
         socket.set_only_v6(!addr.ip().is_unspecified())?;
     }
-    // This allows a port with connections in TIME_WAIT. Two listeners on one port still exclude
-    // each other.
+    // This option allows a port that has connections in TIME_WAIT. Two listeners on one port still
+    // exclude each other.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
     defer_accept(&socket);
@@ -115,7 +115,8 @@ fn defer_accept(socket: &Socket) {
 pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket, LocalFailure> {
     let local_failure = |error: io::Error| LocalFailure::of(&error);
     let socket = new_tcp_socket(to).map_err(local_failure)?;
-    // Otherwise the local port, in TIME_WAIT, would prevent a listener on it.
+    // Without this option, the local port of an ended connection (TIME_WAIT) would prevent a
+    // listener on that port.
     socket.set_reuse_address(true).map_err(local_failure)?;
     if let Some(from) = bind {
         // A socket cannot connect to an address of another family.
@@ -196,7 +197,7 @@ pub(crate) fn is_same_host(peer: SocketAddr, local: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// What the peer has not acknowledged of the octets that a socket was given.
+/// What the peer has not acknowledged yet of the octets that were written to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unacknowledged {
     /// Everything is acknowledged.
@@ -303,7 +304,7 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
     let fd = socket.as_raw_fd();
     let flags = if ends_record { libc::MSG_NOSIGNAL | libc::MSG_EOR } else { libc::MSG_NOSIGNAL };
     retry_interrupted(|| match iov {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         [one] => unsafe { sendto(fd, one, flags) },
         _ => {
             // SAFETY: a `msghdr` of zeros is a valid, empty one.
@@ -324,9 +325,9 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
 pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> IoOutcome {
     let fd = socket.as_raw_fd();
     retry_interrupted(|| match iov {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         [one] => unsafe { recvfrom(fd, one) },
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         _ => unsafe { libc::readv(fd, iov.as_ptr(), iov.len() as libc::c_int) },
     })
 }
@@ -339,7 +340,7 @@ pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> IoOutcome 
 #[inline]
 unsafe fn recvfrom(fd: libc::c_int, to: &libc::iovec) -> isize {
     const UNUSED: usize = 0;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         libc::syscall(libc::SYS_recvfrom, fd, to.iov_base, to.iov_len, UNUSED, UNUSED, UNUSED)
             as isize
@@ -353,7 +354,7 @@ unsafe fn recvfrom(fd: libc::c_int, to: &libc::iovec) -> isize {
 #[inline]
 unsafe fn sendto(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
     const UNUSED: usize = 0;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, UNUSED, UNUSED)
             as isize

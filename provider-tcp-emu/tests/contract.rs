@@ -36,7 +36,8 @@ mod small_fpdus_without_spinning {
     provider_loopback::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
 }
 
-/// RFC 7306 needs both sides. A peer without it counts as another implementation.
+/// The operations of RFC 7306 need the support of both sides. A peer that does not offer them
+/// counts as another implementation.
 mod towards_a_peer_without_rfc_7306 {
     provider_loopback::transport_contract!(|| super::with_other_implementation("", "extended=off"));
 }

@@ -57,7 +57,7 @@ impl Side {
     }
 
     fn expect(&self, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
-        // SAFETY: nothing dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         let event = unsafe { self.all.wait(EVENT_LIMIT, 1) }.unwrap().event.unwrap();
         assert_eq!(event.event_number, number);
         event
@@ -108,9 +108,9 @@ fn connect(a: &Side, b: &Side) {
             start.elapsed() < Duration::from_micros(EVENT_LIMIT.into()),
             "no connection request arrived"
         );
-        // SAFETY: only one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         let _ = unsafe { a.all.dequeue() };
-        // SAFETY: only one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         if let Ok(event) = unsafe { b.all.dequeue() } {
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
             // SAFETY: the event's number says which member is valid. The request exists until it is
@@ -143,7 +143,7 @@ fn the_extension_needs_both_sides() {
             let unsupported = Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
             assert_eq!(from.try_all(), [unsupported; 3], "{active} to {passive}");
             // The connection works as before, and the refused operations have used no resources.
-            // SAFETY: the requests have no segments.
+            // SAFETY: the requests have no segments, so no memory must stay valid.
             unsafe {
                 to.ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG).unwrap();
                 from.ep.post_send(&[], 6, DAT_COMPLETION_DEFAULT_FLAG).unwrap();

@@ -191,7 +191,7 @@ fn until_ended(sides: [&Side; 2], wait_mode: WaitMode) -> Events {
         for (n, side) in
             sides.iter().enumerate().filter(|(n, _)| events.end[*n].is_none()).collect::<Vec<_>>()
         {
-            // SAFETY: only one thread takes events.
+            // SAFETY: only this thread takes events from the EVD.
             let event = unsafe {
                 match wait_mode {
                     WaitMode::Polls => side.all.dequeue(),
@@ -213,7 +213,7 @@ fn until_ended(sides: [&Side; 2], wait_mode: WaitMode) -> Events {
     }
     for (n, side) in sides.iter().enumerate() {
         // These are completions of operations that were posted after the end.
-        // SAFETY: only one thread takes events.
+        // SAFETY: only this thread takes events from the EVD.
         while let Ok(event) = unsafe { side.all.dequeue() } {
             events.note(n, &event);
         }
@@ -234,7 +234,7 @@ fn connected() -> [Side; 2] {
             "not connected: accepted {accepted}"
         );
         for side in [&a, &b] {
-            // SAFETY: only one thread takes events.
+            // SAFETY: only this thread takes events from the EVD.
             let Ok(event) = (unsafe { side.all.dequeue() }) else { continue };
             match event.event_number {
                 DAT_CONNECTION_REQUEST_EVENT => {

@@ -148,8 +148,8 @@ fn a_stranger_has_time_to_finish_its_last_message() {
     }
 }
 
-/// Callers that send invalid octets cause the listener to be suspended. Callers that arrive
-/// meanwhile are still accepted.
+/// After a caller has sent invalid octets, the provider does not wait at the listener for a
+/// millisecond. A caller that calls during this millisecond is still accepted.
 #[test]
 fn callers_who_babble_keep_nobody_out() {
     let t = open();

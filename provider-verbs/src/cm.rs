@@ -29,9 +29,11 @@ pub(crate) struct Channel {
     channel: NonNull<rdma_event_channel>,
 }
 
-// SAFETY: librdmacm locks the state that threads share.
+// SAFETY: several threads may call librdmacm with this object, because librdmacm locks what they
+// share.
 unsafe impl Send for Channel {}
-// SAFETY: librdmacm locks the state that threads share.
+// SAFETY: several threads may call librdmacm with this object, because librdmacm locks what they
+// share.
 unsafe impl Sync for Channel {}
 
 /// An identifier of rdma_cm (`rdma_cm_id`).
@@ -40,9 +42,11 @@ pub(crate) struct CmId {
     id: NonNull<rdma_cm_id>,
 }
 
-// SAFETY: librdmacm locks the state that threads share.
+// SAFETY: several threads may call librdmacm with this object, because librdmacm locks what they
+// share.
 unsafe impl Send for CmId {}
-// SAFETY: librdmacm locks the state that threads share.
+// SAFETY: several threads may call librdmacm with this object, because librdmacm locks what they
+// share.
 unsafe impl Sync for CmId {}
 
 /// A listening identifier: the service point of a connection qualifier.

@@ -82,9 +82,11 @@ const BATCH_COUNT: usize = 16;
 /// The number of markers that every queue has room for from the start.
 pub(crate) const MARKER_CAPACITY_MIN: usize = 64;
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for CqShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for CqShared {}
 
 impl Cq {
@@ -166,9 +168,10 @@ impl Drop for CqShared {
 // 1. The completions are those that `QpShared::complete` derives from the device's and those that
 //    `CqShared::add` receives. They come in order and once each, because prefetched completions are
 //    returned first and the `gate` excludes all other takers.
-// 2. A queue pair is removed from the table of numbers while no thread takes completions. Those of
-//    its completions that were taken before are in `prefetched`, as `prefetched_len` says. Those
-//    that the device still holds after that are discarded.
+// 2. A queue pair is removed from the table of numbers while no thread takes completions.
+//    Completions of the queue pair that were taken before the removal are in `prefetched`, as
+//    `prefetched_len` says. Completions that the device still holds after the removal are
+//    discarded.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {

@@ -95,9 +95,10 @@
 //! 1. The [`gate`] excludes posters. Both work queues have room for an additional work request, the
 //!    *marker*, which is posted after the last work request.
 //! 2. The completion queue is emptied into a list in front of it until the marker has completed.
-//!    The gate excludes the consumer meanwhile. Afterwards the consumer polls the list first.
-//! 3. Work requests that are posted after that are flushed into the same list without the device,
-//!    because rxe would ignore receives.
+//!    While the queue is emptied, the gate keeps the consumer out. Afterwards the consumer polls
+//!    the list first.
+//! 3. Work requests that are posted after the marker are flushed into the same list without the
+//!    device, because rxe would ignore receives.
 //!
 //! Completion queues have room for the markers in addition to the consumer's depth, so that a
 //! marker never causes an overrun. Over iWARP the transition to the error state flushes before it
@@ -114,7 +115,7 @@
 //!   [`SendWr::quiet`](dat_core::provider::SendWr::quiet) says.
 //! - Held buffers are counted when their completions are taken: by the consumer or, for an endpoint
 //!   with a high watermark, by the progress thread every 50 ms. So an exceeded watermark may be
-//!   noticed late, and messages may have taken more buffers meanwhile.
+//!   noticed late, when messages have already taken more buffers.
 //! - A peer can invalidate only windows of type 2. Invalidating any other key ends the connection.
 //! - rxe looks for the buffers of a shared receive queue in the protection domain of the endpoint,
 //!   so the endpoint must be in the queue's domain
@@ -127,8 +128,8 @@
 //!
 //! The device reports a completion queue that overruns (`IBV_EVENT_CQ_ERR`). The connections of its
 //! queue pairs then end. A successful completion frees the places of the unsignalled requests
-//! before it, as dat-core counts. If the consumer has no completion queue, the provider has one of
-//! its own, and polls it when it is full.
+//! before it, which is also how dat-core counts. If the consumer has no completion queue, the
+//! provider has one of its own, and polls it when it is full.
 
 mod cm;
 mod connection;

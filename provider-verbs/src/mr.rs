@@ -26,9 +26,11 @@ pub(crate) struct Domain {
     pub(crate) pd: NonNull<ibv_pd>,
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for Domain {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for Domain {}
 
 impl Pd {
@@ -77,9 +79,11 @@ pub struct Mr {
     access: Access,
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for Mr {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for Mr {}
 
 impl Mr {
@@ -187,9 +191,11 @@ impl Drop for Registered {
     }
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for Registered {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for Registered {}
 
 impl Region for Mr {

@@ -4,13 +4,13 @@
 //! Each bind uses a new window of the device. The previous window is deallocated when the bind has
 //! completed. A window of type 2 could be bound again after this side has invalidated it. But if
 //! the peer has already invalidated the window, which it may do at any time, the invalidating
-//! request crashes the host (rxe 6.12). To unbind, an empty request is posted. When it completes,
-//! the window is deallocated. All binds are signalled, so that this crate knows the memory that a
-//! window shows. The consumer does not get the completions that it has not asked for.
+//! request crashes the host (rxe 6.12). To unbind, an empty request is posted. When this request
+//! completes, the window is deallocated. All binds are signalled, so that this crate knows the
+//! memory that a window shows. The consumer does not get the completions that it has not asked for.
 //!
-//! A queued bind is carried out even if its RMR is freed meanwhile: deallocating its window earlier
-//! would fail the bind and break the connection. The window is deallocated when the completion of
-//! the bind is taken.
+//! A queued bind is carried out even if its RMR is freed before: deallocating the window of the
+//! bind earlier would fail the bind and break the connection. The window is deallocated when the
+//! completion of the bind is taken.
 //!
 //! Three rules exist because of rxe (Linux 6.12):
 //!
@@ -81,9 +81,11 @@ struct DeviceWindow {
     windows: Arc<WindowTable>,
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for WindowShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for WindowShared {}
 
 /// All windows of an adapter that peers can invalidate, by their keys without the last octet.

@@ -407,23 +407,23 @@ impl ProgressContext {
     fn subject(&self, kind: DeviceEvent, element: &ibv_async_element) -> EventSubject {
         match kind {
             DeviceEvent::QpBroken | DeviceEvent::QpDrained => {
-                // SAFETY: the type of the event says which member is valid.
+                // SAFETY: the type of the event says that this member of the union is valid.
                 EventSubject::Qp(self.pair(unsafe { (*element.qp).qp_num }))
             }
             DeviceEvent::CqOverflow => {
-                // SAFETY: the type of the event says which member is valid.
+                // SAFETY: the type of the event says that this member of the union is valid.
                 let cq = unsafe { element.cq };
                 EventSubject::Cq(self.cqs().into_iter().find(|queue| queue.as_ptr() == cq))
             }
             DeviceEvent::SrqLimit | DeviceEvent::SrqBroken => {
-                // SAFETY: the type of the event says which member is valid.
+                // SAFETY: the type of the event says that this member of the union is valid.
                 let srq = unsafe { element.srq };
                 let srqs = lock(&self.srqs);
                 EventSubject::Srq(
                     srqs.iter().filter_map(Weak::upgrade).find(|queue| queue.as_ptr() == srq),
                 )
             }
-            // SAFETY: the type of the event says which member is valid.
+            // SAFETY: the type of the event says that this member of the union is valid.
             DeviceEvent::PortDown if unsafe { element.port_num } != i32::from(self.device.port) => {
                 EventSubject::Nobody
             }

@@ -84,9 +84,11 @@ struct Bind {
     wanted: bool,
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for QpShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for QpShared {}
 
 /// A bit of `WorkQueue::markers`: the requests before a graceful end have completed.
@@ -458,7 +460,7 @@ impl QpShared {
         // If this read fails, the request behind it is flushed. That reports the failure.
         let mut work =
             ibv_send_wr { wr_id: MARKER, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
-        // SAFETY: the request has no segments.
+        // SAFETY: the request has no segments, so no memory must stay valid.
         post_error(unsafe { self.post(&mut work) })
     }
 
@@ -487,7 +489,7 @@ impl QpShared {
     /// many requests have completed.
     ///
     /// # Safety
-    /// No other thread posts requests meanwhile.
+    /// No other thread posts requests during this call.
     #[cold]
     unsafe fn post_count_marker(&self) {
         let work_queue = &self.send_queue;
@@ -525,7 +527,7 @@ impl QpShared {
             send_flags: IBV_SEND_SIGNALED,
             ..ibv_send_wr::zeroed()
         };
-        // SAFETY: the request has no segments.
+        // SAFETY: the request has no segments, so no memory must stay valid.
         unsafe { self.post(&mut work) == 0 }
     }
 
@@ -534,7 +536,7 @@ impl QpShared {
     pub(crate) fn post_receive_marker(&self) -> bool {
         let mut work =
             ibv_recv_wr { wr_id: MARKER | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
-        // SAFETY: the receive has no segments.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { self.post_receive(&mut work) == 0 }
     }
 

@@ -105,9 +105,11 @@ impl Slot {
     }
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for SrqShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for SrqShared {}
 
 impl Srq {
@@ -211,8 +213,8 @@ impl SrqShared {
         }
     }
 
-    /// Takes a slot from the free list. Only the one posting thread takes slots, so the first slot
-    /// cannot leave the list and return meanwhile (no ABA problem).
+    /// Takes a slot from the free list. Only the one posting thread takes slots. So the first slot
+    /// cannot leave the list and return to it during this function (no ABA problem).
     fn allocate_slot(&self) -> Option<u32> {
         let mut first = self.free.load(Ordering::Acquire);
         while first != NONE {
@@ -279,8 +281,8 @@ impl Receives for Srq {
 
     fn set_low_watermark(&self, mark: usize) {
         if self.0.available() < mark {
-            // There are too few buffers already. A device would report that only when the next
-            // buffer is taken.
+            // The queue already has fewer buffers than the watermark. A device would report that
+            // only when the next buffer is taken.
             return self.0.call(Upcall::LowWatermark);
         }
         let mut attr = ibv_srq_attr { srq_limit: mark as u32, ..ibv_srq_attr::zeroed() };

@@ -174,7 +174,7 @@ impl WorkQueue {
 
     /// Returns the work requests that are posted and not completed, oldest first. An unsignalled
     /// request counts until a later request completes. The caller ensures that no thread posts or
-    /// takes completions meanwhile.
+    /// takes completions during this call.
     pub(crate) fn pending(&self) -> Vec<(u64, WcOp)> {
         let (posted, last) =
             (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));

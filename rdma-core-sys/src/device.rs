@@ -139,22 +139,22 @@ records! {
         pub ibdev_path: [c_char; IBV_SYSFS_PATH_MAX],
     }
 
-    /// The functions of the data path, which the driver supplies. Members named `_compat` are not
-    /// functions any more.
+    /// The functions of the data path, which the driver supplies. Members whose names begin with
+    /// `_compat` are former functions, which are not used any more.
     pub struct ibv_context_ops {
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_query_device: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_query_port: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_alloc_pd: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_dealloc_pd: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_reg_mr: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_rereg_mr: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_dereg_mr: *mut c_void,
         /// The driver's function for [`ibv_alloc_mw`](crate::Verbs::ibv_alloc_mw).
         pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, ibv_mw_type) -> *mut ibv_mw>,
@@ -162,36 +162,36 @@ records! {
         pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
         /// The driver's function for [`ibv_dealloc_mw`](crate::Verbs::ibv_dealloc_mw).
         pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_create_cq: *mut c_void,
         /// The driver's function for [`ibv_poll_cq`](crate::Verbs::ibv_poll_cq).
         pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
         /// The driver's function for [`ibv_req_notify_cq`](crate::Verbs::ibv_req_notify_cq).
         pub req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_cq_event: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_resize_cq: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_destroy_cq: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_create_srq: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_modify_srq: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_query_srq: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_destroy_srq: *mut c_void,
         /// The driver's function for [`ibv_post_srq_recv`](crate::Verbs::ibv_post_srq_recv).
         pub post_srq_recv:
             Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_create_qp: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_query_qp: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_modify_qp: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_destroy_qp: *mut c_void,
         /// The driver's function for [`ibv_post_send`](crate::Verbs::ibv_post_send).
         pub post_send:
@@ -199,15 +199,15 @@ records! {
         /// The driver's function for [`ibv_post_recv`](crate::Verbs::ibv_post_recv).
         pub post_recv:
             Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_create_ah: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_destroy_ah: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_attach_mcast: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_detach_mcast: *mut c_void,
-        /// This member is not a function any more.
+        /// A former function pointer, which is not used any more.
         pub _compat_async_event: *mut c_void,
     }
 
@@ -268,14 +268,16 @@ records! {
         /// The maximum number of READs and atomic operations that a queue pair can hold as
         /// responder.
         pub max_qp_rd_atom: c_int,
-        /// The same limit for end-to-end contexts.
+        /// The maximum number of READs and atomic operations that an end-to-end context can hold as
+        /// responder.
         pub max_ee_rd_atom: c_int,
         /// The maximum number of READs and atomic operations that the device can hold as responder.
         pub max_res_rd_atom: c_int,
         /// The maximum number of READs and atomic operations that a queue pair can have outstanding
         /// as initiator.
         pub max_qp_init_rd_atom: c_int,
-        /// The same limit for end-to-end contexts.
+        /// The maximum number of READs and atomic operations that an end-to-end context can have
+        /// outstanding as initiator.
         pub max_ee_init_rd_atom: c_int,
         /// The scope in which atomic operations are atomic.
         pub atomic_cap: ibv_atomic_cap,

@@ -45,8 +45,9 @@ pub enum LoadError {
 }
 
 impl RdmaCore {
-    /// Loads both libraries, which then stay loaded. The packages that an error names also contain
-    /// the drivers of devices, as plug-ins.
+    /// Loads both libraries, which then stay loaded. If a library is missing, the error names the
+    /// Debian packages to install. These packages also contain the drivers of devices, which the
+    /// library loads as plug-ins.
     ///
     /// # Errors
     /// See [`LoadError`]. The result is the same for the life of the process.

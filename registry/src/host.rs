@@ -95,7 +95,8 @@ const MULTIARCH: &str = "x86_64-linux-gnu";
 
 /// The names of libraries in an ld.so.cache. The last part of the cache is a table of strings that
 /// end in NUL: the name and the file path of each library. The bytes before that table also yield
-/// some words that are not library names. They are harmless, because no entry has such a name.
+/// some words that are not library names. These words are harmless, because no entry has such a
+/// library name.
 fn names_in_cache(cache: &[u8]) -> HashSet<String> {
     let texts = cache.split(|&octet| octet == 0).filter_map(|text| std::str::from_utf8(text).ok());
     texts.filter_map(|text| text.rsplit('/').next()).map(ToOwned::to_owned).collect()

@@ -301,7 +301,7 @@ impl List {
     /// 1. Entries of the consumer's major version come before others.
     /// 2. Within these two groups, entries that are known not to open ([`Host::may_open`]) come
     ///    last.
-    /// 3. Otherwise the order of the registry applies.
+    /// 3. Apart from these rules, the interfaces have the order of the registry.
     ///
     /// The order matters because consumers ask for a few entries and use one of them.
     pub fn interfaces_for(&self, major: u32, host: &Host) -> Vec<&Entry> {

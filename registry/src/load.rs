@@ -299,7 +299,10 @@ fn other_registry_hint() -> String {
     match module_of(found) {
         None => "; this program does not export dat_registry_add_provider".into(),
         Some((file, base)) if Some(base) != ours => {
-            format!("; {} comes first in this process with its own registry", file.display())
+            format!(
+                "; the process finds dat_registry_add_provider in {}, which has its own registry",
+                file.display()
+            )
         }
         Some(_) => String::new(),
     }

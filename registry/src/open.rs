@@ -107,7 +107,8 @@ impl Registry {
                     let is_last =
                         !matches!(&failure, OpenFailure::NotLoaded(error) if error.is_not_loaded());
                     let attempt = Attempt::new(&candidate.entry, failure);
-                    // Attempts of entries that differ only in thread safety are recorded once.
+                    // A provider may have one entry that is thread-safe and one that is not. If
+                    // both fail for the same reason, only one attempt is recorded.
                     if attempts.last() != Some(&attempt) {
                         attempts.push(attempt);
                     }

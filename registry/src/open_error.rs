@@ -22,8 +22,9 @@ pub struct OpenError {
     pub threadsafe: bool,
     /// The property that no entry has. `None` if entries were tried.
     pub mismatch: Option<Mismatch>,
-    /// Every entry that was tried, in order. Built-in entries that differ only in thread safety and
-    /// failed for the same reason count as one.
+    /// Every entry that was tried, in order. A built-in provider may have one entry that is
+    /// thread-safe and one that is not. If both failed for the same reason, they are one attempt
+    /// here.
     pub attempts: Vec<Attempt>,
     /// The names in the registry, those of built-in entries first.
     known: Box<[String]>,

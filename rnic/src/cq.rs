@@ -28,8 +28,8 @@ pub struct Cq {
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
 
-/// The completions that were pushed since the last call of `announce`. This belongs to the
-/// producer.
+/// The completions that were pushed since the last call of `announce`. Only the producer accesses
+/// this record.
 #[derive(Clone, Copy, Default)]
 struct Unannounced {
     any: bool,
@@ -69,7 +69,7 @@ impl Cq {
     /// Only one thread at a time may call this function.
     #[inline]
     pub unsafe fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
-        // SAFETY: the caller is the only consumer.
+        // SAFETY: the caller guarantees that it is the only consumer.
         unsafe {
             let mut out = out.iter_mut();
             self.poll_with(out.len(), |wc| {
@@ -86,8 +86,8 @@ impl Cq {
     /// Only one thread at a time may call this function, and `take` must not call this queue.
     #[inline]
     pub unsafe fn poll_with(&self, max: usize, mut take: impl FnMut(Wc)) -> usize {
-        // SAFETY: the caller is the only consumer; filled slots are initialised and belong to the
-        // consumer.
+        // SAFETY: the caller guarantees that it is the only consumer; filled slots are initialised
+        // and belong to the consumer.
         unsafe {
             let ring = self.ring();
             let head = ring.head();
@@ -109,7 +109,7 @@ impl Cq {
     /// As [`poll`](Self::poll).
     #[inline]
     pub unsafe fn is_empty(&self) -> bool {
-        // SAFETY: the caller is the only consumer.
+        // SAFETY: the caller guarantees that it is the only consumer.
         unsafe { !self.ring().is_filled(self.ring().head()) }
     }
 
@@ -124,7 +124,7 @@ impl Cq {
         // Either the producer sees that the queue is armed (its fence is in `announce`), or the
         // check below sees the producer's completion.
         fence(Ordering::SeqCst);
-        // SAFETY: the caller is the only consumer.
+        // SAFETY: the caller guarantees that it is the only consumer.
         if unsafe { self.is_empty() } {
             return true;
         }

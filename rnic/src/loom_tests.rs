@@ -126,7 +126,7 @@ fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
             .map(|id| {
                 let srq = Arc::clone(&srq);
                 thread::spawn(move || {
-                    // SAFETY: the receive has no segments.
+                    // SAFETY: the receive has no segments, so no memory must stay valid.
                     unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.unwrap();
                 })
             })

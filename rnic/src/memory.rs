@@ -223,7 +223,7 @@ mod tests {
         [(64, 2000), (1024, 2000), (4096, 1000), (64 << 10, 100), (1 << 20, 5)];
 
     #[test]
-    #[ignore = "not a test: the measurement of docs/unsafe.md"]
+    #[ignore = "not a test: it measures the times in the table of docs/unsafe.md"]
     fn what_a_copy_by_the_kernel_takes() {
         for (len, rounds) in MEASURED {
             let (from, mut to) = (vec![1u8; len], vec![0u8; len]);

@@ -22,7 +22,7 @@ impl Mr {
     /// # Safety
     /// The memory must stay mapped until the region is dropped, and writable if `access` grants
     /// writes or atomic operations. Engines may read and write the memory at any time as `access`
-    /// allows. Code that accesses the memory meanwhile must tolerate that.
+    /// allows. Other code that accesses the memory must tolerate this.
     pub unsafe fn new(
         keys: &Arc<Keys>,
         pd: Pd,

@@ -18,8 +18,8 @@ pub struct OutOfMemory {
 }
 
 /// The amount of heap memory that the creation of a ring leaves free for the object that owns the
-/// ring. Further allocations of that object, such as boxes and reference counts, are smaller than
-/// this, and their failure would end the process.
+/// ring. The other allocations of that object, such as boxes and reference counts, are smaller than
+/// this reserve. If one of them failed, the process would end.
 const HEAP_RESERVE_BYTES: usize = 32 << 10;
 
 /// Whether the heap still has that much free memory. The result is a hint, because another thread

@@ -345,8 +345,8 @@ int main(void)
     ep_attr = ep_attributes(4);
     count = make_others(wrong);
     /*
-     * This comes last: nothing created afterwards may take the memory and the handle of a freed
-     * object.
+     * The objects to be freed are freed last, because an object that is created later may take the
+     * memory and the handle of a freed one.
      */
     count += make_stale(wrong + count);
 

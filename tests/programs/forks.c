@@ -172,7 +172,8 @@ int main(int argc, char **argv)
            event.event_number);
     join(target);
     /*
-     * The child that holds the socket is still alive, so it was not its end that notified the peer.
+     * The child that holds the socket is still alive, so the peer was not notified by the end of
+     * that child.
      */
     EXPECT(waitpid(holder, &status, WNOHANG) == 0, "the holder has already ended: status 0x%x",
            status);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The descriptors and threads of a process, and its memory as malloc accounts for it. The pages
- * that the system has given to the process would show something else: when the C library and the
- * system happened to move them.
+ * The descriptors and threads of a process, and its memory as malloc accounts for it. The number of
+ * pages that the process has would not show leaks: it depends on when the C library returns pages
+ * to the system.
  */
 
 #ifndef USAGE_H

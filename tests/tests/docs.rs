@@ -269,7 +269,8 @@ fn the_workflow_runs() {
             fs::copy(workspace().join("examples/hello").join(name), at(name))
                 .expect("the file exists");
         }
-        // The directory gets the state after the second step and `cargo xtask dist`.
+        // The state after the steps of the workflow that check out OpenDAT and run `cargo xtask
+        // dist`.
         fs::create_dir_all(at("opendat/target")).expect("a directory");
         symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();

@@ -197,8 +197,8 @@ impl<E: Engine> Reactor<E> {
         self.shared.announce_sleep();
         let seen = self.shared.consumer_passes();
         let left = loop {
-            // The other thread at work is a consumer's. This thread may have interrupted it, so it
-            // does not retry at once.
+            // If the engine is busy, a consumer's thread runs it. The progress thread may have
+            // interrupted that thread, so the progress thread does not retry at once.
             let has_fd_waiters = self.progress_thread.has_fd_waiters();
             if !self.serve_as_sleeper() {
                 break ExitReason::Busy;

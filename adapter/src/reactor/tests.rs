@@ -104,9 +104,9 @@ impl Sleeper {
     }
 }
 
-/// A leader leaves. Of two followers, the first has an event of its own and does not enter the
-/// poller again. Nevertheless another thread enters it. `signalled`: the first follower has its
-/// event before the leader leaves.
+/// Tests that some thread enters the poller when the leader leaves it, even if the first of two
+/// followers does not enter, because this follower has got its event. `signalled`: the first
+/// follower has got its event before the leader leaves.
 fn somebody_leads(signalled: bool) {
     let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());
@@ -115,7 +115,8 @@ fn somebody_leads(signalled: bool) {
     let somebody = std::thread::scope(|threads| {
         threads.spawn(|| first.sleep(&reactor));
         let leads = becomes_true(|| leader_changes() == 1);
-        // Start the progress thread only now, because it would lead if it ran earlier.
+        // The progress thread starts only now. If it were started earlier, it could become the
+        // leader.
         reactor.start_progress_thread().expect("a thread");
         let rests = becomes_true(|| state() == RESTING);
         threads.spawn(|| second.sleep(&reactor));

@@ -39,7 +39,8 @@ unsafe impl<E: Engine> Completions for Cq<E> {
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
         let _lock = self.reactor.engine.lock();
-        // SAFETY: the engine lock is held, and the caller guarantees that nobody polls meanwhile.
+        // SAFETY: the engine lock is held, and the caller guarantees that no other thread polls
+        // during this call.
         match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
             true => Ok(()),
             false => Err(Error::of(DAT_INVALID_STATE)),

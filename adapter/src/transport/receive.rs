@@ -38,7 +38,7 @@ impl<E: Engine> Receives for Srq<E> {
         // No buffer is taken while the engine lock is held.
         let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
-            // There are too few buffers already, so the event comes at once.
+            // Fewer buffers than the watermark are left already, so the event comes at once.
             self.srq.set_low_watermark(0);
             self.sink.call(Upcall::LowWatermark);
         } else {

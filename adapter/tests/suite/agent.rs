@@ -71,7 +71,7 @@ impl Side {
 }
 
 fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
-    // SAFETY: nobody else dequeues meanwhile.
+    // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.wait(PATIENCE.as_micros() as DAT_TIMEOUT, 1) }.unwrap().event.unwrap()
 }
 
@@ -85,7 +85,7 @@ fn connected() -> (Side, Side) {
     // SAFETY: the handle of a connection request is live until the request is answered.
     let request =
         unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
     for side in [&a, &b] {
         assert_eq!(next(side.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -93,7 +93,8 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// Covers two cases: the progress thread holds the engine, or a polling consumer's thread holds it.
+/// The agent is called while another thread holds the engine. The test covers both cases: that
+/// thread is the progress thread, or a consumer's thread that polls.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {
@@ -104,7 +105,7 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             // SAFETY: nobody else dequeues from this dispatcher.
             let event = unsafe { recv.dequeue() }.unwrap();
             ep.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-            // SAFETY: nobody uses the endpoint any more.
+            // SAFETY: after this call nobody uses a reference to the endpoint.
             unsafe { ep::free(ep) }.unwrap();
             tell.send(event.event_number).unwrap();
         };
@@ -123,9 +124,9 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         };
         // SAFETY: the agent's function and data are valid.
         let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
-        // SAFETY: the receive has no segments.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
         // SAFETY: the send has no segments.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
@@ -143,7 +144,7 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         assert_eq!(number, Some(DAT_DTO_COMPLETION_EVENT));
         assert_eq!(next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
         for side in [a, b] {
-            // SAFETY: nobody uses the adapter any more.
+            // SAFETY: after this call nobody uses a reference to the adapter.
             unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
         }
     }

@@ -103,16 +103,16 @@ fn both_sides_may_sleep_outside() {
             let request = unsafe {
                 handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle)
             };
-            // SAFETY: the receive has no segments.
+            // SAFETY: the receive has no segments, so no memory must stay valid.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-            // SAFETY: nobody uses the request any more.
+            // SAFETY: after this call nobody uses a reference to the request.
             unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
             b.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
             answer(&b, ROUNDS, false);
             b.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
         });
         let to = "127.0.0.1:0".parse().unwrap();
-        // SAFETY: the receive has no segments.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { a.ep.post_recv(&[], 0, 0) }.unwrap();
         a.ep.connect(to, qualifier, 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
         a.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -121,7 +121,7 @@ fn both_sides_may_sleep_outside() {
         a.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
     });
     for side in [a, b] {
-        // SAFETY: nobody uses the adapter any more.
+        // SAFETY: after this call nobody uses a reference to the adapter.
         unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }
@@ -150,7 +150,7 @@ fn answer(side: &Side, rounds: u64, first: bool) {
         assert_eq!(cookie, received);
         received += 1;
         if received < rounds {
-            // SAFETY: the receive has no segments.
+            // SAFETY: the receive has no segments, so no memory must stay valid.
             unsafe { side.ep.post_recv(&[], received, 0) }.unwrap();
         }
         match first {

@@ -195,7 +195,8 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
             rig.completions(&b2.recvs, 1);
             i += 1;
             b2.recv(i, &[]);
-            // With some wire protocols a send completes only when the peer has acknowledged it.
+            // With some wire protocols a send completes only when the peer has acknowledged the
+            // message.
             rig.completions(&a2.requests, 1);
         }
     });

@@ -105,7 +105,8 @@ pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenE
     provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
     match netlink::add_rxe(&name, netdev) {
-        // Meanwhile another process has created a device, perhaps with another name.
+        // Since the first call of `find`, another process has created a device, perhaps with
+        // another name.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && find(bind).is_some() => {}
         result => result.map_err(|e| creation_error(&name, netdev, &e))?,
     }

@@ -56,7 +56,8 @@ fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<
     drop(command);
     let Some(status) = wait_within(&mut child, limit).context("waiting for this program")? else {
         let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
-        // Other entries of the library would take as long.
+        // The fault counts for the whole library, because starting it for another entry would take
+        // as long.
         return Ok(Some(LibraryFault { why, remedy: None, of_library: true }));
     };
     // A process that the library has left running may keep the other end of the socket open.

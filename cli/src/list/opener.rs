@@ -86,7 +86,8 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
             loop {
                 // This lock is released before the entry is opened.
                 let Some((key, candidate)) = lock(&jobs).next() else { break };
-                // An entry of the same library may have shown in the meantime that none opens.
+                // Since the candidates were chosen, another entry of the same library may have
+                // shown that no entry of it opens.
                 if !key.is_builtin && lock(&broken).contains_key(key.library) {
                     continue;
                 }
@@ -108,8 +109,9 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
         });
     }
 
-    /// Returns the answer for the entry, for an equal one, or for its library if that does not
-    /// load. `None` if the limit did not permit to open the entry.
+    /// Returns whether the entry opens. The answer may come from an equal entry, or from the
+    /// entry's library if the library does not load. `None`: the entry was not opened, because of
+    /// the limit.
     pub(super) fn answer(&self, candidate: &'a Candidate) -> Option<Answer> {
         let key = Key::new(candidate);
         let of_library = || {
@@ -124,8 +126,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether one of the entries opens. `None` if none does of those that the limit permits to open,
-/// and there are others.
+/// Whether one of the entries opens. `None` means unknown: no entry that was opened did open, and
+/// the limit did not permit to open all.
 pub(crate) fn any_opens(candidates: &[&Candidate], limit: usize) -> Option<bool> {
     let mut opener = Opener::new(limit, probe_entry);
     opener.open(candidates, || ());
@@ -235,7 +237,8 @@ mod tests {
     fn several_entries_are_opened_at_the_same_time() {
         let both = std::sync::Barrier::new(2);
         let answer = |_: &Candidate| {
-            // If they were opened one after the other, the first would wait here for ever.
+            // The first entry waits here until the others are opened, too. If entries were opened
+            // one after the other, it would wait for ever.
             both.wait();
             Answer::Opens(Vec::new())
         };

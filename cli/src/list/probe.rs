@@ -120,7 +120,8 @@ impl Plan {
 
 /// Runs a process that opens an entry, and returns its answer.
 fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answer> {
-    // A file takes any amount of output, also from a process that the library leaves running.
+    // The output goes to files, because a pipe that nobody reads would block its writer. A process
+    // that the library leaves running may also write to them.
     let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
@@ -140,7 +141,8 @@ fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answe
         (Ok(Answer::Fails(reason)), _) => reason,
         (Ok(answer), Some(_)) => return Ok(answer),
         (Err(_), Some(status)) => format!("opening it terminated the program ({status})"),
-        // Other entries of the library would take as long.
+        // The answer counts for the whole library, because opening another entry of it would take
+        // as long.
         (_, None) => {
             let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
             return Ok(Answer::Broken(append_output(reason, printed)?));

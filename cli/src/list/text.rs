@@ -14,7 +14,8 @@ use crate::units::{plural, ranges};
 /// Which entries are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// All entries; those of one library that fail for the same reason are grouped.
+    /// All entries. The entries of one library that fail for the same reason are shown as one
+    /// group.
     Grouped,
     /// All entries, each separately.
     All,
@@ -65,7 +66,7 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
     text + &colour(&fold_lines(&summary(document), fold), Colour::Faint) + "\n"
 }
 
-/// Says that the list does not tell of all entries whether they open, if that is so.
+/// If some entries were not opened, returns a sentence that says how many and why.
 fn not_opened(document: &Document) -> Option<String> {
     let count = document.not_opened;
     (count > 0).then(|| {

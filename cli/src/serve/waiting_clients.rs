@@ -24,7 +24,7 @@ const MAX_PLAN_BYTES: usize = 64 << 10;
 const MAX_WAITING_CLIENTS: u64 = 4096;
 /// How long a client may take to send its plan.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
-/// No client is disconnected before this time to make room for another one. Meanwhile further
+/// No client is disconnected before this time to make room for another one. Until then, further
 /// clients wait in the kernel. A client sends its plan at once, but the system may run other
 /// processes first.
 const MIN_PLAN_TIME: Duration = Duration::from_millis(50);

@@ -145,8 +145,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/soft-watermark",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "The soft high watermark in the attributes is set: more buffers of the SRQ are reported. A \
-         negative one is invalid.",
+        "The soft high watermark in the attributes is set: more buffers of the SRQ are reported. \
+         A negative watermark is invalid.",
         |rig| soft_watermark(rig, 1, |_| Ok(true)),
     ),
     must(

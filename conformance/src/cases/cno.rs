@@ -92,7 +92,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/bad-handle",
         "RETURN VALUES",
-        "A null, freed or other handle is refused.",
+        "A null handle, a freed handle and the handle of an object of another type are refused.",
         |rig| {
             let cno = rig.cno()?;
             ok(rig.api.dat_cno_free(cno))?;

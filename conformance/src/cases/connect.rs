@@ -187,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/bad-handle",
         "RETURN VALUES: invalid handle",
-        "A null, freed or other handle is refused.",
+        "A null handle, a freed handle and the handle of an object of another type are refused.",
         |rig| {
             let (ep, listener) = (rig.ep()?.ep, rig.listen()?);
             ok(rig.api.dat_ep_free(ep))?;
@@ -408,7 +408,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/qualifier-in-use",
         "RETURN VALUES",
-        "A qualifier of a PSP is in use.",
+        "No PSP can be created with the qualifier of another PSP.",
         |rig| {
             let listener = rig.listen()?;
             let evd = rig.evd(DAT_EVD_CR_FLAG)?;
@@ -825,7 +825,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_free/dead",
         "2.0 headers: dat_csp_free",
-        "A freed service point is refused, and others continue to listen.",
+        "The handle of a freed service point is refused, and other service points continue to \
+         listen.",
         |rig| {
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;

@@ -144,7 +144,7 @@ pub(super) const CASES: &[Row] = &[
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             rig.completes(pair.active.request, 0, DAT_DTO_ERR_FLUSHED)?;
-            // There is room for one more request again.
+            // The queue has room for one more request again.
             ok(rig.send(pair.active.ep, &[], 100))
         },
     ),

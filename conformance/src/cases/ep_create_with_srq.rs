@@ -623,7 +623,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/ready-to-connect",
         "USAGE 8",
-        "A new EP can be connected, even if others have just been disconnected and freed.",
+        "A new EP can be connected, even if other EPs have just been disconnected and freed.",
         |rig| {
             let srq = rig.srq(8)?;
             for _ in 0..8 {

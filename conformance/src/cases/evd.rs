@@ -276,7 +276,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/wakes-the-waiter",
         "DESCRIPTION",
-        "A waiting thread returns with an invalid state.",
+        "The call wakes a waiting thread, whose wait returns an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || ok(rig.api.dat_evd_set_unwaitable(evd)))?;
@@ -286,7 +286,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/blocks-waits",
         "DESCRIPTION",
-        "Later waits return an invalid state, with or without events; dequeuing works.",
+        "Waits on an unwaitable EVD return an invalid state, with or without events; dequeuing \
+         works.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
@@ -306,7 +307,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_clear_unwaitable/waits-again",
         "DESCRIPTION",
-        "Afterwards the EVD can be waited on again.",
+        "After the call, the EVD can be waited on again.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
@@ -341,7 +342,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/bad-handle",
         "RETURN VALUES",
-        "A null, freed or other handle is refused.",
+        "A null handle, a freed handle and the handle of an object of another type are refused.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.api.dat_evd_free(evd))?;

@@ -161,7 +161,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_set_consumer_context/every-kind",
         "DESCRIPTION",
-        "Every object keeps a context of the consumer's.",
+        "The consumer can set a context for every object, and the object keeps it.",
         |rig| {
             for (value, (object, _)) in (0xfeed_0000_0000_u64..).zip(one_of_each(rig)?) {
                 ok(rig.api.dat_set_consumer_context(object, cookie(value)))?;

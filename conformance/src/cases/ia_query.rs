@@ -38,7 +38,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/other-kind-of-handle",
         "PARAMETERS 1",
-        "A handle of another object is refused.",
+        "The handle of an object of another type is refused.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let pz = rig.pz()?;
@@ -440,7 +440,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/completion-flags",
         "DAPL Provider Attributes: completion flags",
-        "Suppression, unsignalled, solicited wait and barrier fence are all supported.",
+        "The attribute lists suppressed, unsignalled, solicited-wait and barrier-fence \
+         completions.",
         |rig| {
             let all = DAT_COMPLETION_SUPPRESS_FLAG
                 | DAT_COMPLETION_UNSIGNALLED_FLAG

@@ -266,7 +266,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_read/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; one that is not is invalid.",
+        "Segments inside regions are accepted; a segment outside all regions is invalid.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all(), region.part(2, 3)], [region.part(4, 5)]);
@@ -284,7 +284,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_write/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; one that is not is invalid.",
+        "Segments inside regions are accepted; a segment outside all regions is invalid.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all()], [region.part(4, 5)]);
@@ -496,7 +496,7 @@ pub(super) const CASES: &[Row] = &[
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
-            // There is room for one more request again.
+            // The request queue has room for one more request again.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },

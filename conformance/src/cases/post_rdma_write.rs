@@ -430,7 +430,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/other-kind-of-handle",
         "RETURN VALUES 4",
-        "A handle of another object is refused.",
+        "The handle of an object of another type is refused.",
         |rig| with_handle(rig, rig.pz()?),
     ),
     must(

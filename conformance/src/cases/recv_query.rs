@@ -149,7 +149,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/never-more-than-span",
         "USAGE 7",
-        "The number of buffers never exceeds their span, whatever arrives meanwhile.",
+        "The number of buffers never exceeds their span, even if messages arrive during the query.",
         |rig| {
             let (srq, memory, from) = (rig.srq(16)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -205,7 +205,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/other-kind-of-handle",
         "RETURN VALUES 3",
-        "A handle of another object is refused.",
+        "The handle of an object of another type is refused.",
         |rig| with_handle(rig, rig.pz()?),
     ),
 ];

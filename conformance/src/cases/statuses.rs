@@ -618,7 +618,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_create/qualifier-in-use",
         "RETURN VALUES",
-        "A qualifier on which a service point listens is in use.",
+        "No RSP can be created with a qualifier on which a service point listens.",
         |rig| {
             answers(
                 rig.api.dat_rsp_create(

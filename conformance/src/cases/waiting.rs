@@ -37,8 +37,8 @@ pub(super) const CASES: &[Row] = &[
         "An unsignalled completion does not end a wait; a signalled one does, and both are then \
          queued.",
         |rig| {
-            // A waiter may sleep for a short time before it looks for events. In that case it has
-            // missed no event.
+            // A waiter may sleep for a short time before it looks for events. Such a sleep shows
+            // nothing, so the attempt is repeated.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -187,7 +187,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_modify_agent/any-trigger",
         "DESCRIPTION",
-        "An agent that is set later is called for every trigger, until it is removed.",
+        "An agent that dat_cno_modify_agent gives to an existing CNO is called for every trigger, \
+         until the agent is removed.",
         |rig| {
             let ((agent, calls), cno) = (AgentCalls::agent(), rig.cno()?);
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;

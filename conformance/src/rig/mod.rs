@@ -1,7 +1,8 @@
 //! The tools of cases: an open adapter, objects with reasonable defaults, connected pairs, waiting
 //! with a time limit.
 //!
-//! An abrupt close removes all of them, because the standard says that it destroys all objects.
+//! At the end, the adapter is closed abruptly, which removes all these objects: the standard says
+//! that an abrupt close destroys all objects of the adapter.
 
 mod connect;
 mod events;

@@ -54,7 +54,7 @@ impl Rig {
 
     /// Checks that the call has returned `letter`, the type that the standard defines for it. If
     /// the adapter does not have `strict=on`, the call may also return one of `others`, which the
-    /// page defines for situations that are hard to distinguish from this one.
+    /// standard's page defines for situations that are hard to distinguish from the tested one.
     #[track_caller]
     pub(crate) fn answers_or(
         &self,

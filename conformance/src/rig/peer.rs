@@ -92,8 +92,8 @@ impl Rig {
         peer.memory =
             DAT_RMR_TRIPLET { virtual_address, segment_length: MEMORY_BYTES, rmr_context };
         // The qualifier must be free in this process, so that no other service point answers if the
-        // adapter connects only within a process. Another process may take it in the meantime, so
-        // there are several attempts.
+        // adapter connects only within a process. Another process may take the qualifier before the
+        // peer listens, so there are several attempts.
         for _ in 0..8 {
             peer.qualifier = self.free_qualifier()?;
             match DAT_GET_TYPE(peer.status(&PeerCommand::Listen(peer.qualifier))?) {

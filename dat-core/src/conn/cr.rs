@@ -141,8 +141,9 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A request whose handle is stale and that is about to be refused or handed off. The thread that
-/// owns this value holds no lock, because the endpoint of the request has one of its own.
+/// A connection request whose handle is stale and that is about to be refused or handed off. The
+/// thread that owns this value holds neither a handle's lock nor the control lock, because refusing
+/// or handing off takes the lock of the endpoint's handle and the control lock.
 #[must_use]
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
@@ -226,8 +227,8 @@ impl<T: Transport> WithdrawnRequest<T> {
     }
 
     /// dat_cr_handoff: passes the request to the service point of another connection qualifier of
-    /// this adapter, as if it had arrived there. If there is none, or if its EVD is full, the peer
-    /// gets a non-peer reject.
+    /// this adapter, as if the request had arrived there. If no service point has this qualifier,
+    /// or if the EVD of the service point is full, the peer gets a non-peer reject.
     pub fn hand_off(mut self, qualifier: DAT_CONN_QUAL) {
         // Release the endpoint before the request is visible elsewhere: the consumer may accept the
         // request with this endpoint there.
@@ -272,8 +273,8 @@ impl<T: Transport> WithdrawnRequest<T> {
     }
 }
 
-/// Passes a request to the service point of a qualifier. If there is none, the request is dropped,
-/// which refuses the peer. The caller holds the control lock.
+/// Passes a request to the service point of a qualifier. If no service point has the qualifier, the
+/// request is dropped, which refuses the peer. The caller holds the control lock.
 fn deliver<T: Transport>(
     ia: &Node<Ia<T>>,
     qualifier: DAT_CONN_QUAL,

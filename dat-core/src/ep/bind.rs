@@ -23,7 +23,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// that have no effect.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn check_bind(
         &self,
         flags: DAT_COMPLETION_FLAGS,
@@ -32,7 +32,7 @@ impl<T: Transport> Node<Ep<T>> {
         // The completion is an event of the request EVD, which must take such events (uDAPL 1.2,
         // dat_rmr_bind).
         // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or
-        // replaces its queue pair meanwhile.
+        // replaces its queue pair during this call.
         let bound = unsafe { self.qp_for_post() }?;
         if !bound.takes_binds {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
@@ -46,9 +46,10 @@ impl<T: Transport> Node<Ep<T>> {
     /// Whether the endpoint is in this protection zone.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         unsafe { self.qp_for_post() }.is_ok_and(|bound| bound.pz == pz.handle() as usize)
     }
 
@@ -56,7 +57,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// context.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn post_bind(
         &self,
         (rmr, window): (*mut c_void, &T::Mw),
@@ -64,16 +65,17 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_RMR_CONTEXT> {
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
         bound.flow.prepare_binds()?;
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let claim = unsafe { self.claim(bound, cookie, !signalled) }?;
         bound.flow.set_rmr(claim.cell, rmr);
         let wr = BindWr { id: claim.cell as u64, window, view, signalled, quiet };
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         unsafe { bound.qp.post_bind(&wr) }.map_err(|e| {
             bound.flow.requests.withdraw(&claim);
             post_error(e)

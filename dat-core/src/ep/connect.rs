@@ -150,7 +150,8 @@ impl<T: Transport> Ep<T> {
 
     /// Returns the endpoint to its former state after a connect or accept that has failed at once.
     pub(crate) fn retract(&self) {
-        // If another event has changed the state meanwhile, that change stays.
+        // If another event has changed the state since the connect or accept began, that change
+        // stays.
         let _ = self.shared.apply(Event::Retract);
     }
 

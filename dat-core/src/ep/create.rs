@@ -133,7 +133,7 @@ fn build<T: Transport>(
 /// their EVDs.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the endpoint any more.
+/// If this call succeeds, nobody uses a reference to the endpoint after the call.
 pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     let (ia, handle) = (ep.ia.clone(), ep.handle());
     let mut control = ia.control_to_free::<Ep<T>>(handle)?;

@@ -32,7 +32,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ib_post_rdma_write_immed. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// As for all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post).
     pub unsafe fn post_rdma_write_immed(
         &self,
         segments: &[Segment],
@@ -55,7 +55,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// bytes.
     ///
     /// # Safety
-    /// As for all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post).
     pub unsafe fn post_atomic(
         &self,
         atomic: Atomic,

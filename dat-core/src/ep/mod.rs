@@ -107,7 +107,8 @@ impl<T: Transport> Ep<T> {
     /// dat_ep_get_status: the state, and whether each queue is idle.
     ///
     /// # Safety
-    /// No other thread posts requests to the endpoint meanwhile. Thread-safe tables ensure that.
+    /// During this call no other thread posts requests to the endpoint. The functions of a
+    /// thread-safe adapter ensure that with a lock.
     pub unsafe fn status(&self) -> (DAT_EP_STATE, bool, bool) {
         let setup = self.setup();
         let bound = self.current_qp(&setup);
@@ -115,7 +116,7 @@ impl<T: Transport> Ep<T> {
             Some(bound) => bound.flow.receives_idle::<T>(&bound.qp),
             None => setup.movable_recvs.is_empty(),
         };
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let carried_out = |bound: &BoundQp<T>| unsafe { bound.qp.carried_out() };
         let requests = bound.is_none_or(|bound| bound.flow.requests.is_idle(|| carried_out(bound)));
         (self.state() as DAT_EP_STATE, receives, requests)

@@ -35,8 +35,8 @@ impl<T: Transport> PinnedParams<T> {
     /// As for [`handle::pin`].
     pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
         let if_named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
-        // SAFETY: the caller guarantees that no other thread frees the objects meanwhile, unless
-        // their adapter is thread-safe.
+        // SAFETY: the caller guarantees that no other thread frees the objects during this call,
+        // unless their adapter is thread-safe.
         unsafe {
             let pz = handle::pin_or_null(if_named(DAT_EP_FIELD_PZ_HANDLE, param.pz_handle));
             let [recv, request, connect] = handle::pin_all([
@@ -59,7 +59,8 @@ impl<T: Transport> Ep<T> {
     /// Implements dat_ep_modify.
     ///
     /// # Safety
-    /// No other thread posts to the endpoint meanwhile. Thread-safe tables ensure that.
+    /// During this call no other thread posts to the endpoint. The functions of a thread-safe
+    /// adapter ensure that with a lock.
     pub unsafe fn modify(
         &self,
         mask: DAT_EP_PARAM_MASK,
@@ -220,7 +221,8 @@ impl<T: Transport> Setup<T> {
             }
             None => {
                 let [recv, request] = &old;
-                // The caller holds the control lock, so no stream was added meanwhile.
+                // The caller holds the control lock, so no other stream was added to the EVDs after
+                // the endpoint's own streams were dropped.
                 if let Some(old) = open_both([recv.as_deref(), request.as_deref()], &self.attr) {
                     (self.recv_evd, self.request_evd) = old;
                 }

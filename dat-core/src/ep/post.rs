@@ -23,13 +23,13 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
 
 /// # Safety of all posts
 /// The segments' memory stays valid until the work request completes. One thread at a time posts to
-/// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile.
-/// Thread-safe tables ensure that.
+/// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on the endpoint
+/// during a post. The functions of a thread-safe adapter ensure both with a lock.
 impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_send.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub unsafe fn post_send(
         &self,
@@ -44,7 +44,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// dat_ep_post_send_with_invalidate: the peer loses the access that `context` names.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub unsafe fn post_send_with_invalidate(
         &self,
@@ -62,7 +62,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_rdma_write. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub unsafe fn post_rdma_write(
         &self,
@@ -83,7 +83,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// it is read if the local segments have room for it.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub unsafe fn post_rdma_read(
         &self,
@@ -108,7 +108,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// `size` bytes are read into it.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     pub unsafe fn post_rdma_read_to_rmr(
         &self,
         sink: Segment,
@@ -138,7 +138,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags_arg: u32,
     ) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
@@ -162,7 +163,7 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let claim = unsafe { self.claim(bound, cookie, suppressed) }?;
         let wr = SendWr {
             id: claim.cell as u64,
@@ -174,7 +175,7 @@ impl<T: Transport> Node<Ep<T>> {
             quiet: flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0,
         };
         // SAFETY: the caller guarantees that the segments' memory stays valid until the request
-        // completes, and that no other thread posts requests meanwhile.
+        // completes, and that no other thread posts requests during this call.
         unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
             bound.flow.requests.withdraw(&claim);
             if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
@@ -199,7 +200,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_recv.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub unsafe fn post_recv(
         &self,
@@ -208,7 +209,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let state = self.shared.state.check(Event::PostRecv)?;
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         // Receive buffers cannot be posted to an endpoint on an SRQ (uDAPL 1.2,
         // dat_ep_create_with_srq).
@@ -228,7 +230,7 @@ impl<T: Transport> Node<Ep<T>> {
         };
         bound.flow.receives.posted(seq + 1);
         // SAFETY: the caller guarantees that the segments' memory stays valid until the receive
-        // completes, and that no other thread posts receives meanwhile.
+        // completes, and that no other thread posts receives during this call.
         unsafe { bound.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
             bound.flow.receives.posted(seq);
             post_error(e)
@@ -266,7 +268,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Claims a place in the request queue.
     ///
     /// # Safety
-    /// No other thread posts requests to the endpoint meanwhile.
+    /// No other thread posts requests to the endpoint during this call.
     #[inline(always)]
     pub(super) unsafe fn claim(
         &self,
@@ -278,7 +280,7 @@ impl<T: Transport> Node<Ep<T>> {
             if progress {
                 self.ia.transport.progress();
             }
-            // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+            // SAFETY: the caller guarantees that no other thread posts requests during this call.
             unsafe { bound.qp.carried_out() }
         };
         let claim = bound.flow.requests.claim(cookie, suppressed, carried_out);
@@ -288,11 +290,11 @@ impl<T: Transport> Node<Ep<T>> {
     /// The queue pair, for a post.
     ///
     /// # Safety
-    /// As for all posts, above.
+    /// The requirements of all posts, above.
     #[inline]
     pub(super) unsafe fn qp_for_post(&self) -> Result<&BoundQp<T>> {
         // SAFETY: only dat_ep_modify and dat_ep_reset replace the queue pair. The caller guarantees
-        // that neither runs meanwhile.
+        // that neither runs during this call.
         unsafe { self.bound_qp_ptr().as_ref() }
             .ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }

@@ -114,8 +114,9 @@ impl HeldBuffers {
         let held = self.held();
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
-            // Exactly one thread succeeds in the exchange and reports the watermark. The exchange
-            // fails if a new watermark was set meanwhile, which therefore stays.
+            // Exactly one thread succeeds in the exchange and reports the watermark. If a new
+            // watermark was set after this thread has read the old one, the exchange fails and the
+            // new watermark stays.
             soft: above(soft)
                 && self
                     .soft

@@ -51,8 +51,8 @@ pub struct Evd<T: Transport> {
     queued_len: AtomicUsize,
     depth: AtomicUsize,
     staged: StagedCompletions,
-    /// How often the completion queue was seen empty. Whatever was queued before such a moment has
-    /// been taken by then.
+    /// How often the completion queue was seen empty. When the queue is empty, everything that was
+    /// queued earlier has been taken.
     empty_polls: Arc<AtomicU64>,
     shared: Arc<EvdShared<T>>,
 }
@@ -146,9 +146,10 @@ pub fn create<T: Transport>(
 /// another thread waits instead.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the EVD any more.
+/// If this call succeeds, nobody uses a reference to the EVD after the call.
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
-    // SAFETY: the caller guarantees that nobody uses a reference to the EVD if this succeeds.
+    // SAFETY: the caller guarantees that nobody uses a reference to the EVD after this call if it
+    // succeeds.
     end_free(unsafe { begin_free(evd) }?)
 }
 

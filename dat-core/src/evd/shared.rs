@@ -83,7 +83,7 @@ impl<T: Transport> EvdShared<T> {
         }
     }
 
-    /// Records that events were lost. Only the first call reports it.
+    /// Records that events were lost. Only the first call reports the overflow.
     pub(super) fn overflow(&self) {
         if self.overflowed.swap(true, Ordering::AcqRel) {
             return;

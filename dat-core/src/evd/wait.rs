@@ -33,7 +33,8 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// As for [`Evd::begin_wait`].
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
-        // SAFETY: the caller guarantees that no thread but a waiter has the taking side meanwhile.
+        // SAFETY: the caller guarantees that no thread but a waiter has the taking side during this
+        // call.
         unsafe { self.begin_wait(threshold) }?.wait(timeout)
     }
 
@@ -159,10 +160,10 @@ impl<T: Transport> Evd<T> {
                 spin_until = None;
             }
             // Arm the queue after counting its events. `false` means that an event has arrived
-            // since.
+            // after the count.
             let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) }) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 let (transport, wake) = (&self.ia.transport, &self.shared.waiter_slot.wake);

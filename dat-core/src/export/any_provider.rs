@@ -20,7 +20,7 @@ pub struct AnyProvider {
     /// The provider's name as `dat_ia_query` reports it.
     pub(super) name: &'static str,
     pub(super) open: OpenFn,
-    /// The tables that are registered.
+    /// The function tables that are registered for the provider.
     pub(super) tables: Tables,
 }
 
@@ -37,9 +37,9 @@ impl AnyProvider {
         }
     }
 
-    /// The same provider, but `open` opens its adapters, and chooses the transport of each. The
-    /// registered table remains that of the provider's own transport. The handles of an adapter
-    /// with another transport lead to a table of that transport.
+    /// Returns the same provider, except that `open` opens its adapters and chooses the transport
+    /// of each. The registered table remains that of the provider's own transport. The handles of
+    /// an adapter with another transport lead to a table of that transport.
     pub const fn opened_by(self, open: OpenFn) -> Self {
         AnyProvider { open, ..self }
     }
@@ -90,7 +90,7 @@ impl<T: Transport> AnyTransport for T {
         entry: Entry<'_>,
         async_evd: AsyncEvd,
     ) -> Result<(DAT_IA_HANDLE, DAT_EVD_HANDLE), OpenError> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         let ia = unsafe { ia::open_with_transport(*self, entry, async_evd) }?;
         let ia = handle::pin_created(ia);
         Ok((ia.handle(), ia.async_evd_handle()))

@@ -16,15 +16,15 @@ use crate::nesting::{self, Activity};
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table: they are `extern "C"` and return a `DAT_RETURN`. The
-/// body is a `Result<()>` and unsafe, because all of them assume the following:
+/// body is a `Result<()>` and unsafe, because all control functions assume the following:
 ///
-/// - A handle is any word.
+/// - A handle may be any word.
 /// - A pointer is NULL or leads to what the prototype says.
 /// - Unless the adapter is thread-safe, nobody frees an object that another call is using.
 ///
-/// The body keeps the objects of a thread-safe adapter alive: it pins those that are named besides
-/// the first argument. Then it uses the first one by [`handle::with_object`], or frees it by
-/// [`handle::with_exclusive`].
+/// The body keeps the objects of a thread-safe adapter alive: it pins the objects that arguments
+/// after the first one name. Then it uses the object of the first argument with
+/// [`handle::with_object`], or frees that object with [`handle::with_exclusive`].
 macro_rules! control_functions {
     ($(
         $(#[$attr:meta])*
@@ -107,9 +107,10 @@ const ALLOCATING_CALLS: &[&str] = &[
     "srq_resize",
 ];
 
-/// The calls that a signal handler may make while its thread works below it. Those that free
-/// something take effect when that work has ended. The others wait for nobody. Any other call would
-/// wait for ever.
+/// The calls that a signal handler may make if its signal has interrupted another call of the
+/// library. A call of this list that frees an object takes effect when the interrupted call has
+/// ended. The others of this list never wait. A call that is not in this list could wait for ever
+/// for a lock of the interrupted call.
 const CALLABLE_IN_HANDLER: &[&str] = &[
     "ia_close",
     "evd_free",
@@ -130,7 +131,7 @@ fn refuse_in_handler(name: &str, handle: usize) -> DAT_RETURN {
     error.code()
 }
 
-/// The result as a code for C.
+/// Returns the result as a status for C.
 #[inline]
 pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     match result {
@@ -139,7 +140,8 @@ pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     }
 }
 
-/// The same for the data path, where only refused calls are logged. An empty queue is no refusal.
+/// Returns the result of a call of the data path as a status for C. Only refused calls are logged
+/// here, and finding a queue empty does not count as a refusal.
 #[inline]
 pub(super) fn data_path_code((handle, name): (usize, &str), result: Result<()>) -> DAT_RETURN {
     if let Err(error) = result
@@ -155,8 +157,8 @@ fn log_refusal(name: &str, handle: usize, error: Error) {
     log::log_call(name, handle, Err(error));
 }
 
-/// Runs `f` with the lock of the handle, if the table is thread-safe. Posts, dequeues and the calls
-/// that remove what these use need the lock.
+/// Runs `f` with the lock of the handle, if the adapter is thread-safe. Posts and dequeues need the
+/// lock, and so do the calls that remove what a post or dequeue uses.
 #[inline]
 pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     handle: *mut c_void,
@@ -168,12 +170,12 @@ pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     }
 }
 
-/// An out argument. `arg` is its position.
+/// Checks the pointer to a result. `arg` is the position of the argument.
 ///
 /// # Safety
-/// The pointer is NULL or may be written to.
+/// `ptr` is NULL or leads to memory that may be written.
 pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUninit<V>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe { ptr.cast::<MaybeUninit<V>>().as_mut() }.ok_or(Error::arg(arg))
 }
 
@@ -181,7 +183,7 @@ pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUn
 /// follows the mask and may be NULL if the mask is 0.
 ///
 /// # Safety
-/// The pointer is NULL or may be written to.
+/// `record` is NULL or leads to memory that may be written.
 pub(super) unsafe fn query<V>(
     (mask, all, arg): (u64, u64, u32),
     record: *mut V,
@@ -194,7 +196,7 @@ pub(super) unsafe fn query<V>(
     if mask != 0 {
         // The standard permits providers to return fields that were not requested.
         let mut filled = blank;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         let record = unsafe { out(record, arg + 1) }?;
         fill(&mut filled);
         record.write(filled);
@@ -214,7 +216,7 @@ pub(super) unsafe fn private_slice<'a>(
     match usize::try_from(size) {
         Ok(0) => Ok(&[]),
         Ok(_) if data.is_null() => Err(Error::arg(arg + 1)),
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         Ok(size) => Ok(unsafe { std::slice::from_raw_parts(data.cast_const().cast(), size) }),
         Err(_) => Err(Error::arg(arg)),
     }
@@ -239,7 +241,8 @@ impl AlignedSegments {
     }
 
     /// # Safety
-    /// The pointer leads to `count` segments, at most `MAX_SEGMENTS`, at any address.
+    /// `iov` leads to `count` segments, which need not be aligned. `count` is at most
+    /// `MAX_SEGMENTS`.
     #[cold]
     unsafe fn copy(&mut self, iov: *const Segment, count: usize) -> &[Segment] {
         // SAFETY: the caller guarantees that the source is readable. Octets have no alignment. The
@@ -256,11 +259,12 @@ impl AlignedSegments {
     }
 }
 
-/// The segments of a post, at positions 2 (their number) and 3.
+/// Returns the segments of a post. Their number is the argument at position 2, the pointer to them
+/// the argument at position 3.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address, if `count` is at most
-/// `MAX_SEGMENTS`.
+/// If `count` is at most `MAX_SEGMENTS`: `iov` is NULL or leads to `count` triplets, which need not
+/// be aligned.
 #[inline]
 pub(super) unsafe fn segments(
     count: DAT_COUNT,
@@ -273,17 +277,17 @@ pub(super) unsafe fn segments(
         Ok(0) => Ok(&[]),
         Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             Ok(unsafe { aligned.copy(iov, count) })
         }
-        // SAFETY: as above, and the pointer is aligned.
+        // SAFETY: the caller guarantees that `iov` leads to `count` triplets. It is aligned here.
         Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov, count) }),
         _ => Err(Error::arg(2)),
     }
 }
 
-/// Pins an EVD that a call names. `invalid` is the subtype of the error for an invalid handle. It
-/// identifies the argument.
+/// Pins an EVD that a call names. `invalid` is the status for an invalid handle. The subtype of
+/// this status says which argument is invalid.
 ///
 /// # Safety
 /// As for [`handle::pin`].
@@ -291,6 +295,6 @@ pub(super) unsafe fn pin_evd<T: Transport>(
     evd: DAT_EVD_HANDLE,
     invalid: DAT_RETURN,
 ) -> Result<Pin<Evd<T>>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe { handle::pin(evd) }.map_err(|error| error.with_subtype(invalid))
 }

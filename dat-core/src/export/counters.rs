@@ -32,7 +32,7 @@ unsafe fn counters<T: Transport>(
         Ok(one) if one < number => Ok((CounterQuery { which: Some(one), reset }, one..one + 1)),
         _ => Err(Error::arg(3)),
     };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         match handle::live_slot(handle)?.kind() {
             DAT_HANDLE_TYPE_IA => {
@@ -55,12 +55,13 @@ unsafe fn counters<T: Transport>(
     }
 }
 
-/// Arguments: `counter, values, reset`. Writes each counter to the index of its number.
+/// Arguments: `counter, values, reset`. Writes each counter to the element of `values` whose index
+/// is the counter's number.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (counter, out, reset) =
             (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
@@ -79,7 +80,7 @@ pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (counter, reset) = (args.next() as i32, args.next() as i32 != 0);
         let (range, values, first) = counters::<T>(handle, counter, reset)?;
@@ -95,37 +96,37 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Argument: `type`. The counters of connection management continue, from 0.
+/// Argument: `type`. The counters of connection management are set to 0 and count again.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
         check_is_cm(args).map(|()| ia.counters.start_cm())
     }
 }
 
-/// Argument: `type`. The counters of connection management stop.
+/// Argument: `type`. The counters of connection management stop counting.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
         check_is_cm(args).map(|()| ia.counters.stop_cm())
     }
 }
 
-/// Checks that the type is connection management. The other types are samples of a device's own
-/// counters, and there is no device.
+/// Checks that the type is connection management. The other types select counters of a device,
+/// which no provider here offers.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 unsafe fn check_is_cm(args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {
         DCNT_IA_CM => Ok(()),
         DCNT_IA_LNK | DCNT_IA_DIAG => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),

@@ -102,7 +102,7 @@ control_functions! {
         qos: DAT_QOS,
     ) {
         handle::check::<Ep<T>>(ep)?;
-        // The other endpoint is not pinned, since calls on endpoints pin no endpoints.
+        // The endpoint `model` is not pinned: a call on an endpoint must not pin another endpoint.
         let source = handle::with_object::<Ep<T>, _>(model, |model| Ok(model.dup_source()))?;
         let private = private_slice(private_size, private_data, 4)?;
         handle::with_object::<Ep<T>, _>(ep, |ep| ep.dup_connect(source, timeout, private, qos))
@@ -196,7 +196,7 @@ impl<T: Transport> PinnedParts<T> {
         request: DAT_EVD_HANDLE,
         connect: DAT_EVD_HANDLE,
     ) -> Result<Self> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         unsafe {
             let pz = handle::pin_or_null(pz)?;
             let [recv, request, connect] = handle::pin_all([recv, request, connect]);

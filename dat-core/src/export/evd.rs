@@ -102,7 +102,8 @@ control_functions! {
         event: *mut DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        // dat_evd_free waits for waiters, so the lock is held only until this thread is one.
+        // dat_evd_free waits until the EVD has no waiter. So the lock is held only until this
+        // thread is the waiter.
         let (waiter, event, more) = with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let (event, more) = (out(event, 4)?, out(more, 5)?);
@@ -182,7 +183,7 @@ control_functions! {
         })
     }
 
-    /// dat_cno_wait. Without a trigger the EVD is NULL.
+    /// dat_cno_wait. If the wait ends without a trigger, the EVD is NULL.
     fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
         wait::<T>(cno, timeout, evd, 3)
     }
@@ -190,15 +191,15 @@ control_functions! {
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
         nesting::defer_if_working(cno, |cno| {
-            // The agent may be in a call that waits for the lock of the handle, so this waits for
-            // the agent without the lock.
+            // The agent may be in a call that waits for the lock of the handle. So dat_cno_free
+            // waits for the agent only after it has released the lock.
             handle::with_exclusive(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
         })
     }
 }
 
-/// Waits for a trigger. `evd` is the argument at position `arg`. A call that frees the CNO sees its
-/// waiters, so the lock is held only until this thread is listed.
+/// Waits for a trigger. `evd` is the argument at position `arg`. A call that frees the CNO looks at
+/// the list of waiters. So the lock is held only until this thread is in the list.
 ///
 /// # Safety
 /// As for [`handle::with_object`]. `evd` is NULL or may be written to.
@@ -209,7 +210,7 @@ unsafe fn wait<T: Transport>(
     arg: u32,
 ) -> Result<()> {
     let wake = Wake::new();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (waiter, evd) = handle::with_object::<Cno<T>, _>(cno, |cno| {
             let evd = out(evd, arg)?;

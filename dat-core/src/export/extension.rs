@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node};
 use crate::provider::{Segment, Transport};
 
-/// dat_extension_op, as libdat passes it on. `handle` is any handle, except for an operation that
-/// opens an adapter, where it is the adapter's name.
+/// dat_extension_op, as libdat passes it on. `handle` is any handle. For an operation that opens an
+/// adapter, `handle` is a pointer to the adapter's name.
 pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAFE: bool>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
@@ -94,7 +94,7 @@ unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     name: &str,
     f: impl FnOnce(&Node<Ep<T>>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let result = || unsafe { handle::get::<Ep<T>>(handle) }.and_then(f);
     data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
@@ -139,7 +139,7 @@ unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
         Atomic::FetchAdd(_) => ("ib_post_fetch_and_add", 4),
         Atomic::CompareSwap { .. } => ("ib_post_cmp_and_swap", 5),
     };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
         let (remote, flags) =
@@ -165,7 +165,7 @@ unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
 /// # Safety
 /// As for [`handle_extendedop`].
 unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let handle = args.pointer::<DAT_IA_HANDLE>();
         let (ia_mask, ia_attr) = (args.next(), args.pointer::<DAT_IA_ATTR>());
@@ -204,7 +204,7 @@ unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaL
 /// As for `ia_close`.
 unsafe fn close_query(ia: DAT_IA_HANDLE) -> DAT_RETURN {
     let close = register::table_of_transport(ia).and_then(|table| table.ia_close_func);
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     close.map_or(NO_ADAPTER, |close| unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) })
 }
 

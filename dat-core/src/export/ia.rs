@@ -71,7 +71,8 @@ pub(super) unsafe fn open_as(
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
         requested.check_live()?;
         let provider = &registered.provider;
-        // The adapter is opened completely, however often the signal of a timer arrives.
+        // Signals are blocked while the adapter is opened. Otherwise a timer whose signal arrives
+        // often enough could keep system calls from ever completing.
         let _blocked = BlockedSignals::during_a_call();
         let opened = (provider.open)(name, &registered.params).inspect_err(|error| {
             tracing::warn!(

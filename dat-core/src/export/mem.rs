@@ -223,7 +223,7 @@ control_functions! {
 /// The segments of a synchronisation, at positions 2 and 3 (their number).
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address.
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned.
 unsafe fn segments_to_sync<'a>(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
@@ -234,7 +234,7 @@ unsafe fn segments_to_sync<'a>(
             if iov.is_null() {
                 return Err(Error::arg(2));
             }
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             unsafe {
                 Ok(match iov.is_aligned() {
                     true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),

@@ -69,13 +69,15 @@ macro_rules! export_provider {
                 info: *const DAT_PROVIDER_INFO,
                 ia_params: *const c_char,
             ) {
-                // SAFETY: this is the C function's own contract.
+                // SAFETY: the registry that calls `dat_provider_init` passes what the standard
+                // says, as `init` requires.
                 unsafe { $crate::export::init(PROVIDER, REGISTRY, info, ia_params) }
             }
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn dat_provider_fini(info: *const DAT_PROVIDER_INFO) {
-                // SAFETY: this is the C function's own contract.
+                // SAFETY: the registry that calls `dat_provider_fini` passes what the standard
+                // says, as `fini` requires.
                 unsafe { $crate::export::fini(REGISTRY, info) }
             }
 

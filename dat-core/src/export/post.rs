@@ -13,8 +13,8 @@ use crate::handle::{self, Node, Object};
 use crate::provider::{Remote, Segment, Transport};
 use crate::srq::Srq;
 
-/// Defines functions as `control_functions!` does, on one object, without a panic boundary and with
-/// the lock of thread-safe tables.
+/// Defines functions as `control_functions!` does, on one object, without a panic boundary. The
+/// functions of a thread-safe adapter hold the lock of the object's handle.
 macro_rules! data_path_functions {
     ($(
         $(#[$attr:meta])*
@@ -26,8 +26,8 @@ macro_rules! data_path_functions {
             $($arg: $type),*
         ) -> DAT_RETURN {
             // SAFETY: `control_functions!` documents the assumptions. The consumer keeps the memory
-            // of the segments. If only one thread at a time may call, the consumer ensures that, or
-            // the table is thread-safe.
+            // of the segments mapped. If only one thread at a time may call, the lock of the handle
+            // ensures that on a thread-safe adapter, and the consumer on others.
             unsafe { on::<$object, THREAD_SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
@@ -41,7 +41,7 @@ unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
     data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
@@ -154,13 +154,13 @@ data_path_functions! {
 /// The remote memory that an RMR triplet at position `arg` names, and its length in bytes.
 ///
 /// # Safety
-/// The pointer is NULL or leads to a triplet, at any address.
+/// `triplet` is NULL or leads to a triplet, which need not be aligned.
 #[inline]
 pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
     if triplet.is_null() {
         return Err(Error::arg(arg));
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let triplet = unsafe { triplet.read_unaligned() };
     Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))
 }

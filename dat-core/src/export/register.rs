@@ -58,7 +58,7 @@ pub fn register(
     enter(provider, registry, info, params, true)
 }
 
-/// As [`register`]. `again`: whether the entry may be registered already.
+/// Does what [`register`] does. `again`: whether the entry may be registered already.
 fn enter(
     provider: AnyProvider,
     registry: RegistryFns,
@@ -96,7 +96,7 @@ pub unsafe fn init(
     info: *const DAT_PROVIDER_INFO,
     ia_params: *const c_char,
 ) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let (info, params) = unsafe {
         let Some(info) = info.as_ref() else {
             return report_error(provider.name, "?", &"dat_provider_init got no provider info");
@@ -136,7 +136,7 @@ fn add_to_registry(
 /// # Safety
 /// As for [`init`]. No adapter of the provider is open.
 pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
         if let Some(entry) = remove(info) {
@@ -171,7 +171,8 @@ impl Registered {
     }
 }
 
-/// The function table of 2.0 of an adapter's transport. The handle need not lead to it.
+/// The function table of 2.0 of an adapter's transport. The adapter's handle may lead to another
+/// table: the one that was registered.
 pub(super) fn table_of_transport(ia: DAT_IA_HANDLE) -> Option<&'static DAT_PROVIDER> {
     tables().iter().find_map(|made| match &made.table {
         Table::V2(table) if (made.of.has_adapter)(ia) => Some(table),

@@ -54,7 +54,7 @@ impl VaList {
     /// As for [`next`](Self::next).
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn pointer<V>(&mut self) -> *mut V {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         std::ptr::with_exposed_provenance_mut(unsafe { self.next() } as usize)
     }
 }

@@ -141,7 +141,7 @@ impl HandleLock {
     }
 
     /// Waits until no other call uses the object. The caller has the lock, so no new use begins
-    /// meanwhile.
+    /// during the wait.
     pub(super) fn await_unpinned(&self) {
         while self.pins() != 0 {
             yield_now();

@@ -32,9 +32,10 @@ use crate::stats;
 /// in a signal handler, another thread waits instead.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the adapter any more.
+/// If this call succeeds, nobody uses a reference to the adapter after the call.
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
-    // SAFETY: the caller guarantees that nobody uses a reference to the adapter if this succeeds.
+    // SAFETY: the caller guarantees that nobody uses a reference to the adapter after this call if
+    // it succeeds.
     unsafe {
         end_close(
             handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?,
@@ -46,8 +47,8 @@ pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> R
 /// The first half of dat_ia_close: makes the handle stale. No more objects are created.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the adapter any more. On a thread-safe adapter
-/// [`handle::with_exclusive`] calls this.
+/// If this call succeeds, nobody uses a reference to the adapter after the call. On a thread-safe
+/// adapter [`handle::with_exclusive`] calls this.
 pub(crate) unsafe fn begin_close<T: Transport>(
     ia: &Node<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -101,7 +102,7 @@ fn finish_close<T: Transport>(
     sharing::remove_reporters_to(&ia);
     sharing::remove_reporter(&ia);
     loop {
-        // SAFETY: nobody uses the EVD meanwhile (see `for_each_object`).
+        // SAFETY: nobody uses the EVD during this call (see `for_each_object`).
         for_each_object::<T, Evd<T>, _>(
             &ia,
             |evd| unsafe { evd::begin_free(evd) },
@@ -117,7 +118,7 @@ fn finish_close<T: Transport>(
     // This comes last, because an EVD refers to its CNO.
     let free_cno = |cno: &Node<Cno<T>>| {
         cno.await_no_waiters();
-        // SAFETY: nobody uses the CNO meanwhile (see `for_each_object`).
+        // SAFETY: nobody uses the CNO during this call (see `for_each_object`).
         unsafe { cno::free(cno) }
     };
     for_each_object(&ia, free_cno, drop);
@@ -163,7 +164,7 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
 }
 
 fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
-    // SAFETY: nobody uses the objects meanwhile (see `for_each_object`).
+    // SAFETY: nobody uses the objects during this call (see `for_each_object`).
     unsafe {
         for_each_object::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
         for_each_object::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);

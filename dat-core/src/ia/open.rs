@@ -31,8 +31,9 @@ const MIN_ASYNC_EVD_DEPTH: DAT_COUNT = 4096;
 /// the consumer's arguments are wrong.
 ///
 /// # Safety
-/// Nobody frees a given EVD meanwhile, unless its adapter is thread-safe. The functions of `entry`
-/// are those of a registry, and its table is valid as long as the adapter is open.
+/// Nobody frees a given EVD during this call, unless the EVD's adapter is thread-safe. The
+/// functions of `entry` are those of a registry, and its table is valid as long as the adapter is
+/// open.
 pub unsafe fn open<P: Provider>(
     provider: &P,
     params: &str,
@@ -42,8 +43,8 @@ pub unsafe fn open<P: Provider>(
     async_evd.check_live().map_err(|code| OpenError::new(code, ""))?;
     // The adapter is opened completely, however often the signal of a timer arrives.
     let _blocked = BlockedSignals::during_a_call();
-    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, and that the functions and
-    // the table of `entry` stay valid.
+    // SAFETY: the caller guarantees that nobody frees the EVD during this call, and that the
+    // functions and the table of `entry` stay valid.
     unsafe { open_with_transport(provider.open(entry.name, params)?, entry, async_evd) }
 }
 
@@ -61,8 +62,8 @@ pub unsafe fn open_with_transport<T: Transport>(
     // pinned before an adapter.
     let given = match async_evd {
         AsyncEvd::Given(evd) => {
-            // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter
-            // is thread-safe.
+            // SAFETY: the caller guarantees that nobody frees the EVD during this call, unless its
+            // adapter is thread-safe.
             let checked = unsafe { sharing::check::<T>(evd, entry.name) };
             Some(checked.map_err(refuse)?)
         }

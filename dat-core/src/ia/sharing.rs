@@ -33,8 +33,8 @@ fn reporters() -> MutexGuard<'static, Vec<Reporter>> {
 /// As for [`handle::pin`].
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
-    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter is
-    // thread-safe.
+    // SAFETY: the caller guarantees that nobody frees the EVD during this call, unless its adapter
+    // is thread-safe.
     let evd = unsafe { handle::pin::<Evd<T>>(evd) };
     let evd = evd.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_ASYNC))?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }

@@ -187,7 +187,7 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
 /// an RMR is bound to the region or a bind to it is queued.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the region any more.
+/// If this call succeeds, nobody uses a reference to the region after the call.
 pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let (ia, handle) = (lmr.ia.clone(), lmr.handle());
     let control = ia.control_to_free::<Lmr<T>>(handle)?;

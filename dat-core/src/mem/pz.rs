@@ -30,7 +30,7 @@ pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
 /// receive queue.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the zone any more.
+/// If this call succeeds, nobody uses a reference to the zone after the call.
 pub unsafe fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
     let (ia, handle) = (pz.ia.clone(), pz.handle());
     let control = ia.control_to_free::<Pz<T>>(handle)?;

@@ -77,7 +77,7 @@ pub fn create<T: Transport>(
 /// Implements dat_rmr_free. The RMR may be bound.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the RMR any more.
+/// If this call succeeds, nobody uses a reference to the RMR after the call.
 pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     let (ia, handle) = (rmr.ia.clone(), rmr.handle());
     let control = ia.control_to_free::<Rmr<T>>(handle)?;

@@ -127,7 +127,7 @@ impl CookieClaim {
 impl Drop for CookieClaim {
     fn drop(&mut self) {
         // The last process removes the file, whether it had the region or only checked the cookie.
-        // Meanwhile the exclusive lock keeps other processes from joining.
+        // While it does so, the exclusive lock keeps other processes from joining.
         if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
             // A failure is harmless: an old file is overwritten.
             let _ = fs::remove_file(&self.path);

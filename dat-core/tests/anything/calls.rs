@@ -162,8 +162,8 @@ calls! {
             return Ok(());
         }
         let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
-        // Sometimes this EVD of another adapter is passed for asynchronous errors. Mostly it is of
-        // the wrong kind.
+        // Sometimes the call names an existing EVD for asynchronous errors, which belongs to
+        // another adapter. Most of these EVDs do not accept asynchronous errors.
         if c.one_in(4) {
             evd = c.pick(Kind::Evd);
         }

@@ -1,6 +1,6 @@
 //! Random calls of several threads, including frees, on thread-safe adapters: every function of the
-//! table, on handles that other threads free meanwhile, on stale handles and on handles of other
-//! types. Each call returns a status, and the process does not crash.
+//! table, on handles that other threads free at the same time, on stale handles and on handles of
+//! other types. Each call returns a status, and the process does not crash.
 //!
 //! `OPENDAT_TEST="calls=N;seed=N"` sets the number of calls and the seed of the random sequence.
 
@@ -234,7 +234,8 @@ impl Caller<'_> {
         self.world.handles[kind as usize][group][place].load(Ordering::Relaxed) as *mut _
     }
 
-    /// The place of a handle. Each group has one adapter, to which most calls belong.
+    /// A random place for a handle of this kind. There is only one place for an adapter's handle,
+    /// so most calls of a group use the same adapter.
     fn place(&mut self, kind: Kind) -> usize {
         if kind == Kind::Ia { 0 } else { self.below(HANDLES_PER_KIND) }
     }
@@ -278,7 +279,7 @@ impl Caller<'_> {
     /// Publishes the new handles that an event contains.
     pub(crate) fn publish_handles_of(&mut self, event: &DAT_EVENT) {
         if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: the event number selects the member.
+            // SAFETY: the number of the event says that this member of the union is valid.
             let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
             let _ = self.publish(Kind::Cr, request, Ok(()));
         }

@@ -217,7 +217,8 @@ impl EpAccount {
                 queue.outstanding.iter().filter(unreported).take(ended).map(|l| l.cookie).collect();
             queue.retire(|op| ended.contains(&op.cookie));
         }
-        // If completions are not reported, the last one may have ended since the state was queried.
+        // If no completions are reported, the last receive may have ended after the state was
+        // queried.
         let empty = queue.outstanding.len() == queue.failed;
         if reported.idle[0] != empty && (reported_to_evd || !empty) {
             return Err(format!(
@@ -332,7 +333,7 @@ impl Accounts {
             if old.failed == 0 && !old.failed_unknown {
                 op.evds.clear();
             }
-            // The completion may also be on the new EVDs. It may be on the former EVD already.
+            // The completion may arrive on the new EVD, or may already be on the former one.
             op.evds.extend(evds);
         }
         let carried_over = ops.len() as u64;

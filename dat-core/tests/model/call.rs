@@ -266,7 +266,8 @@ fn step() -> impl Strategy<Value = Step> {
                 Call::EvdDequeue { evd: 1 },
             ])
         }),
-        // The same order, with endpoints for which it succeeds from the beginning.
+        // The usual order again, with endpoints and a service point with which every call succeeds
+        // if no earlier call has changed them.
         2 => any::<bool>().prop_map(|second| {
             let (ep, to) = if second { (2, 3) } else { (0, 1) };
             Step(vec![

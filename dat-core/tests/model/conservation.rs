@@ -139,7 +139,8 @@ impl Run {
                 before.room = Some(self.accounts.ep(self.world.ep(ep)).room(Side::Requests));
             }
             Call::SrqPost { srq, .. } if self.live.srq[srq] => {
-                // Messages take buffers meanwhile, but nobody posts buffers.
+                // Until the post is made, messages may take buffers from the queue, but nobody
+                // posts buffers.
                 let reported = self.world.srq_reported(srq);
                 before.room = Some((true, reported.available >= reported.depth));
             }
@@ -429,7 +430,7 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderU
     }
 }
 
-/// As [`sequences`], for a few seconds. `PROPTEST_CASES` sets the number of sequences.
+/// Does the same as [`sequences`] for a few seconds. `PROPTEST_CASES` sets the number of sequences.
 #[allow(dead_code)] // the providers' part
 pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();

@@ -24,8 +24,8 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedEvent {
     pub(crate) event: Event,
-    /// Whether the event must arrive. An event that need not arrive belongs to an endpoint that was
-    /// freed or reset (uDAPL 1.2, dat_ep_free, dat_ep_reset).
+    /// Whether the event must arrive. An event of an endpoint that was freed or reset need not
+    /// arrive (uDAPL 1.2, dat_ep_free, dat_ep_reset).
     pub(crate) required: bool,
     /// The sequence number of the moment at which the event was queued.
     number: usize,

@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// Takes an event with dat_evd_dequeue, or with dat_evd_wait for a threshold with a timeout of
-    /// 0. Returns false if there was none.
+    /// 0. Returns false if there was no event.
     fn take(
         &self,
         side: usize,
@@ -195,12 +195,12 @@ impl Shared {
         }
         match event.event_number {
             DAT_SOFTWARE_EVENT => {
-                // SAFETY: the event number selects the member.
+                // SAFETY: the number of the event says that this member of the union is valid.
                 let number = unsafe { event.event_data.software_event_data.pointer } as u64;
                 log.taken.push((side, Source::Software, number));
             }
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: the event number selects the member.
+                // SAFETY: the number of the event says that this member of the union is valid.
                 let data = unsafe { event.event_data.dto_completion_event_data };
                 let receive = data.operation == DAT_DTO_RECEIVE;
                 let source = if receive { Source::Receives } else { Source::Requests };

@@ -1,6 +1,7 @@
-//! In a round, on each side of a connection, some threads make numbered events of three kinds.
-//! Others take the events in every possible way, and others change the EVD meanwhile. Then both
-//! sides disconnect while requests are still being posted. Every event is taken exactly once.
+//! In a round, on each side of a connection, some threads make numbered events of three kinds. At
+//! the same time, other threads take the events in every possible way, and still others change the
+//! EVD. At the end both sides disconnect while requests are still being posted. Every event is
+//! taken exactly once.
 //!
 //! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
 //! then ends the process and prints the seed of the round. `OPENDAT_TEST=seed=N` repeats a round.
@@ -63,8 +64,8 @@ impl ResourceUse {
         }
     }
 
-    /// Waits until the process uses the same resources again. A thread that was joined may still be
-    /// listed for a moment, now as well as when `self` was taken.
+    /// Waits until the process uses as many resources as `self` says. A thread that was joined may
+    /// stay in the kernel's list for a moment, both now and when `self` was recorded.
     fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
@@ -186,8 +187,8 @@ fn round(seed: u64, table: Table, name: &str) {
         let mut taken = [Numbers::new(), Numbers::new()];
         for (index, reader) in readers {
             while !reader.is_finished() {
-                // The thread sleeps and must notice the end of the round. The event may be refused,
-                // because the queue may be full.
+                // The reader may be asleep and must notice the end of the round, so it gets an
+                // event. A full queue refuses the event, which does not matter.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
@@ -247,7 +248,7 @@ impl SharedSide {
                 Kind::Send => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
                 }),
-                // The peer takes as many messages as it is sent.
+                // The peer must take all messages that were sent to it.
                 Kind::Receive => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
                         || gone()
@@ -326,12 +327,13 @@ impl SharedSide {
             return false;
         }
         let (kind, number) = match event.event_number {
-            // SAFETY: the event number selects the member.
+            // SAFETY: the number of the event says that this member of the union is valid.
             DAT_SOFTWARE_EVENT => unsafe {
                 (Kind::Software, event.event_data.software_event_data.pointer as u64)
             },
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: the event number selects the member. A cookie may have any 64 bits.
+                // SAFETY: the number of the event says that this member of the union is valid. A
+                // cookie may have any 64 bits.
                 let (operation, number) = unsafe {
                     let data = &event.event_data.dto_completion_event_data;
                     (data.operation, data.user_cookie.as_64)
@@ -351,7 +353,7 @@ impl SharedSide {
         true
     }
 
-    /// Changes the EVD concurrently with the others. In the end the EVD is as before.
+    /// Changes the EVD while other threads use it. At the end the EVD is as before.
     fn change_evd(&self, random: &mut Random) {
         let Side { table, evd, .. } = self.side;
         let mut seen = BTreeMap::new();

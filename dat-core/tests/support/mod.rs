@@ -50,7 +50,7 @@ pub fn entry(name: &'static str) -> Entry<'static> {
 }
 
 pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
-    // SAFETY: the call names no EVD.
+    // SAFETY: the call passes no EVD that another thread could free.
     unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Exists) }.unwrap()
 }
 
@@ -100,7 +100,7 @@ impl Side {
 
     /// The next event within ten seconds.
     pub fn next(&self, evd: &Node<Evd<T>>) -> DAT_EVENT {
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { evd.wait(10_000_000, 1) }.unwrap().event.unwrap()
     }
 
@@ -108,7 +108,7 @@ impl Side {
     pub fn completion(&self, evd: &Node<Evd<T>>) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the event number selects the member.
+        // SAFETY: the number of the event says that this member of the union is valid.
         unsafe { event.event_data.dto_completion_event_data }
     }
 
@@ -153,11 +153,11 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
     )
     .unwrap();
     let cr = arrival(b);
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: after this call nobody uses a reference to the request.
     unsafe { dat_core::conn::cr::accept(cr, Some(y), b"welcome") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: nobody uses the service point any more.
+    // SAFETY: after this call nobody uses a reference to the service point.
     unsafe { dat_core::conn::psp::free(psp) }.unwrap();
 }
 
@@ -165,7 +165,7 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
 pub fn arrival(b: &Side) -> &'static Node<dat_core::conn::cr::Cr<T>> {
     let event = b.next(b.cr);
     assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-    // SAFETY: the event number selects the member, and the handle is live until the request is
-    // answered.
+    // SAFETY: the number of the event says that this member of the union is valid, and the handle
+    // is live until the request is answered.
     unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap()
 }

@@ -50,13 +50,13 @@ fn registered_tables() -> MutexGuard<'static, HashMap<String, usize>> {
 }
 
 unsafe fn name_in(info: *const DAT_PROVIDER_INFO) -> String {
-    // SAFETY: the provider passes a complete record.
+    // SAFETY: the provider passes a pointer to a complete record.
     let name = unsafe { (*info).ia_name }.map(|c| c as u8);
     std::ffi::CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap().to_owned()
 }
 
 unsafe extern "C" fn add(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
-    // SAFETY: the provider passes a complete record.
+    // SAFETY: the provider passes a pointer to a complete record.
     let name = unsafe { name_in(info) };
     match registered_tables().insert(name, table as usize) {
         None => DAT_SUCCESS,
@@ -68,7 +68,7 @@ unsafe extern "C" fn remove(
     table: *const DAT_PROVIDER,
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    // SAFETY: the provider passes a complete record.
+    // SAFETY: the provider passes a pointer to a complete record.
     let name = unsafe { name_in(info) };
     assert_eq!(registered_tables().remove(&name), Some(table as usize));
     DAT_SUCCESS
@@ -109,7 +109,7 @@ pub(crate) fn register<P: Provider + Default>(
 ) -> Table {
     let (provider, params) = (AnyProvider::of::<P>(), CString::new(params).unwrap());
     let info = info(name, 2, 0, thread_safe);
-    // SAFETY: both arguments are complete.
+    // SAFETY: `info` is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(provider, REGISTRY, &info, params.as_ptr()) };
     table(name).expect("registered")
 }
@@ -229,7 +229,7 @@ impl Side {
     pub(crate) fn completion(&self) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(self.evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the event number selects the member.
+        // SAFETY: the number of the event says that this member of the union is valid.
         unsafe { event.event_data.dto_completion_event_data }
     }
 
@@ -237,7 +237,7 @@ impl Side {
     pub(crate) fn arrival(&self) -> DAT_CR_HANDLE {
         let event = self.next(self.cr_evd);
         assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-        // SAFETY: the event number selects the member.
+        // SAFETY: the number of the event says that this member of the union is valid.
         unsafe { event.event_data.cr_arrival_event_data }.cr_handle
     }
 

@@ -61,7 +61,7 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
     (0..4).for_each(|_| send());
 
     let event = b.next(b.async_evd);
-    // SAFETY: the event is an asynchronous error.
+    // SAFETY: the event is an asynchronous error, so this member of the union is valid.
     let error = unsafe { event.event_data.asynch_error_event_data };
     let said = (event.event_number, error.dat_handle, error.reason as u32);
     assert_eq!(said, (DAT_ASYNC_ERROR_EVD_OVERFLOW, small, DAT_EVD_OVERFLOW_ERROR));

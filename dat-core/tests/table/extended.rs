@@ -15,7 +15,8 @@ pub(crate) fn extended_completion(
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_IB_DTO_EVENT);
     let data = (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
-    // SAFETY: the event number selects the member and the extension data.
+    // SAFETY: the number of the event says that this member of the union is valid and the extension
+    // data.
     unsafe { (event.event_data.dto_completion_event_data, data.read()) }
 }
 

@@ -64,8 +64,9 @@ fn unmapped_memory_is_not_registered() {
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// If such memory could be registered, an access of a peer would end the process by a signal. A
-/// device refuses to pin such memory.
+/// Memory whose mapping lacks a permission that the region's privileges require is refused. If it
+/// could be registered, an access by a peer would end the process by a signal. A device refuses to
+/// pin such memory, too.
 #[test]
 fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
@@ -156,7 +157,7 @@ fn a_region_reports_its_parameters() {
         );
         assert_eq!((param.lmr_context, param.rmr_context), (lmr.context, lmr.rmr_context));
         assert_eq!((param.registered_size, param.registered_address), (lmr.size, lmr.address));
-        // SAFETY: the type selects the member.
+        // SAFETY: the type says that this member of the union is valid.
         assert_eq!(unsafe { param.region_desc.for_va }, buffer.as_mut_ptr().cast());
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
@@ -217,7 +218,7 @@ fn an_lmr_created_from_an_lmr_has_the_same_memory() {
     assert_ne!(view.context, base.context);
     let param = query(&side, view.handle);
     assert_eq!((param.mem_type, param.length, param.pz_handle), (DAT_MEM_TYPE_LMR, 64, other_pz));
-    // SAFETY: the type selects the member.
+    // SAFETY: the type says that this member of the union is valid.
     assert_eq!(unsafe { param.region_desc.for_lmr_handle }, base.handle);
     // The LMR outlives the region that it was created from, and uses its own zone.
     dat!(table, lmr_free_func(base.handle)).unwrap();
@@ -331,7 +332,7 @@ fn an_srq_reports_each_low_watermark_once() {
     );
     dat!(table, srq_set_lw_func(srq, 4)).unwrap();
     dat!(table, evd_dequeue_func(side.async_evd, &mut event)).unwrap();
-    // SAFETY: the event is an asynchronous error.
+    // SAFETY: the event is an asynchronous error, so this member of the union is valid.
     let error = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!((error.dat_handle, error.reason as u32), (srq, DAT_SRQ_LOW_WATERMARK_EVENT));
     assert_eq!(
@@ -391,7 +392,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
         (y, DAT_DTO_SUCCESS, 5)
     );
     assert_eq!(counts(&b, srq), [10, 2, 2]);
-    // SAFETY: an integer may have any bits.
+    // SAFETY: the member of the union is an integer, for which any bits are valid.
     let slot = unsafe { received.user_cookie.as_64 } as usize;
     assert_eq!(&buffer[8 * slot..8 * slot + 5], b"hello");
 

@@ -53,7 +53,8 @@ impl Pair {
 /// The cookie and the status of a completion.
 fn cookie_and_status(event: &DAT_EVENT) -> (u64, DAT_DTO_COMPLETION_STATUS) {
     assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-    // SAFETY: the event number selects the member. Cookies are numbers here.
+    // SAFETY: the number of the event says that this member of the union is valid. Cookies are
+    // numbers here.
     unsafe {
         let data = event.event_data.dto_completion_event_data;
         (data.user_cookie.as_64, data.status)

@@ -139,7 +139,7 @@ fn objects_report_their_parameters() {
     let mut param = DAT_CNO_PARAM::zeroed();
     dat!(table, cno_query_func(cno, DAT_CNO_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.ia_handle, param.proxy_type), (ia, DAT_PROXY_TYPE_AGENT));
-    // SAFETY: the type selects the member.
+    // SAFETY: the type says that this member of the union is valid.
     assert!(unsafe { param.proxy.agent }.proxy_agent_func.is_some());
     dat!(table, cno_modify_agent_func(cno, DAT_OS_WAIT_PROXY_AGENT_NULL)).unwrap();
     dat!(table, cno_query_func(cno, DAT_CNO_FIELD_PROXY_TYPE, &mut param)).unwrap();
@@ -207,7 +207,7 @@ fn every_handle_keeps_its_consumers_context() {
     for (i, (handle, kind)) in all.into_iter().enumerate() {
         let mut context = DAT_CONTEXT { as_64: 1 };
         dat!(table, get_consumer_context_func(handle, &mut context)).unwrap();
-        // SAFETY: an integer may have any bits.
+        // SAFETY: the member of the union is an integer, for which any bits are valid.
         assert_eq!(unsafe { context.as_64 }, 0);
         let mine = u64::MAX - i as u64;
         dat!(table, set_consumer_context_func(handle, DAT_CONTEXT { as_64: mine })).unwrap();
@@ -218,7 +218,7 @@ fn every_handle_keeps_its_consumers_context() {
     for (i, (handle, _)) in all.into_iter().enumerate() {
         let mut context = DAT_CONTEXT { as_64: 1 };
         dat!(table, get_consumer_context_func(handle, &mut context)).unwrap();
-        // SAFETY: an integer may have any bits.
+        // SAFETY: the member of the union is an integer, for which any bits are valid.
         assert_eq!(unsafe { context.as_64 }, u64::MAX - i as u64);
     }
     side.close();

@@ -1,4 +1,5 @@
-//! Data transfers through the table, and the guarantees of thread-safe tables.
+//! Data transfers through the function table, and what the function tables of thread-safe adapters
+//! guarantee.
 
 use std::collections::HashSet;
 use std::ptr::null_mut;
@@ -75,7 +76,7 @@ fn send_write_and_read_move_the_bytes() {
         let received = b.completion();
         assert_eq!((received.ep_handle, received.status), (y, DAT_DTO_SUCCESS));
         assert_eq!((received.operation, received.transfered_length), (DAT_DTO_RECEIVE, 8));
-        // SAFETY: an integer may have any bits.
+        // SAFETY: the member of the union is an integer, for which any bits are valid.
         assert_eq!(unsafe { (sent.user_cookie.as_64, received.user_cookie.as_64) }, (1, big));
 
         dat!(

@@ -72,7 +72,7 @@ impl SrqPair {
     fn take(&self) -> DAT_DTO_COMPLETION_STATUS {
         let event = self.b.next(self.recv);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the event number selects the member.
+        // SAFETY: the number of the event says that this member of the union is valid.
         unsafe { event.event_data.dto_completion_event_data }.status
     }
 
@@ -84,7 +84,7 @@ impl SrqPair {
             assert_eq!(taken, Err(Error::of(DAT_QUEUE_EMPTY)));
             return None;
         }
-        // SAFETY: the event is an asynchronous error.
+        // SAFETY: the event is an asynchronous error, so this member of the union is valid.
         let error = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(error.dat_handle, self.y);
         Some((event.event_number, error.reason as u32))
@@ -295,7 +295,7 @@ fn the_queue_of_an_endpoint_has_watermarks_too() {
     assert_eq!(statuses, [DAT_DTO_SUCCESS, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED]);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_BROKEN);
     let event = b.next(b.async_evd);
-    // SAFETY: the event is an asynchronous error.
+    // SAFETY: the event is an asynchronous error, so this member of the union is valid.
     assert_eq!(unsafe { event.event_data.asynch_error_event_data }.dat_handle, y);
     a.close();
     b.close();

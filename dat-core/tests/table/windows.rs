@@ -68,7 +68,8 @@ impl Bind {
 fn next_bind(side: &Side) -> (DAT_RMR_HANDLE, u64, DAT_RMR_BIND_COMPLETION_STATUS) {
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
-    // SAFETY: the event number selects the member, and an integer may have any bits.
+    // SAFETY: the number of the event says that this member of the union is valid, and an integer
+    // may have any bits.
     unsafe {
         let data = event.event_data.rmr_completion_event_data;
         (data.rmr_handle, data.user_cookie.as_64, data.status)

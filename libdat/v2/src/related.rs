@@ -56,7 +56,7 @@ unsafe fn is_related(name: &str, other: *const c_char) -> Option<bool> {
         let mut answer = DAT_FALSE;
         // SAFETY: an open IA keeps the table in memory.
         let function = unsafe { (*table).ia_ha_related_func }?;
-        // SAFETY: this calls the provider's function with its own IA. It only reads the name.
+        // SAFETY: the provider's function gets an IA of that provider. It only reads the name.
         let status = unsafe { function(provider_ia, other.cast_mut(), &mut answer) };
         (status == DAT_SUCCESS).then_some(answer != DAT_FALSE)
     })

@@ -38,8 +38,9 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither side reads more than the other one accepts. The columns are: what the active side
-    // requests, what the passive side requests, what the active side gets.
+    // Neither side may have more reads outstanding than its peer accepts. The columns are: the read
+    // depths that the active side requests, those that the passive side requests, and those that
+    // the active side gets.
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),

@@ -3,8 +3,8 @@
 use super::rig::*;
 use dat_core::provider::*;
 
-/// On a wire where a message without a receive ends the connection, checks that it does. Returns
-/// whether this is such a wire. The case then ends.
+/// Some transports end the connection if a message has no receive. For such a transport, checks
+/// that the connection ends, and returns true. The rest of the case does not apply then.
 fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {
     let breaks = receives_must_be_there();
     if breaks {
@@ -26,7 +26,7 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     if breaks(&rig, &a, &b) {
         return;
     }
-    // The other direction does not wait.
+    // Messages in the other direction do not wait.
     a.recv(10, &[a.mem.segment(64, 8)]);
     b.send(11, &[b.mem.segment(0, 8)]);
     assert_eq!(outcomes(&rig.completions(&a.recvs, 1)), [(10, WcStatus::Success)]);
@@ -158,7 +158,8 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     }
     (6..15).for_each(post);
     let received = take(15, false);
-    // A queue pair that disconnects leaves the shared buffers to the others.
+    // If a queue pair disconnects while it waits for a buffer of a shared receive queue, the other
+    // queue pairs get the buffers.
     ends[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected));
     (received[1] + received[2]..2 * MESSAGES_PER_SENDER).for_each(post);

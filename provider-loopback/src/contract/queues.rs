@@ -109,7 +109,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
     let recv = |id, quiet| {
-        // SAFETY: the receive has no memory.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("post");
     };
     for id in 0..4 {
@@ -163,7 +163,7 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&kept), want, "the completions that fitted must be in the queue");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without an overflow");
     if overflowed {
-        // There is room again, but completions that were queued now would follow a gap.
+        // The queue has room again, but a completion that is queued now would follow a gap.
         a.send(sent, &[]);
         rig.completions(&a.requests, 1);
         b.t.progress();
@@ -237,7 +237,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     assert_eq!(post(10), Err(PostError::Full));
     assert_eq!(srq.available(), 10);
     let own = RecvWr { id: 0, segments: &[], quiet: false };
-    // SAFETY: the receive has no memory.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
     assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
 
@@ -264,7 +264,8 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     srq.set_low_watermark(8);
     assert!(matches!(rig.next("the watermark, at once", &srq_log), Event::LowWatermark));
 
-    // The end of one connection leaves the buffers to the others.
+    // When one connection ends, the buffers of the shared receive queue stay available to the other
+    // connections.
     peers[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected | Event::Broken));
     assert_eq!(srq.available(), 7);
@@ -320,7 +321,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     for id in 0..8 {
         match &srq {
             Some(srq) => {
-                // SAFETY: the receive has no memory.
+                // SAFETY: the receive has no segments, so no memory must stay valid.
                 unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
             }
             None => end.recv(id, &[]),

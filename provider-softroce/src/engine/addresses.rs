@@ -26,8 +26,8 @@ impl Engine {
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
             match self.open_local_address(found.addr, OPEN_TIMEOUT) {
-                // The address cannot be used yet, cannot be used any more, or the limit of
-                // descriptors is reached. The adapter works without that address.
+                // The address cannot be used yet, or cannot be used any more, or the process has
+                // too few descriptors left for it. The adapter works without that address.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
                 Err(error) => return Err(open_error(error)),
             }
@@ -61,8 +61,8 @@ impl Engine {
             context.watch(Key::HostProbe(index), host_probe, readable).map_err(system)?;
         }
         self.local_addresses.push(local_address);
-        // Existing listeners also listen at the new address. A listener whose service another
-        // adapter already has at this address does not.
+        // Existing listeners also listen at the new address. If another adapter already serves a
+        // listener's port at this address, the listener does not listen there.
         for listener in self.listeners.indices() {
             self.listen_at(listener, index).ok();
         }

@@ -369,8 +369,9 @@ impl Port {
         self.send_queue.deadline()
     }
 
-    /// Connects to the liveness socket of the adapter that has a slot of any address. Returns
-    /// `ConnectionRefused` if this user has no such adapter on this host.
+    /// Connects to the liveness socket of the adapter that has this slot at this address, which may
+    /// be any address of this host. Returns `ConnectionRefused` if no adapter of this user has the
+    /// slot.
     pub(crate) fn connect_liveness(
         &self,
         address: SocketAddr,

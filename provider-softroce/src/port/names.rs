@@ -8,8 +8,9 @@
 //! these locks the last adapter knows that it is the last one, and removes the directory.
 //!
 //! The file of a socket outlives a process that is killed. The kernel then refuses connections to
-//! it, and the next process that wants the name removes the file. That process holds a lock
-//! meanwhile, so that it does not remove the file of another process that has just taken the name.
+//! it, and the next process that wants the name removes the file. While it checks and removes the
+//! file, that process holds a lock. Otherwise it could remove the file of another process that has
+//! just taken the name.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -118,7 +119,7 @@ pub(crate) struct ClosedService {
 
 impl Drop for ClosedService {
     fn drop(&mut self) {
-        // Meanwhile, the name may lead to another adapter.
+        // By now the name may lead to another adapter.
         if fs::read_link(&self.path).is_ok_and(|socket| socket == self.socket) {
             fs::remove_file(&self.path).ok();
         }
@@ -240,9 +241,10 @@ impl Names {
         SocketFile { path, _directory: Arc::clone(&self.0) }
     }
 
-    /// Connects to the liveness socket of a slot of any address, even if its owner does not accept.
-    /// Returns `ConnectionRefused` if this user has no such adapter on this host. Does not block:
-    /// returns `WouldBlock` if the kernel's queue of connections is full.
+    /// Connects to the liveness socket of the adapter that has this slot at this address, which may
+    /// be any address of this host. The adapter need not accept the connection. Returns
+    /// `ConnectionRefused` if no adapter of this user has the slot. Does not block: returns
+    /// `WouldBlock` if the kernel's queue of connections is full.
     pub(super) fn connect_liveness(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket =
@@ -368,7 +370,7 @@ mod tests {
             Names::at(at("address")).expect("found"),
         );
         let (life, _) = (first.bind_liveness(0).expect("the slot is free"), drop(first));
-        // A killed process leaves such a file.
+        // A killed process leaves the file of its socket behind.
         drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("bound"));
         drop(second);
         assert!(at("address/life-0").exists(), "the file must exist while an adapter has it");

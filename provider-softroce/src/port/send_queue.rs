@@ -13,9 +13,9 @@ use super::names::Name;
 /// The maximum number of messages that wait in all. Further messages are dropped, as a network may
 /// drop packets.
 const MAX_MESSAGES: usize = 4096;
-/// Maximum number of messages that wait for one receiver, so that there is room for the others. A
-/// further one replaces one of the address with the most messages, so that a flood from one address
-/// does not displace messages of others.
+/// The maximum number of messages that wait for one receiver, so that room is left for other
+/// receivers. A further message replaces one of the sender address that has the most messages, so
+/// that a flood from one address does not displace messages from others.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
 /// If messages of more addresses wait for a receiver, the addresses are not compared: that would
 /// take longer than dropping the message, and an attacker may forge addresses.
@@ -26,7 +26,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The messages that wait, by receiver.
 #[derive(Default)]
 pub(super) struct SendQueue {
-    /// No queue is empty.
+    /// The queues by receiver. A queue that becomes empty is removed.
     queues: HashMap<Name, ReceiverQueue>,
     /// The number of messages in all queues.
     len: usize,

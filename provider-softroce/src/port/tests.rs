@@ -186,7 +186,7 @@ fn requests_reach_the_adapter_that_listens() {
     drop(closed_later);
     assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
     first.listen(0x0106_1234).expect("free again");
-    // These are the same packets, forwarded by slot.
+    // The packets are the same as above, but the adapter forwards them by their slot.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
     assert!(matches!(

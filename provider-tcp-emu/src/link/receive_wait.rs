@@ -20,8 +20,8 @@ use crate::engine::{EngineResources, Upcall};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, PeerTimeout, Unacknowledged};
 
-/// How long messages that arrived before the peer's end wait for receives. Then the consumer is
-/// told of the end, since it may be waiting for nothing else.
+/// How long messages that arrived before the peer ended the stream wait for receives. After this
+/// time the consumer is told of the end, because the consumer may wait for that event only.
 const RECEIVE_WAIT_AFTER_END: Duration = Duration::from_secs(3);
 /// How often the window of a peer is checked within [`PeerTimeout::total`].
 const CHECKS_PER_TIMEOUT: u32 = 3;
@@ -29,27 +29,27 @@ const CHECKS_PER_TIMEOUT: u32 = 3;
 /// The state while a message waits for a receive.
 #[derive(Default)]
 pub(super) struct ReceiveWait {
-    /// The threads that post receives know that one is needed.
+    /// Whether the threads that post receives have been told that a message waits for one.
     requested: bool,
-    /// The consumer has been told.
+    /// Whether the consumer has been told that a message waits.
     reported: bool,
     /// The peer has ended the stream. The poller does not report this again.
     pub(super) peer_has_ended: bool,
-    /// When the connection ends although a message waits. It is set after the peer has ended the
-    /// stream.
+    /// When the connection ends although a message waits. The deadline is set when the peer has
+    /// ended the stream.
     pub(super) deadline: Option<Instant>,
 }
 
-/// Watches the peer's receive window. Otherwise TCP would break the connection while a message
-/// waits at the peer for a receive and fills its receive buffer.
+/// Watches the peer's receive window. Without the watch, TCP would break the connection when a
+/// message waits at the peer for a receive and the peer's receive buffer is full.
 ///
 /// While the window is closed, TCP has no limit: its keep-alive rests while octets wait to be sent,
 /// and the user timeout would also end the connection to a peer that answers. So the watch itself
 /// ends the connection if the peer leaves window probes unanswered for [`PeerTimeout::total`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowWatch {
-    /// None is needed. Within a host, TCP sets no limit. Peers that are not OpenDAT do not let
-    /// messages wait.
+    /// No watch is needed, because the peer is on the same host, where TCP has no time limit, or
+    /// because the peer is not OpenDAT and so does not let messages wait.
     Off,
     /// Nothing has been sent since the last check.
     Idle,
@@ -58,7 +58,7 @@ pub(super) enum WindowWatch {
     /// The timer is set.
     Scheduled {
         at: Instant,
-        /// Since when every check has found that the last window probe is unanswered.
+        /// The time since which every check has found that the last window probe is unanswered.
         unanswered_since: Option<Instant>,
     },
 }
@@ -131,8 +131,9 @@ impl Established {
         shared: &Shared,
     ) -> Result<ReadOutcome, EndReason> {
         if !std::mem::replace(&mut self.receive_wait.requested, true) {
-            // The request must precede the look at the queue. Then a receive that is posted
-            // meanwhile is noticed either by its poster or here.
+            // The request must precede the look at the queue. Then a receive that is posted at the
+            // same time is noticed: either the posting thread sees the request, or this thread sees
+            // the receive.
             shared.want_receives(true);
             self.stream.wait_for_recv(shared.index());
         }
@@ -239,7 +240,8 @@ impl Link {
             conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout, None);
         }
         self.renew_timer(resources);
-        // `Link::transmit` stopped to start the watch. Other work may be left.
+        // `Link::transmit` has stopped so that the watch could be started. Now it continues,
+        // because other work may be left.
         self.transmit(resources, lingering);
     }
 }
@@ -315,8 +317,8 @@ mod tests {
         assert!(!check(&mut watch, start, 8, Unacknowledged::ProbeUnanswered), "60 s are over");
     }
 
-    /// TCP gives up a peer whose window is closed for 60 s, like one that does not answer. A check
-    /// in time prevents that.
+    /// While TCP_USER_TIMEOUT is set, TCP gives up a peer whose window has been closed for 60 s,
+    /// even if the peer answers. The check removes the option while the window is closed.
     #[test]
     fn a_peer_with_a_closed_window_is_not_taken_for_dead() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

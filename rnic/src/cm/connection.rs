@@ -11,7 +11,7 @@ use super::state::State;
 
 /// The time that the MRAs of this side ask for: 65 s, as in Linux.
 const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// The maximum time that one MRA of a peer can get, and that all MRAs of one REP together can get.
+/// The maximum extra time that a peer gets by one MRA, or by all its MRAs for one REP together.
 pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.

@@ -16,8 +16,8 @@ use super::request::RequestKey;
 use crate::allowance::network;
 
 /// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ
-/// from there ends the oldest of them if it has waited for [`EVICTABLE_AFTER`]. Otherwise the REQ
-/// is [deferred](DeferredReq).
+/// of that address ends the oldest acceptance if this one has waited for [`EVICTABLE_AFTER`].
+/// Otherwise the REQ is [deferred](DeferredReq).
 pub(super) const MAX_PER_SOURCE: usize = 64;
 /// After this time, an acceptance may be ended to make room for another one. The time is longer
 /// than any round trip, so a caller that makes many connections at once answers within it.
@@ -125,7 +125,7 @@ impl HalfOpen {
         self.by_source.entry(network(source)).or_default().undecided += 1;
     }
 
-    /// Takes a request off that count.
+    /// Removes a request from the number of requests that wait for the consumer's decision.
     pub(super) fn remove_undecided(&mut self, source: IpAddr) {
         let source = network(source);
         if let Some(entry) = self.by_source.get_mut(&source) {
@@ -140,8 +140,7 @@ impl HalfOpen {
     }
 
     /// Whether a further REQ of this caller's address must be deferred: the largest number of
-    /// acceptances wait, and there are no more that may be ended than undecided requests that need
-    /// their places.
+    /// acceptances wait, and all that may be ended must already make room for undecided requests.
     pub(super) fn must_defer(&self, source: IpAddr, now: Instant) -> bool {
         let Some(entry) = self.by_source.get(&network(source)) else { return false };
         let waiting = entry.waiting.len();
@@ -149,7 +148,7 @@ impl HalfOpen {
         waiting >= MAX_PER_SOURCE && waiting + entry.undecided - may_end() >= MAX_PER_SOURCE
     }
 
-    /// Whether more acceptances of this caller's address wait than may.
+    /// Whether more acceptances of this caller's address wait than the limit allows.
     pub(super) fn is_overfull(&self, source: IpAddr) -> bool {
         self.waiting(source) > MAX_PER_SOURCE
     }

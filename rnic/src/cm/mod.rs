@@ -11,7 +11,8 @@
 //! Cm::disconnect ────── DREQ ────────────────────────►  Event::Disconnecting
 //!                                                       Cm::disconnect
 //! Event::Disconnected ◄─ DREP ────────────────────────  Event::Disconnected
-//!             both sides, when no packet of it can be under way any more: Event::Released
+//!             both sides, when no packet of the connection can be under way any more:
+//!             Event::Released
 //! ```
 //!
 //! | file | what |

@@ -30,9 +30,9 @@ const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
 /// The maximum time for which a request is kept without a repetition of its REQ or a decision.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
-/// The most REQs that one listener defers because its backlog is full.
+/// The maximum number of REQs that one listener defers because its backlog is full.
 pub(super) const MAX_DEFERRED_PER_LISTENER: usize = 64;
-/// The most of these that come from one address.
+/// The maximum number of REQs of one address that one listener defers because its backlog is full.
 const MAX_DEFERRED_PER_CALLER: usize = 8;
 
 /// A port at which requests are accepted.
@@ -41,7 +41,7 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     /// The number of requests that wait for a decision.
     pub(super) pending: usize,
-    /// The same for each address that has such requests.
+    /// The number of requests that wait for a decision, for each address that has any.
     pending_of: HashMap<IpAddr, usize>,
     /// REQs of addresses that had no request in the backlog when it was full, the oldest first. The
     /// consumer's next decision admits one, so requests of other addresses keep nobody out.
@@ -304,7 +304,7 @@ impl Cm {
     }
 
     /// Ends the oldest acceptances of this caller's address that have waited long enough to be
-    /// ended, if more wait than may.
+    /// ended, if more wait than the limit allows.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         while self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)
@@ -314,7 +314,7 @@ impl Cm {
     }
 
     /// Makes the consumer ask the peer whether it still uses a connection ([`Event::Stale`]),
-    /// because a REQ or REP names the peer's queue pair of that connection. The message may be
+    /// because a REQ or REP names the peer's queue pair of that connection. The REQ or REP may be
     /// forged, so it is refused until that connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)

@@ -9,9 +9,10 @@ pub enum State {
     ReqSent,
     /// Passive: the connection waits for the decision of its consumer.
     ReqRcvd,
-    /// Passive: the request was rejected, or was withdrawn by the caller. It is kept for a while,
-    /// because the REJ may be lost and the REQ may come again. Otherwise that REQ would count as a
-    /// new one, and would end the connection that the caller's queue pair is in by then.
+    /// Passive: the request was rejected, or was withdrawn by the caller. The request is kept for a
+    /// while, because the REJ may be lost and the REQ may come again. If the request were forgotten
+    /// at once, the repeated REQ would count as a new one, and would end the connection in which
+    /// the caller's queue pair is at that time.
     Rejected,
     /// Passive: the connection waits for the answer to its REP.
     RepSent,
@@ -51,7 +52,7 @@ pub enum Input {
     /// An RC packet has arrived for the queue pair of the connection.
     Data,
     /// A REQ or REP claims that the peer's queue pair is in another connection, and the peer has
-    /// not answered over this one.
+    /// not answered a challenge over this connection.
     Stale,
     /// The consumer accepts.
     Accept,
@@ -151,8 +152,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        // The DREQ is sent only once, since nobody answers it. In other states the connection ends
-        // without this if its peer has left.
+        // The DREQ is sent only once, since nobody answers it. In other states a connection whose
+        // peer has left ends without a DREQ.
         (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),

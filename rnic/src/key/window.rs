@@ -73,12 +73,12 @@ impl Drop for Mw {
 /// The windows of an adapter.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// For each window, the key by which it is bound, or 0.
+    /// From each window to the key of its bind. An unbound window has key 0.
     bound: HashMap<u32, u32>,
-    /// For each key of a bind that is posted or in force, the bind.
+    /// From the key of a bind to the bind. Contains the binds that are posted or in force.
     binds: HashMap<u32, Bind>,
-    /// For each region, the number of its binds in `binds`. Regions without binds are not in the
-    /// map.
+    /// From the key of a region to the number of its binds in `binds`. A region without binds is
+    /// not in the map.
     binds_by_region: HashMap<u32, usize>,
     last_id: u32,
 }
@@ -169,7 +169,7 @@ impl Keys {
             registry.end_bind(stag);
             return Err(KeyError::Invalid);
         };
-        // A window that has been freed in the meantime stays unbound.
+        // A window that was freed after the bind was posted stays unbound.
         let old = match registry.windows.bound.get_mut(&window) {
             Some(bound) => std::mem::replace(bound, if region == 0 { 0 } else { stag }),
             None => stag,

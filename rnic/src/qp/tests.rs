@@ -111,7 +111,7 @@ fn requests_retire_in_order() {
             fence: false,
             quiet: false,
         };
-        // SAFETY: the request has no segments.
+        // SAFETY: the request has no segments, so no memory must stay valid.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
     work.done(1);

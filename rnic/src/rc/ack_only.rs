@@ -42,7 +42,7 @@ impl AckOnlyResponder {
         self.responder.is_ready() || self.responder.owes_ack()
     }
 
-    /// Adds to the burst as many of the repeated answers that are due as fit.
+    /// Adds the repeated answers that are due to the burst, as many as fit.
     pub fn transmit(&mut self, burst: &mut Burst) {
         if self.responder.transmit(&self.work, &self.path, burst, 0).is_err() {
             // Do not answer READs that are pending, because their memory is no longer registered.

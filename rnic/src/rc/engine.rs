@@ -361,7 +361,7 @@ impl ReliableConnection {
     /// following happens. Requests that were never sent stay unsent. When
     /// [`is_peer_close_done`](Self::is_peer_close_done) returns true, call [`flush`](Self::flush).
     ///
-    /// - All of them are acknowledged.
+    /// - All requests in flight are acknowledged.
     /// - The peer has been silent for 50 ms, or for 16 round trips if that is longer.
     /// - 2 s have passed.
     /// - The retries are used up.

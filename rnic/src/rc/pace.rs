@@ -1,11 +1,11 @@
 //! The congestion window and the retransmission timer of a requester.
 //!
 //! The congestion window follows TCP's usual rules (RFC 5681): a loss halves the window; a timeout
-//! reduces it to one packet. Then the window doubles with each round trip until it reaches half of
-//! its size at the loss. From there on it grows by one packet per round trip. IBA's local ACK
-//! timeout is usually half a second, which is long if the last packet of a message is lost.
-//! Therefore the requester *probes* earlier: it sends the oldest packet again. Only ACK timeouts
-//! count as retries, as IBA specifies; probes do not.
+//! reduces it to one packet. After a timeout the window doubles with each round trip until it
+//! reaches half of its size before the loss. From then on it grows by one packet per round trip.
+//! IBA's local ACK timeout is usually half a second, which is long if the last packet of a message
+//! is lost. Therefore the requester *probes* earlier: it sends the oldest packet again. Only ACK
+//! timeouts count as retries, as IBA specifies; probes do not.
 //!
 //! A response that arrives after a probe may be a late response to the first packet, so it does not
 //! measure the round trip (Karn's algorithm). The next probe then waits for as long as that
@@ -34,8 +34,9 @@ const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
 /// never responds, and a kernel's queue pair is gone at once. So a longer wait would only delay the
 /// DREP and this end's consumer.
 const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
-/// The same time in round trips, which counts if these are long. Probes are sent at once and after
-/// 4 and 12 round trips. The rest is for the response to the last probe.
+/// The time for which a peer that disconnects may be silent, in round trips. This limit applies if
+/// round trips are so long that it exceeds [`PEER_CLOSE_SILENCE_MAX`]. Probes are sent at once and
+/// after 4 and 12 round trips. The rest is for the response to the last probe.
 const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
 /// The maximum time of the whole close, even if the peer answers. It is a sixth of the time in
 /// which this implementation repeats its DREQ, and shorter than the time after which a kernel first

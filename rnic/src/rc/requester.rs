@@ -293,7 +293,7 @@ impl Requester {
         self.go_back();
     }
 
-    /// The index at which that part of a READ ends which contains a packet.
+    /// The index at which the part of a READ ends that contains the packet with this index.
     #[inline]
     pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
         (index + 1).next_multiple_of(self.read_part_packets).min(packets)

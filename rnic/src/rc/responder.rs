@@ -29,7 +29,8 @@ pub(super) struct Responder {
     last_after_gap: Option<Psn>,
     /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
-    /// The number of packets since the last acknowledgement that requested one.
+    /// The number of packets that have requested an acknowledgement since the last acknowledgement
+    /// was sent.
     pub(super) ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,

@@ -169,9 +169,10 @@ impl ResponderResources {
             match request.transmit_due(work, path, msn, burst, reserved) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // The peer may have all responses, and a duplicate of its request came late. Its
-                // consumer may have told this one that the memory is no longer needed. A peer that
-                // lacks a response repeats the request until it gives up.
+                // The peer may have all responses, and a duplicate of its request came late. The
+                // peer's consumer may have told the consumer of this side that the memory is no
+                // longer needed. A peer that lacks a response repeats the request until it gives
+                // up.
                 Err(ReadFailed(_)) if request.is_answered => {
                     request.due = PacketRange::default();
                     self.due -= 1;

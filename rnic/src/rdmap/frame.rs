@@ -147,7 +147,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
             || layout.len() <= COPY_MAX
             || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
         if let Some(frame) = layout.only_frame().filter(|_| pos == 0 && copied) {
-            // This is a short cut for the most frequent case, with the same result as the loop.
+            // A short cut for the most frequent case. The loop below would have the same result.
             let wire_len = layout.wire_len(frame.payload);
             if !tx.has_room(wire_len, 1) || tx.splits(wire_len, self.trailer(frame)) {
                 return (0, Ok(()));

@@ -52,8 +52,8 @@ pub(super) struct Rx {
     partial_header_len: usize,
     /// With CRC, an FPDU of which only a part has arrived, or which waits for a receive.
     fpdu: PartialFpdu,
-    /// While stalled, the octets behind the partial header or that FPDU. The first `backlog_taken`
-    /// of them have been processed.
+    /// While the stream is stalled, the octets behind the partial header or the kept FPDU. The
+    /// first `backlog_taken` of them have been processed.
     backlog: Vec<u8>,
     backlog_taken: usize,
 

@@ -29,9 +29,9 @@ pub const FIRST_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
 /// implementation. siw's responder does not notice data that arrive while it changes its socket
 /// callbacks after the reply.
 pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
-/// The time that the initiator then waits for a frame of the peer before it sends a probe, which
-/// makes siw look at its socket again. The time doubles with each probe, because on a slow host the
-/// change of the callbacks is slow as well.
+/// The time that an initiator waits for a frame of the peer after the gate has opened, before it
+/// sends a probe. A probe makes siw look at its socket again. The time doubles with each probe,
+/// because on a slow host the change of the callbacks is slow as well.
 pub const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The maximum number of probes to a peer that sends nothing.
 pub const MAX_PROBES: u8 = 6;

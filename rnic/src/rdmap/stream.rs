@@ -30,9 +30,9 @@ pub struct StreamCfg {
     /// first FPDU (RFC 5044, section 7.1.3) or a call of [`Stream::release`].
     pub hold: bool,
     /// TCP's MSS if no CRC may lie across two TCP segments, otherwise 0. If it is not 0, frames are
-    /// gathered so that no CRC does, provided that TCP starts a segment where
-    /// [`TxVec::ends_record`] asks for it. siw in Linux misreads such a CRC (6.12:
-    /// `siw_get_trailer` starts again with the second segment).
+    /// gathered so that no CRC lies across two segments, provided that TCP starts a segment where
+    /// [`TxVec::ends_record`] asks for one. siw in Linux misreads a CRC that lies across two
+    /// segments (6.12: `siw_get_trailer` starts again with the second segment).
     pub segment: usize,
     /// Whether a message for which no receive is posted waits for one, with all that the peer has
     /// sent after it ([`Stream::is_stalled`]). Otherwise the message ends the connection (RFC 5041,
@@ -106,7 +106,7 @@ impl Stats {
 ///
 /// While the stream [is stalled](Stream::is_stalled), nothing is read from the socket. The caller
 /// calls [`Stream::resume`] when a receive has been posted, and then reads the socket as if the
-/// poller had just reported it. Sending continues meanwhile.
+/// poller had just reported it. Sending continues while the stream is stalled.
 ///
 /// `tx_done` and `rx_done` take the vector that `tx` or `rx` has filled, with no other call on the
 /// same stream in between. After a failure, `tx` and `rx` return the same failure again.

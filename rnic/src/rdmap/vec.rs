@@ -176,7 +176,8 @@ impl TxVec {
     }
 
     /// Copies all gathered octets. It creates no reference to registered memory, because other
-    /// threads may write there meanwhile. Returns false if some of that memory is no longer mapped.
+    /// threads may write to it during the copy. Returns false if some of the memory is no longer
+    /// mapped.
     ///
     /// # Safety
     /// The registered memory that was gathered is still registered.

@@ -51,7 +51,7 @@ fn many_threads_post() {
             scope.spawn(move || {
                 for n in 0..EACH {
                     let wr = RecvWr { id: poster << 32 | n, segments: &[], quiet: false };
-                    // SAFETY: the receive has no segments.
+                    // SAFETY: the receive has no segments, so no memory must stay valid.
                     while unsafe { srq.post_recv(&wr) } == Err(PostError::Full) {
                         thread::yield_now();
                     }

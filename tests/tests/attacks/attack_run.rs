@@ -1,4 +1,5 @@
-//! A running attack, with a transfer and newcomers.
+//! A running attack, with a transfer and newcomers. A newcomer is a client of
+//! `programs/newcomers.c`: it connects during the attack, exchanges one message and disconnects.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -52,8 +53,8 @@ pub(crate) struct AttackRun {
 /// The progress of all programs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// The number of packets or attempts so far, and the seconds that they took. This member counts
-    /// those to the open ports, and the next member those to a closed port.
+    /// The number of packets or connection attempts to the open ports so far, and the seconds that
+    /// the attacker took for them. `closed` has the same for a closed port.
     pub(crate) open: (u64, f64),
     pub(crate) closed: (u64, f64),
     /// The octets that the transfer has moved.
@@ -170,7 +171,8 @@ impl AttackRun {
         refused
     }
 
-    /// Returns the time that each newcomer took, in milliseconds.
+    /// Returns, for each newcomer that was served, the milliseconds from its call until its message
+    /// came back.
     pub(crate) fn newcomer_times(&self) -> Vec<f64> {
         let output = self.newcomers.said();
         let times =

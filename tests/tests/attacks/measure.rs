@@ -21,8 +21,8 @@ pub(crate) fn requested_seconds() -> Option<u64> {
 /// A row of the table.
 #[derive(Default)]
 struct Figures {
-    /// Packets per second, and octets of the transfer per second. This member has the figures
-    /// during the attack, and the next member those while the packets go to a closed port.
+    /// Packets per second, and octets of the transfer per second. `attack` has the figures during
+    /// the attack. The next member has the figures while the packets go to a closed port.
     attack: (f64, f64),
     closed: (f64, f64),
     wrong: usize,

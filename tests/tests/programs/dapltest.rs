@@ -461,9 +461,10 @@ fn with_server(
     let ready = |server: &Running| server.wait_for(READY).map(drop);
     let client = work.map(|_| ("client", route.client, client));
     if let Place::Guest(..) = route.server {
-        // Nobody tells the server to quit. The client that does so ends at once, when the kernel
-        // (siw) may not have noted yet that the server's first message was sent. Then siw fails
-        // that message, and the server complains.
+        // Nobody tells the server to quit. The client that tells the server to quit would end
+        // immediately after its message. At that time the kernel (siw) may not have noted yet that
+        // the server's first message was sent. Then siw fails this message, and the server
+        // complains.
         let (server, client) = Pair::serve(registry, route, server, ready, client)?;
         // The server prints nothing about performance tests, so only other work is checked.
         if !work.is_some_and(|work| work.iter().any(|arg| arg == "P")) {

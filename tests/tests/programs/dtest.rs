@@ -24,8 +24,8 @@ enum Phase {
     Write,
     /// Four RDMA reads, whose contents are checked, then 100 ping-pongs of messages.
     ReadAndPing,
-    /// RDMA writes that are answered by RDMA writes. Both sides watch memory and do not call DAT
-    /// meanwhile.
+    /// RDMA writes that are answered by RDMA writes. While they wait, both sides poll memory and do
+    /// not call DAT.
     WritePingPong,
 }
 

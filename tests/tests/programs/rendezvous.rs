@@ -1,8 +1,8 @@
 //! The exchange by which dtest and dtestx find each other before they use DAT: over a TCP
 //! connection on a fixed port the server sends its client the address to connect to.
 //!
-//! The server listens with DAT only after that, so a quick client would find no service. A relay
-//! between the two passes the message to the client only when the server listens.
+//! The server listens with DAT only after it has sent this message, so a quick client would find no
+//! service. A relay between the two passes the message to the client only when the server listens.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -6,9 +6,9 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// A running CRC32C over any number of slices.
 ///
-/// It holds the tables of its algorithm (about 300 octets). So keep one checksum for each direction
-/// of a connection and [`reset`](Self::reset) it for each frame, instead of creating or copying
-/// one.
+/// The structure holds the tables of its algorithm (about 300 octets). So keep one checksum for
+/// each direction of a connection and [`reset`](Self::reset) it for each frame, instead of creating
+/// or copying one.
 #[derive(Clone)]
 pub struct Crc32c(Digest);
 

@@ -277,8 +277,8 @@ static UDP_LENGTH: FieldEffect = field_effect(4);
 static V4_LENGTH: FieldEffect = field_effect(28 - 2);
 static V4_ID: FieldEffect = field_effect(28 - 4);
 static V6_LENGTH: FieldEffect = field_effect(48 - 4);
-/// For each value of the congestion octet inside the packet, the effect at the packet's start that
-/// is equivalent to it.
+/// For each value of the octet with the congestion bits, which lies inside the packet: the change
+/// of the CRC register at the packet's start that has the same effect.
 static CONGESTION_EFFECT: [u32; 256] = effect_of_octet(-(CONGESTION_OCTET as i32));
 
 /// The factor that moves a register from the packet's end back to the ID of its IPv4 header. The

@@ -1,7 +1,7 @@
 //! Every RoCEv2 packet in the captures parses and re-encodes.
 //!
-//! No capture contains a NAK, an RNR NAK or a solicited event. Octets of such packets, written by
-//! hand, are in `src/rocev2`.
+//! No capture contains a NAK, an RNR NAK or a solicited event. Examples of these packets, written
+//! by hand, are in `src/rocev2`.
 
 use std::collections::BTreeMap;
 

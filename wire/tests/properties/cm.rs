@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wire::cm::Mad;
 
 proptest! {
-    /// Any octets are encoded again as they were parsed, except that a field that the parser
-    /// ignores is written as zeros.
+    /// A MAD of any octets that is parsed and encoded again is the same as before, except that
+    /// fields that the parser ignores are zero.
     #[test]
     fn mads_come_back(kind in 0x0F..=0x17_u8, body in vec(any::<u8>(), 232), transaction in any::<[u8; 8]>()) {
         let start = [&[1, 7, 2, 3, 0, 0, 0, 0][..], &transaction, &[0, kind, 0, 0, 0, 0, 0, 0]].concat();

@@ -199,6 +199,6 @@ unsafe extern "C" fn reject(
     _size: DAT_COUNT,
     _private_data: DAT_PVOID,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees a valid handle.
+    // SAFETY: the function is the library's. The conformance case passes a valid handle.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

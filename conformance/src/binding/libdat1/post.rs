@@ -147,18 +147,19 @@ pub(super) unsafe extern "C" fn evd_wait(
     more: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let wait = |event: *mut v1::DAT_EVENT| {
-        // SAFETY: the function is the library's. The case guarantees pointers that are null or
-        // valid.
+        // SAFETY: the function is the library's. The conformance case passes pointers that are null
+        // or valid.
         unsafe { (changed().dat_evd_wait)(evd, timeout, threshold, event, more) }
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), wait, event_of_2_0) }
 }
 
 pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let dequeue = |event: *mut v1::DAT_EVENT| unsafe { (changed().dat_evd_dequeue)(evd, event) };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
 }
 
@@ -184,7 +185,8 @@ pub(super) unsafe extern "C" fn evd_post_se(
 
 fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
     let data = &old.event_data;
-    // SAFETY: only that member of the union is read which the event number selects.
+    // SAFETY: the number of the event says which member of the union is valid, and only this member
+    // is read.
     let event_data = unsafe {
         match old.event_number {
             DAT_DTO_COMPLETION_EVENT => {

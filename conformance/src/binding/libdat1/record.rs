@@ -1,5 +1,6 @@
 //! Converts structures that functions fill in, and structures that are passed to functions.
-// This is for `copied!`: in most structures, but not in all, 2.0 has members that 1.2 lacks.
+// `copied!` sets all members that are not listed to zero. In a few structures all members are
+// listed.
 #![allow(clippy::needless_update)]
 
 use std::ptr::{from_ref, null, null_mut};
@@ -93,7 +94,8 @@ pub(super) unsafe extern "C" fn cno_query(
     fields: DAT_CNO_PARAM_MASK,
     param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let ask = |param| unsafe { (changed().dat_cno_query)(cno, mask::cno(fields), param) };
     let convert = |old: &v1::DAT_CNO_PARAM| DAT_CNO_PARAM {
         ia_handle: old.ia_handle,
@@ -104,7 +106,7 @@ pub(super) unsafe extern "C" fn cno_query(
         },
         proxy: DAT_CNO_PROXY { agent: old.agent },
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_CNO_PARAM::zeroed(), ask, convert) }
 }
 
@@ -145,7 +147,8 @@ pub(super) unsafe extern "C" fn ep_create(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees a pointer that is null or valid.
+    // SAFETY: the function is the library's. The conformance case passes a pointer that is null or
+    // valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -164,7 +167,8 @@ pub(super) unsafe extern "C" fn ep_create_with_srq(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees a pointer that is null or valid.
+    // SAFETY: the function is the library's. The conformance case passes a pointer that is null or
+    // valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -177,7 +181,8 @@ pub(super) unsafe extern "C" fn ep_query(
     fields: DAT_EP_PARAM_MASK,
     param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let ask = |param| unsafe { (changed().dat_ep_query)(ep, mask::ep(fields), param) };
     let convert = |old: &v1::DAT_EP_PARAM| {
         copied!(
@@ -189,7 +194,7 @@ pub(super) unsafe extern "C" fn ep_query(
             ep_attr: ep_attr_of_2_0(&old.ep_attr),
         )
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_EP_PARAM::zeroed(), ask, convert) }
 }
 
@@ -198,7 +203,7 @@ pub(super) unsafe extern "C" fn ep_modify(
     fields: DAT_EP_PARAM_MASK,
     param: *const DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     let old = unsafe { param.as_ref() }.map(|new| {
         copied!(
             new,
@@ -231,7 +236,8 @@ pub(super) unsafe extern "C" fn lmr_create(
     address: *mut DAT_VADDR,
 ) -> DAT_RETURN {
     let create = changed().dat_lmr_create;
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     status(unsafe {
         create(
             ia,
@@ -254,7 +260,8 @@ pub(super) unsafe extern "C" fn lmr_query(
     fields: DAT_LMR_PARAM_MASK,
     param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let ask = |param| unsafe { (changed().dat_lmr_query)(lmr, mask::lmr(fields), param) };
     let convert = |old: &v1::DAT_LMR_PARAM| {
         copied!(
@@ -273,7 +280,7 @@ pub(super) unsafe extern "C" fn lmr_query(
             },
         )
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_LMR_PARAM::zeroed(), ask, convert) }
 }
 
@@ -282,7 +289,8 @@ pub(super) unsafe extern "C" fn rmr_query(
     fields: DAT_RMR_PARAM_MASK,
     param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let ask = |param| unsafe { (changed().dat_rmr_query)(rmr, mask::rmr(fields), param) };
     let convert = |old: &v1::DAT_RMR_PARAM| {
         let segment = old.lmr_triplet;
@@ -296,7 +304,7 @@ pub(super) unsafe extern "C" fn rmr_query(
             },
         )
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_RMR_PARAM::zeroed(), ask, convert) }
 }
 
@@ -307,7 +315,8 @@ pub(super) unsafe extern "C" fn srq_query(
     fields: DAT_SRQ_PARAM_MASK,
     param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
+    // valid.
     let ask = |param| unsafe { (changed().dat_srq_query)(srq, fields, param) };
     let convert = |old: &DAT_SRQ_PARAM| DAT_SRQ_PARAM {
         srq_state: match old.srq_state {
@@ -316,6 +325,6 @@ pub(super) unsafe extern "C" fn srq_query(
         },
         ..*old
     };
-    // SAFETY: the case guarantees a pointer that is null or valid.
+    // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(param, DAT_SRQ_PARAM::zeroed(), ask, convert) }
 }

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::export::convert::code;
 use crate::handle::{self, Object};
 
-/// Defines functions of the 1.2 table. The body returns a status of 2.0. They make the same
-/// assumptions as those of the 2.0 table (`control_functions!`, `data_path_functions!`).
+/// Defines functions of the 1.2 table. The body returns a status of 2.0. The functions make the
+/// same assumptions as those of the 2.0 table (`control_functions!`, `data_path_functions!`).
 macro_rules! v1_functions {
     ($(
         $(#[$attr:meta])*
@@ -40,8 +40,8 @@ pub(super) fn status(status: DAT_RETURN) -> DAT_RETURN {
     if status == DAT_SUCCESS { DAT_SUCCESS } else { v1::status(status) }
 }
 
-/// Changes the argument position in a status of 2.0 if the call has other arguments in 1.2.
-/// `argument` returns the position there.
+/// Changes the argument position in a status of 2.0, for a call whose arguments have other
+/// positions in 1.2. `argument` returns the position in 1.2.
 pub(super) fn renumber(status: DAT_RETURN, argument: impl FnOnce(u32) -> u32) -> DAT_RETURN {
     let subtype = DAT_GET_SUBTYPE(status);
     match DAT_GET_TYPE(status) {
@@ -59,8 +59,8 @@ pub(super) fn refuse<O: Object>(handle: *mut c_void, error: Error) -> DAT_RETURN
     code(handle::check::<O>(handle).and(Err(error)))
 }
 
-/// Lets `fill` write a record of 2.0 and, if anything was `requested`, writes it to `param` as
-/// `convert` converts it.
+/// Lets `fill` write a record of 2.0. If any field was `requested`, converts the record with
+/// `convert` and writes the result to `param`.
 ///
 /// # Safety
 /// `param` is NULL or may be written to.

@@ -139,7 +139,7 @@ const ADDRESSES: u64 = 1 << 47;
 /// function refuses it.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address.
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned.
 unsafe fn segments(
     iov: *const v1::DAT_LMR_TRIPLET,
     count: DAT_VLEN,
@@ -151,7 +151,7 @@ unsafe fn segments(
     if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
         return Some(Err(Error::arg(3)));
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let segments = || (0..count).map(|at| unsafe { iov.add(at).read_unaligned() });
     if segments().any(|segment| segment.segment_length > ADDRESSES) {
         return Some(Err(Error::arg(2)));

@@ -112,11 +112,12 @@ v1_functions! {
     }
 }
 
-/// Calls a post with converted segments. The post refuses an invalid number or pointer.
+/// Calls the post of uDAPL 2.0 with converted segments. The post itself refuses an invalid `count`
+/// and a NULL pointer.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address; `handle` as
-/// [`handle::get`](crate::handle::get).
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned. `handle` satisfies the
+/// contract of [`handle::get`](crate::handle::get).
 #[inline(always)]
 unsafe fn with_segments<O: Object>(
     handle: *mut c_void,
@@ -126,7 +127,7 @@ unsafe fn with_segments<O: Object>(
 ) -> DAT_RETURN {
     let count = match usize::try_from(count) {
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() => count,
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         Ok(count) if count > MAX_SEGMENTS => return refuse::<O>(handle, Error::arg(2)),
         _ => return post(iov.cast()),
     };
@@ -136,17 +137,18 @@ unsafe fn with_segments<O: Object>(
         match lmr_triplet_to_2_0(&unsafe { iov.add(at).read_unaligned() }) {
             Ok(converted) => segment.write(converted),
             // No adapter supports messages of that size.
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             Err(TooLarge) => return refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)),
         };
     }
     post(segments.as_mut_ptr().cast())
 }
 
-/// Calls a post with the converted remote segment, whose length is limited to less than 4 GiB.
+/// Calls the post of uDAPL 2.0 with the converted remote segment. A length of 4 GiB or more becomes
+/// the largest length that 2.0 has, which is just below 4 GiB.
 ///
 /// # Safety
-/// The pointer is NULL or leads to a triplet, at any address.
+/// `remote` is NULL or leads to a triplet, which need not be aligned.
 #[inline(always)]
 unsafe fn with_target(
     remote: *const v1::DAT_RMR_TRIPLET,
@@ -155,7 +157,7 @@ unsafe fn with_target(
     if remote.is_null() {
         return post(null());
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let remote = unsafe { remote.read_unaligned() };
     post(&DAT_RMR_TRIPLET {
         virtual_address: remote.target_address,
@@ -167,7 +169,7 @@ unsafe fn with_target(
 /// Takes an event of 2.0 and writes it as one of 1.2.
 ///
 /// # Safety
-/// The pointer is NULL or may be written to.
+/// `event` is NULL or leads to memory in which an event may be written.
 #[inline(always)]
 unsafe fn deliver(
     event: *mut v1::DAT_EVENT,

@@ -150,7 +150,7 @@ pub(super) fn lmr_triplet_to_2_0(
 
 pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
     let agent = match param.proxy_type {
-        // SAFETY: the type selects the member.
+        // SAFETY: the type says that this member of the union is valid.
         DAT_PROXY_TYPE_AGENT => unsafe { param.proxy.agent },
         _ => DAT_OS_WAIT_PROXY_AGENT_NULL,
     };

@@ -9,11 +9,11 @@ use loom::thread;
 use super::*;
 
 const TAG: u64 = 7;
-/// The tag of an object of another type.
+/// The tag of objects of a second type.
 const OTHER_TAG: u64 = 8;
 const ALIVE: u32 = 1;
 const FREED: u32 = 2;
-/// The value of another object that is put into the same memory.
+/// The value of the object that takes the memory of the freed one.
 const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
@@ -74,7 +74,7 @@ impl Subject {
         called.unwrap()
     }
 
-    /// A call on `subject` that also names this object.
+    /// A call on `subject` that names this object in a further argument.
     fn named_by(&self, subject: &Subject) {
         if self.pinned() {
             let both = subject.lock.locked(|| {

@@ -1,7 +1,7 @@
 //! Compares the results of this library with those of OFED's (libdat2 2.1.10) for the same calls.
 //!
-//! Both produce a transcript of the same calls. [`DIFFERENCES`] lists the calls with other results,
-//! both results, and why ours is right.
+//! Each library produces a transcript of the same calls. [`DIFFERENCES`] lists the calls whose
+//! results differ, both results, and why ours is right.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -252,7 +252,8 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     assert_eq!(unused, [""; 0], "differences that are none any more");
 }
 
-/// For hosts without the original: measured values on which programs rely.
+/// Checks the statuses on which programs rely against values that were measured with OFED's
+/// library. Needs no such library on the host.
 #[test]
 fn answers_are_the_measured_ones() {
     let Some(vendor) = Vendor::build() else { return };

@@ -111,7 +111,7 @@ fn close(library: &Library, ia: DAT_IA_HANDLE) {
     assert_eq!(status, DAT_SUCCESS);
 }
 
-/// OFED's library fails here with "undefined symbol: dat_registry_add_provider".
+/// OFED's library fails this test with "undefined symbol: dat_registry_add_provider".
 #[test]
 fn a_library_that_was_opened_locally_still_loads_providers() {
     let Some(vendor) = Vendor::build() else { return };
@@ -174,7 +174,7 @@ fn child_closes_a_busy_library() {
         }
         library.close().expect("dlclose");
     }
-    // The process exits with half of them open.
+    // The process exits while half of the adapters are open.
 }
 
 /// Creates a service point through the provider's table.
@@ -235,7 +235,7 @@ fn child_opens_a_thousand_times() {
     (0..1000).for_each(|_| cycle());
     assert_eq!(footprint(), before);
     let grown = bytes_in_use().saturating_sub(bytes);
-    // This is less than one object for each cycle.
+    // If each of the 1,000 cycles had leaked an object, more memory would be in use.
     assert!(grown <= 16 << 10, "{grown} bytes more are in use");
 }
 

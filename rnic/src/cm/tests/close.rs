@@ -56,8 +56,8 @@ fn both_disconnect_at_once() {
     assert!(pair.is_empty());
 }
 
-/// A side that has requests in flight answers a DREQ when they have ended, although the peer
-/// repeats the DREQ meanwhile.
+/// A side that has requests in flight answers a DREQ only when the requests have ended, even if the
+/// peer repeats the DREQ earlier.
 #[test]
 fn a_dreq_is_answered_when_the_consumer_is_ready() {
     for side in [A, B] {
@@ -365,9 +365,9 @@ fn a_stale_acceptance() {
     assert_eq!(pair.events(A)[0].0, old, "the old connection must be released");
 }
 
-/// The caller gave its request up, or answered the DREQ, and the message about that was lost. A REQ
-/// with the same queue pair number may be forged, so it is refused until the connection has ended
-/// by itself.
+/// The caller gave its request up, or answered the DREQ, and the REJ or DREP that says so was lost.
+/// A REQ with the same queue pair number may be forged, so it is refused until the connection has
+/// ended by itself.
 #[test]
 fn a_queue_pair_that_is_used_again() {
     let mut pair = Pair::new();

@@ -179,8 +179,8 @@ impl Pair {
         self.cms[B].conns.values().filter(|conn| conn.state == State::RepSent).count()
     }
 
-    /// Lets time pass in which no message arrives. Returns the number of messages that B sends
-    /// meanwhile.
+    /// Lets time pass in which no message arrives. Returns the number of messages that B sends in
+    /// this time.
     fn pass_without_receiving(&mut self, time: Duration) -> usize {
         let end = self.now + time;
         let mut sent = 0;
@@ -329,8 +329,8 @@ fn addresses_of_one_network_count_together() {
     }
 }
 
-/// A caller that answers with an MRA has received the REP. It does not shorten the time of other
-/// callers. But its own time ends, too.
+/// A caller that answers with an MRA has received the REP. Such a caller does not shorten the time
+/// of other callers, but its own time is limited, too.
 #[test]
 fn callers_that_ask_for_time() {
     let mut pair = Pair::new();
@@ -400,8 +400,8 @@ fn deferred_requests_are_admitted_in_turn() {
     let mad = Mad { transaction: 0, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
-    // A caller refuses its acceptance, so the consumer gets the next REQ. When the consumer rejects
-    // that REQ, it gets the one after it.
+    // A caller refuses its acceptance, so the consumer gets the next deferred REQ. When the
+    // consumer rejects this REQ, the consumer gets the one after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -666,7 +666,7 @@ fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
         forge(&mut pair.cms[B], n, [10, 9, 1, n as u8].into(), pair.now);
     }
     assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);
-    // One of them is repeated, which changes nothing, and keeps it.
+    // The caller of one deferred REQ repeats it. The only effect is that this REQ is kept longer.
     pair.pass_without_receiving(3 * SECOND);
     forge(&mut pair.cms[B], 5, [10, 9, 0, 2].into(), pair.now);
     assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);

@@ -60,7 +60,8 @@ fn an_mra_of_the_rep() {
     assert_eq!(pair.sent(), "B:REP A:RTU");
 }
 
-/// The REP is lost, and so are the REJ and the DREQs that take it back.
+/// The REP is lost, and so are the REJ and the DREQs with which the passive side gives the
+/// connection up.
 #[test]
 fn a_req_comes_again_while_its_connection_ends() {
     let mut pair = Pair::new();

@@ -154,8 +154,8 @@ fn the_consumers_deadline_comes_first() {
     assert!(pair.is_empty());
 }
 
-/// A late REQ of an attempt that was given up is not a new call. It does not end the connection
-/// that the queue pair is in by then.
+/// A late REQ of an attempt that was given up is not a new call. It does not end the connection in
+/// which the caller's queue pair is when the REQ arrives.
 #[test]
 fn a_late_req() {
     let mut pair = Pair::new();

@@ -234,7 +234,7 @@ fn no_receive_buffer() {
     assert_eq!(fixture.sent_words(), not_ready);
     let stalled = |octets| Some(Arrival { octets, whole: true });
     assert_eq!(fixture.side.rc.take_rnr_arrival(), stalled(3));
-    // These packets were already under way.
+    // These packets were already under way when the NAK was sent.
     fixture.send(b"def");
     assert_eq!(fixture.sent_words(), [""; 0]);
     fixture.psn = psn;
@@ -344,7 +344,7 @@ fn each_reason_to_refuse() {
         vec![(WriteFirst, write((1 << 31) + 1), full.clone())],
         vec![(ReadRequest, write((1 << 31) + 1), vec![])],
         vec![(FetchAdd, add(open.remote(4)), vec![])],
-        // There are more READs than were agreed on.
+        // The peer sends more READs than the connection's depth allows.
         vec![(ReadRequest, write(1), vec![]); 5],
     ];
     let access: [Script; 9] = [
@@ -537,7 +537,8 @@ fn a_read_is_asked_for_again() {
         fixture.side.take(fixture.now, &other).unwrap();
         assert_eq!(fixture.sent_words(), [""; 0]);
     }
-    // The fourth READ after the first one takes its place.
+    // The fourth READ after the first one takes the place of the first one among the responder
+    // resources.
     for n in 0..4 {
         fixture.side.take(fixture.now, &ask(first + 4 + n, 0, 1)).unwrap();
         assert_eq!(fixture.sent_words().len(), 1);

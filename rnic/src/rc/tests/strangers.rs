@@ -202,8 +202,8 @@ impl Scene {
         self.advance_to(self.now + PING_INTERVAL);
         let back =
             self.observed.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
-        // The completions of each round are those of the message, of its answer and, in every
-        // tenth, of the READ.
+        // Each round has the completions of the message and of its answer, and every tenth round
+        // also that of a READ.
         assert_eq!(back, 2 * pings + pings.div_ceil(10));
         (self.observed, self.counts)
     }

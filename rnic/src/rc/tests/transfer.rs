@@ -38,8 +38,9 @@ fn a_send_a_write_and_a_read_of_each_size() {
     }
 }
 
-/// Completions of requests that were posted quiet, and of receives whose poster decides about that,
-/// are not solicited. They do not wake a consumer that waits for solicited completions.
+/// Completions of requests that were posted quiet, and of receives for which the receiver's own
+/// flag decides, are not solicited. They do not wake a consumer that waits for solicited
+/// completions.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
@@ -54,7 +55,7 @@ fn what_was_posted_quiet_wakes_nobody() {
             pair.b.qp.post_recv(&RecvWr { id, segments: &[], quiet }).unwrap();
             assert!(pair.a.requests.arm(true) && pair.b.recvs.arm(true));
         }
-        // The sender's flag does not count.
+        // The sender's solicited flag has no effect here.
         pair.a.post(SendWr { quiet, solicited: quiet, ..send(id, &[]) });
         let ready =
             |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
@@ -214,8 +215,8 @@ fn a_bottleneck_with_a_short_queue() {
     assert!(rate > 60e6, "{rate} of 100e6 bits a second");
 }
 
-/// In verbs immediate data are octets, and OFED's DAPL passes the octets of its consumer's number.
-/// A peer of the same byte order gets the same number.
+/// In verbs, immediate data are four octets. OFED's DAPL passes the octets of the consumer's number
+/// in the byte order of the machine, so a peer with the same byte order gets the same number.
 #[test]
 fn immediate_data_travel_as_they_are_in_memory() {
     let mut pair = Pair::new();

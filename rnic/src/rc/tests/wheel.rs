@@ -76,7 +76,7 @@ fn an_earlier_deadline_takes_its_place() {
     assert_eq!(wheel.pop(start + 6000 * TICK), None);
 }
 
-/// A caller that takes one key at a time gets a deadline for the remaining keys.
+/// A caller that takes only one of two expired keys gets a deadline for the other key.
 #[test]
 fn two_of_one_tick_and_one_is_taken() {
     let start = Instant::now();

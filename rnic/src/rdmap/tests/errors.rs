@@ -274,8 +274,8 @@ fn a_damaged_frame() {
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// TERMINATE of both bit orders ends the stream. A refused access is taken for that of the oldest
-/// read.
+/// A TERMINATE in either bit order ends the stream. If it reports a refused access, the oldest read
+/// fails with it.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -302,7 +302,7 @@ fn the_peer_terminates() {
     }
 }
 
-/// A refusal by one end reaches the other end with its meaning.
+/// If one end refuses an access, the other end learns why.
 #[test]
 fn a_refusal_reaches_the_peer() {
     for crc in [false, true] {
@@ -321,12 +321,12 @@ fn a_refusal_reaches_the_peer() {
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
         pair.b.stream.rx_bytes(&request_octets).unwrap();
-        // Before the rest of the partly sent frame, no other octets are ready.
+        // Until the rest of the partly sent frame is sent, no other octets are ready to be sent.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
-        // Meanwhile the stream fails for another reason.
+        // Before the frame is complete, the stream fails for another reason.
         let failure =
             pair.b.stream.rx_bytes(&fpdu(&write_frame(1, 0, true, &[1]), crc)).unwrap_err();
         assert_eq!(failure.cause, Cause::TAGGED_STAG);

@@ -45,7 +45,8 @@ fn a_receive_into_unmapped_memory_fails() {
     a.post(send(1, &[from.seg(0, SIZE)]));
     let n = a.stream.tx(&mut a.tx).unwrap();
     let frame = gathered(&a.tx, n);
-    // The first octets pass through the stage; the rest goes to its destination.
+    // The first octets are copied by way of the stage; the rest is read directly to its
+    // destination.
     b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
     assert!(b.rx.iov().len() > 1, "the read must go to a place, and to the stage behind it");

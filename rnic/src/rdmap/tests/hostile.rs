@@ -137,8 +137,8 @@ fn a_hundred_thousand_frames() {
             };
             let result = match rng.chance(2) {
                 true => side.stream.rx_bytes(&bytes),
-                // The octets come in two portions. The second goes straight to its destination if
-                // there is one.
+                // The octets come in two portions. If the second portion has a known destination in
+                // memory, it is read directly to that destination.
                 false => feed_in_portions(&mut side, &bytes, &mut rng),
             };
             let result = result.and_then(|()| {

@@ -145,7 +145,7 @@ fn step_tx(
 ) -> Result<bool, Failure> {
     let wants = side.stream.wants_tx();
     let bytes = side.stream.tx(&mut side.tx)?;
-    // A bind counts as wanted as well. It has been carried out when `tx` returns.
+    // `wants_tx` is also true for a bind, which has been carried out when `tx` returns.
     assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));

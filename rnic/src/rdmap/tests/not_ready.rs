@@ -69,7 +69,8 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     "the stream must not resume before a receive is posted"
                 );
                 stalls.push(b.stream.stalled().unwrap());
-                // A write does not use this receive, because it names its own destination.
+                // A write with immediate data takes a receive too, but uses none of its memory,
+                // because the write names its own destination.
                 b.recv(
                     id as u64,
                     &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
@@ -112,11 +113,11 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     pair.drive().unwrap();
     assert!(pair.b.stream.is_stalled());
     assert_eq!(far.bytes(), [0; 64]);
-    // The other direction continues.
+    // The octets of the other direction are still sent.
     pair.a.recv(9, &[near.seg(32, 8)]);
     pair.b.post(send(4, &[far.seg(0, 8)]));
     pair.b.post(write(5, &[far.seg(0, 8)], near.remote(40)));
-    // The answer to this read waits behind the message.
+    // The answer to this read waits behind the message that needs a receive.
     pair.b.post(read(6, &[far.seg(48, 8)], near.remote(0)));
     pair.drive().unwrap();
     let done = |id, op| wc(id, op, 8, WcStatus::Success);
@@ -160,7 +161,7 @@ fn a_message_that_waited_is_checked_as_any() {
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
     }
 
-    // The messages behind it are processed only after that.
+    // The messages behind the waiting one are processed only after it.
     let mut pair = Pair::new(waiting_cfg(), 0);
     let far = pair.b.buf(64);
     pair.a.post(send(1, &[]));
@@ -234,7 +235,8 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     let expected = [(0, 100), (1, 101), (2, 102), (0, 103), (1, 104), (2, 105), (0, 106), (1, 107)];
     assert_eq!(turns, expected);
 
-    // A queue pair that ends leaves the list of waiters, and leaves the buffers to the others.
+    // A queue pair that ends leaves the list of waiters, and the buffers go to the other queue
+    // pairs.
     pairs[2].b.stream.flush();
     assert_eq!(share(&srq, 108, &[]), Ok(true));
     assert_eq!(next(), Some(0));

@@ -157,7 +157,7 @@ fn interleavings() {
         let sinks = [&pair.a, &pair.b].map(|side| side.buf(AREA));
         let mut expected =
             [(); 2].map(|()| Expected { completions: vec![], received: vec![], pieces: vec![] });
-        // Each end has a number that the other end adds to.
+        // Each end has a number in memory to which the other end adds by atomic operations.
         let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
         let mut sums = [0; 2];
         // The receives that will be posted later.
@@ -345,8 +345,8 @@ fn a_fence_waits_for_reads_and_ord_stalls() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100).filled(&mut Rng(1)));
     pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
-    // The program writes the octets that it reads. They are correct only if the write comes after
-    // the read.
+    // The write sends the octets that the read has placed in `near`. Because of its fence, the
+    // write must wait for the read. Without the fence it would send the old octets of `near`.
     pair.a.post(SendWr { fence: true, ..write(2, &[near.seg(0, 50)], far.remote(50)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
@@ -528,8 +528,8 @@ fn a_shared_receive_queue_serves_many() {
     for (at, &byte) in sink.bytes().iter().enumerate() {
         assert_eq!(usize::from(byte), at / 10);
     }
-    // Flushing one queue pair does not flush the buffers of others, but it flushes a buffer that is
-    // in use.
+    // Flushing one queue pair flushes the buffer into which this queue pair is receiving a message.
+    // It does not flush the other buffers of the shared receive queue.
     share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
     share(&srq, 21, &[]).unwrap();
     let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);

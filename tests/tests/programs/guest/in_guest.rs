@@ -232,7 +232,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     trials
 }
 
-/// Returns the tests that the matrix does not have.
+/// Returns the tests in the guest that do not belong to the matrix of registries and providers.
 fn all() -> Vec<Program> {
     let mut programs =
         vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];

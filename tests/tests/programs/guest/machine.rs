@@ -53,7 +53,7 @@ impl Machine {
 
     /// Runs a test with a guest that has this RDMA device over a wire of this MTU. With `installed`
     /// the guest has this project's libraries and the program `dat` in /tmp/dist, and a network
-    /// "apart". If the guest dies, the test runs once more with another one.
+    /// "apart". If the guest dies, the test runs once more with another guest.
     pub(super) fn run<R>(
         &self,
         (device, mtu): (&'static str, u32),

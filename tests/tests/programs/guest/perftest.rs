@@ -77,8 +77,8 @@ impl Perftest {
         if !ours.text.contains(&format!("\n{messages} messages, ")) {
             complaints.push("the server did not count all messages");
         }
-        // perftest fills its memory with random numbers. They reach the server's memory unless the
-        // client only reads.
+        // The client of perftest fills its memory with random numbers. They reach the server's
+        // memory unless the test consists of reads only.
         if (self.does == ClientOperation::Read) != ours.text.contains(" messages, 0 octets") {
             complaints.push("the server's memory has the wrong contents");
         }

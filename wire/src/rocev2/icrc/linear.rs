@@ -23,7 +23,7 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 0;
     while bit < 32 {
-        // This has no branch, because a branch would be mispredicted half of the time.
+        // The loop has no branch, because a branch would be mispredicted half of the time.
         product ^= b & ((a << bit) as i32 >> 31) as u32;
         b = times_x(b);
         bit += 1;
@@ -64,7 +64,8 @@ pub(super) const fn powers_back<const N: usize>(octets: i32) -> [u32; N] {
     powers
 }
 
-/// The register after that many zero octets. A negative number means before that many zero octets.
+/// Returns the CRC register after this number of zero octets. For a negative number, returns the
+/// register before that many zero octets.
 const fn advance(mut register: u32, octets: i32) -> u32 {
     let mut bit = 0;
     while bit < octets.abs() * 8 {

@@ -109,8 +109,8 @@ fn a_peer_that_is_not_ready_answers() {
 }
 
 /// Kernel rxe does not acknowledge the PSN of the challenge (`rxe_resp.c`, `duplicate_request`).
-/// While it has carried out no SEND, WRITE or atomic operation it acknowledges 0xFFFFFF, and after
-/// a READ the PSN of the operation before that.
+/// While rxe has carried out no SEND, WRITE or atomic operation, it acknowledges 0xFFFFFF. After a
+/// READ it acknowledges the PSN of the operation before the READ.
 #[test]
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
@@ -215,7 +215,8 @@ fn a_peer_that_lives_is_asked_again() {
     assert_eq!(fixture.repeat_challenge(), Err(Failure::Stale));
     assert_eq!(fixture.now - start, 20 * TIMEOUT);
 
-    // If packets are in flight, the silence is measured from the time when they were sent.
+    // If packets are in flight, the peer's silence is measured from the time when these packets
+    // were sent.
     let mut fixture = Fixture::new();
     fixture.challenge();
     fixture.now += TIMEOUT / 2;

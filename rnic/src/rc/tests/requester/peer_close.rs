@@ -10,8 +10,8 @@ impl Fixture {
         self.side.rc.start_peer_close(self.now);
     }
 
-    /// Waits until the close is done. Returns the time that this took, and the packets sent
-    /// meanwhile with their times.
+    /// Waits until the close is done. Returns how long the close took, and the packets that were
+    /// sent in this time, each with the time when it was sent.
     fn wait_until_done(&mut self) -> (Duration, Vec<(Duration, Vec<String>)>) {
         let (start, mut said) = (self.now, vec![(Duration::ZERO, self.sent_words())]);
         while !self.side.rc.is_peer_close_done() {
@@ -80,7 +80,7 @@ fn what_was_taken_in_part_is_not_done() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
-/// A kernel whose queue pair is gone behaves like this.
+/// A peer in the kernel whose queue pair is gone does not answer at all.
 #[test]
 fn a_peer_that_answers_nothing() {
     let mut fixture = Fixture::new();
@@ -138,7 +138,7 @@ fn a_peer_that_takes_its_time() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
-/// The close does not exceed the number of retries that was agreed on.
+/// During a close, a request is not repeated more often than the connection's retry count allows.
 #[test]
 fn a_peer_that_was_to_be_given_up_sooner() {
     let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));

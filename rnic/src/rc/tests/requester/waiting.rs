@@ -50,7 +50,7 @@ fn a_sequence_error_goes_back() {
 fn a_copy_of_a_sequence_error_does_nothing() {
     let mut fixture = Fixture::new();
     let buf = fixture.side.buf(6 * OCTETS);
-    // This exchange measures a round trip.
+    // With this exchange the requester measures the round-trip time.
     fixture.side.post(send(0, &[]));
     fixture.sent();
     fixture.now += Duration::from_millis(4);
@@ -349,7 +349,8 @@ fn a_peer_that_was_silent_for_long_goes_on() {
         assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
     }
     assert_eq!(fixture.done(), ok([0, 1]));
-    // The peer is not known to be alive any more, so there are as many retries as were agreed on.
+    // It is not known any more whether the peer is alive, so the connection's retry count applies
+    // again.
     fixture.side.post(send(2, &[]));
     fixture.sent();
     let start = fixture.now;

@@ -56,12 +56,12 @@ const FLAKY: &[(&str, &str)] = &[
     ),
 ];
 
-/// The reason of a case that passes only if the completion was there before the device was armed to
-/// report any.
+/// The reason of a case that passes only if the completion arrived before the device was armed.
 const UNSIGNALLED: &str = "a device reports all completions of requests or none: an unsignalled \
      one triggers the CNO, too";
 
-/// The reason of cases that would have to prevent an answer of the kernel, which they cannot.
+/// The reason of cases in which the peer must not answer. The kernel answers by itself, and a case
+/// cannot prevent that.
 const KERNEL_ANSWERS: &str =
     "the kernel answers for a stopped peer: requests made before it dies succeed";
 

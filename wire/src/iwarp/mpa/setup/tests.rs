@@ -104,7 +104,7 @@ fn octets_come_one_by_one() {
         "MPA request rev=2 ird=unnegotiated ord=unnegotiated markers crc gso private=3"
     );
 
-    // The octets after the frame do not belong to it.
+    // The octets after the frame are not part of the frame.
     let more = [&bytes[..], b"FPDU"].concat();
     assert_eq!(Setup::parse(SetupKind::Request, &more), Ok(SetupProgress::Frame(setup, 27)));
 }
