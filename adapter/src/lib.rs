@@ -35,8 +35,8 @@
 //! 3. Before the engine lock is released, [`Engine::remaining`] returns what is left to do: more
 //!    work at once, or a deadline. A pass must end, so bursts are limited, and the rest is left
 //!    over.
-//! 4. Parse ia_params with [`params::parse`], which handles addresses and `spin` and asks for the
-//!    provider's own keys.
+//! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
+//!    common keys, and asks for the provider's own keys.
 //! 5. Implement `Provider`. Its transport is an `Adapter<YourEngine>`, and its `open` is little
 //!    more than [`Adapter::open`].
 //! 6. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and

@@ -275,7 +275,9 @@ fn the_workflow_runs() {
         symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
         assert_eq!(steps.len(), 4, "{workflow}");
-        for (ia, net) in [("tcp-emu", ""), ("softroce", ""), ("softroce", "loss=1%,reorder=1%")] {
+        for (ia, net) in
+            [("tcp-emu", "off"), ("softroce", "off"), ("softroce", "loss=1%,reorder=1%")]
+        {
             let matrix = |list: &str, value: &str| {
                 let line = workflow.lines().find(|line| line.trim_start().starts_with(list));
                 assert!(line.is_some_and(|line| line.contains(value)), "{list} {value}");

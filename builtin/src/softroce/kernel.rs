@@ -77,7 +77,7 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
     let spin =
         params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
-    // The environment variable has no effect on these keys, because it has amended `params`.
+    // Both switches are always passed, so that OPENDAT_PARAMS does not override the entry here.
     let on = |switch| if switch { "on" } else { "off" };
     let (strict, stats) = (on(params.adapter.strict), on(params.adapter.stats));
     let params = format!("{} {spin} strict={strict} stats={stats}", rxe.address);
