@@ -299,8 +299,8 @@ impl Drop for MemoryRegion<'_> {
             // SAFETY: the memory is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else if self.memory.owned.is_none() {
-            // If the provider does not deregister the memory, peers could still write to it after
-            // the end of the borrow. Only a defective provider does that.
+            // Only a defective provider fails to deregister the memory. Peers could then still
+            // write to it after the end of the borrow, so the process must not continue.
             std::process::abort();
         }
     }

@@ -125,7 +125,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// The errors of all posts, above, and [`Length`](crate::ErrorKind::Length) if the segments are
-    /// shorter.
+    /// shorter than the peer's memory.
     #[inline]
     pub fn post_read(
         &mut self,

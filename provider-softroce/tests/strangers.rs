@@ -227,8 +227,8 @@ fn unexpected_packets_change_nothing() {
             if packet.bth.dest_qpn == Deth::GSI_QPN {
                 continue;
             }
-            // These packets are for queue pairs that do not exist: in this slot, in another slot,
-            // and in none.
+            // No queue pair has these three numbers. The first and the third belong to the same
+            // slot as the original number, the second to another slot.
             for change in [0x80, 1, 0x55_5500] {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });

@@ -202,7 +202,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/several-paths",
         "2.0, RETURN VALUES: model not supported",
-        "Several paths are refused at once if the provider has only one.",
+        "A request for several paths is refused at once if the provider has only one path.",
         |rig| {
             let several =
                 if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };

@@ -87,7 +87,8 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         && is_within(attr.max_rdma_read_in, reads)
         && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
-        // No named attributes of endpoints are defined. OFED's library does not check them.
+        // The standard defines no named attributes of endpoints, so a strict adapter accepts none.
+        // OFED's library ignores their number, so other adapters accept any.
         && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
         && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }

@@ -126,7 +126,7 @@ impl Requests {
         self.next.store(claim.cell, Ordering::Relaxed);
     }
 
-    /// Searches for a free cell, from the next one on.
+    /// Searches for a free cell, beginning with the cell after the last one that was taken.
     #[cold]
     fn find_free(&self, mut carried_out: impl FnMut(bool) -> u64) -> Option<usize> {
         for progress in [false, true] {

@@ -20,7 +20,8 @@ struct OutstandingOp {
     evds: BTreeSet<usize>,
 }
 
-/// The account of one queue of a queue pair, or of a shared receive queue.
+/// Counts the posted and the completed operations of one queue: of a queue pair's send or receive
+/// queue, or of a shared receive queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueAccount {
     posted: u64,

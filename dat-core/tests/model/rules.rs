@@ -481,8 +481,8 @@ impl Model {
         let ep = self.ep(slot).expect("live");
         let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
         let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
-        // The receives that were posted and have not ended: in the transport, or completed and not
-        // taken.
+        // The number of posted receives whose completions the consumer has not taken. They are
+        // still in the transport, or they have completed.
         let due = if unheard { 0 } else { self.due_receives(ep) };
         if reported.state != ep.state.value() || reported.idle != idle || reported.buffers != queued
         {

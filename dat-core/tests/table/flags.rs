@@ -208,7 +208,8 @@ fn streams_may_differ_unless_the_adapter_is_strict() {
     side.close();
 }
 
-/// A pair whose second endpoint has these flags, with a CNO on each of its EVDs.
+/// Two connected endpoints. The second one is created with the completion flags that the test
+/// passes, and each of its EVDs has a CNO.
 struct Pair {
     a: Side,
     x: DAT_EP_HANDLE,

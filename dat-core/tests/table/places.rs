@@ -120,7 +120,8 @@ fn suppressed_requests_that_wait_keep_their_places() {
     p.recv(1);
     assert_eq!(p.send(10, 0), Ok(()), "a request was carried out, so its place must be free");
     assert_eq!(p.send(9, 0), full);
-    // Failed requests are reported even if they are suppressed, each exactly once.
+    // A request that fails is reported exactly once, even if it was posted with its completion
+    // suppressed.
     dat!(p.a.table, ep_disconnect_func(p.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     for id in [1, 2, 3, 10] {
         assert_eq!(cookie_and_status(&p.a.next(p.a.evd)), (id, DAT_DTO_ERR_FLUSHED));
@@ -241,8 +242,8 @@ fn on_a_shared_queue(
     (x, y, srq)
 }
 
-/// The completions of an endpoint without an EVD for receives are not taken, so the buffer of a
-/// message is returned at once.
+/// Nobody can take the receive completions of an endpoint that has no receive EVD. So the buffer of
+/// a message goes back to the shared receive queue as soon as the message has arrived.
 #[test]
 fn a_shared_buffer_with_an_unreported_completion_is_returned() {
     let (table, name) = loopback(false);

@@ -308,7 +308,8 @@ fn a_refusal_reaches_the_peer() {
     for crc in [false, true] {
         let mut pair = Pair::new(StreamCfg { crc, ..cfg() }, 3);
         let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(100));
-        // A long write of the refusing end is partly sent. Its frame is completed first.
+        // The refusing end has sent part of a frame of a long write. It sends the rest of this
+        // frame before the TERMINATE.
         pair.b.post(write(1, &[far.seg(0, 100)], near.remote(0)));
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         assert!(n > 30);

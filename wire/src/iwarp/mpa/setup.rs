@@ -163,7 +163,7 @@ pub enum SetupError {
         expected: SetupKind,
     },
     /// The revision is neither 1 nor 2.
-    #[error("MPA revision {revision}; 1 and 2 are known")]
+    #[error("MPA revision {revision} is not supported; 1 and 2 are")]
     Revision {
         /// The received revision.
         revision: u8,

@@ -164,13 +164,13 @@ fn refused_frames() {
             Request,
             request(&[0, 0, 0, 0]),
             SetupError::Revision { revision: 0 },
-            "MPA revision 0; 1 and 2 are known",
+            "MPA revision 0 is not supported; 1 and 2 are",
         ),
         (
             Request,
             request(&[0, 3, 0, 0]),
             SetupError::Revision { revision: 3 },
-            "MPA revision 3; 1 and 2 are known",
+            "MPA revision 3 is not supported; 1 and 2 are",
         ),
         (
             Reply,
