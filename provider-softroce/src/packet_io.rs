@@ -22,6 +22,8 @@ pub(crate) struct PacketIo {
     /// The address to which peers send.
     address: SocketAddr,
     sender: Udp,
+    /// Keeps other users of the host from sending from the same source.
+    _port_reservation: Udp,
     /// The source address of all packets.
     source: SocketAddr,
     /// Whether one call sends a batch (UDP_SEGMENT).
@@ -127,6 +129,21 @@ pub(crate) fn check_unknown(
     Icrc::new(from, ours)?.recover(position as u16, datagram).ok()
 }
 
+/// The number of ports to try: another user may have a port on another address of the host.
+const PORT_ATTEMPT_COUNT: usize = 64;
+
+/// Binds the socket that sends, and reserves its port.
+fn bind_sender(any: SocketAddr, to: SocketAddr) -> io::Result<(Udp, Udp)> {
+    let mut attempts = (0..PORT_ATTEMPT_COUNT).map(|_| {
+        let sender = Udp::bind_send_only(any, to)?;
+        let port_reservation = Udp::reserve_port(sender.local_addr()?)?;
+        Ok((sender, port_reservation))
+    });
+    let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    let decided = attempts.find(|attempt| !attempt.as_ref().is_err_and(in_use));
+    decided.unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
+}
+
 impl PacketIo {
     pub(crate) fn new(
         address: SocketAddr,
@@ -137,9 +154,18 @@ impl PacketIo {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
         let mut any = address;
         any.set_port(0);
-        let sender = Udp::bind_send_only(any, address)?;
+        let (sender, port_reservation) = bind_sender(any, address)?;
         let source = sender.local_addr()?;
-        Ok(PacketIo { address, sender, source, gso, connected_socket: None, net, capture })
+        Ok(PacketIo {
+            address,
+            sender,
+            _port_reservation: port_reservation,
+            source,
+            gso,
+            connected_socket: None,
+            net,
+            capture,
+        })
     }
 
     /// The source address of this side's packets.

@@ -1,11 +1,14 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use netem::Conditions;
+
 use super::local_socket::ReceiveBuffer;
 use super::*;
+use crate::packet_io::PacketIo;
 use crate::socket::{ReceiveStrategy, RxBatch};
 
 fn open(address: SocketAddr) -> Result<Port, PortError> {
@@ -431,6 +434,39 @@ fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
         });
         thread.join().expect("no panic")
     })
+}
+
+/// With IP_PKTINFO a socket that is bound to another address sends from ours, if it has the port.
+#[test]
+fn another_user_cannot_send_from_the_same_source() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP: only root can act for another user");
+        return;
+    }
+    for address in [address(), "[::1]:0".parse().expect("an address")] {
+        let io = PacketIo::new(address, false, &Conditions::OFF, None).expect("a free port");
+        let port = io.source().port();
+        let others: [IpAddr; 2] = match address {
+            SocketAddr::V4(_) => {
+                [Ipv4Addr::new(127, 200, 0, 1).into(), Ipv4Addr::UNSPECIFIED.into()]
+            }
+            SocketAddr::V6(_) => [Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into()],
+        };
+        as_nobody(|| {
+            for other in others {
+                let other = SocketAddr::from((other, port));
+                for bound in [Udp::bind_exclusive(other), Udp::bind_shared(other)] {
+                    assert_eq!(
+                        bound.err().map(|error| error.kind()),
+                        Some(io::ErrorKind::AddrInUse)
+                    );
+                }
+            }
+        });
+        drop(io);
+        as_nobody(|| Udp::bind_exclusive((others[0], port).into()))
+            .expect("the port is free again");
+    }
 }
 
 /// Another user can neither connect nor send to the sockets, and cannot take a name.

@@ -14,7 +14,7 @@ mod send;
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -60,6 +60,20 @@ impl Udp {
     pub(crate) fn bind_send_only(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
         socket.configure(to)?;
+        socket.0.set_recv_buffer_size(SEND_ONLY_BUFFER_BYTES)?;
+        Ok(socket)
+    }
+
+    /// Creates a socket that reserves a port on all addresses of the host for this user. Otherwise
+    /// another user could bind the port on another address and send packets whose source is our
+    /// address and port (IP_PKTINFO). Datagrams that arrive there are dropped. Returns `AddrInUse`
+    /// if another user has the port on some address.
+    pub(crate) fn reserve_port(of: SocketAddr) -> io::Result<Self> {
+        let any: IpAddr = match of {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = Self::bind_shared((any, of.port()).into())?;
         socket.0.set_recv_buffer_size(SEND_ONLY_BUFFER_BYTES)?;
         Ok(socket)
     }
