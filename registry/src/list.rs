@@ -116,6 +116,12 @@ pub struct List {
     builtins_off: bool,
 }
 
+/// The words of a text that may be names.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| c.is_whitespace() || "\"'=,#[]{}".contains(c));
+    words.map(str::to_owned)
+}
+
 /// An entry, with its code if the code is linked in.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -207,12 +213,18 @@ impl List {
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
+        // The name in a faulty line, or of an entry that cannot be determined, is unreliable. So each
+        // word of the line, or of the file, counts as the name.
+        let text = String::from_utf8_lossy(&text);
         if errors.iter().any(|error| error.name.is_none()) {
-            // The name of the faulty entry is unknown, so each word of the file counts as that
-            // name.
-            let text = String::from_utf8_lossy(&text);
-            let words = text.split(|c: char| c.is_whitespace() || "\"'=,#[]{}".contains(c));
-            self.names_of_file.extend(words.map(str::to_owned));
+            self.names_of_file.extend(words(&text));
+        } else if !is_toml {
+            let lines: Vec<&str> = text.split('\n').collect();
+            for error in &errors {
+                if let Origin::File { line, .. } = error.origin {
+                    self.names_of_file.extend(words(lines[line - 1]));
+                }
+            }
         }
         self.fixed.extend(entries.into_iter().map(|entry| Candidate { entry, builtin: None }));
         self.errors.extend(errors.into_iter().map(ListError::Entry));

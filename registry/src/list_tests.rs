@@ -196,6 +196,9 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         "\"emu u2.0 nonthreadsafe default e.so a.1.0 crc=on",
         "emu\"",
         "emu",
+        "\"emu u2.0 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
+        "emu,u2.0 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
+        "emu\u{a0}u2.0 nonthreadsafe default e.so a.1.0 \"10.0.0.1 crc=on\" \"\"",
     ];
     for line in lines {
         let path = directory.path().join("dat.conf");

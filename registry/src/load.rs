@@ -228,6 +228,12 @@ fn open_provider(name: &str) -> Result<Functions, LoadError> {
 fn open_library(name: &str) -> Result<Library, LoadError> {
     promote_to_global_scope();
     log(Category::Library, format_args!("loading {name}"));
+    // dlopen would wait for a program that writes to a FIFO.
+    if name.contains('/')
+        && std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir())
+    {
+        return Err(LoadError::Open(format!("{name}: it is not a regular file")));
+    }
     // SAFETY: loading runs the library's constructors, as the registry file requests. RTLD_GLOBAL
     // is needed because some providers load further libraries that look for their symbols.
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }

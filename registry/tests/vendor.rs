@@ -62,6 +62,17 @@ fn a_provider_without_dat_provider_fini_works() {
     }
 }
 
+/// dlopen would wait for a program that writes to the FIFO.
+#[test]
+fn a_library_that_is_a_fifo_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let fifo = directory.path().join("libprovider.so");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
+    assert!(made.success());
+    let error = registry::check_loads(&fifo.to_string_lossy()).expect_err("it is no library");
+    assert_eq!(error.to_string(), format!("{}: it is not a regular file", fifo.display()));
+}
+
 #[test]
 fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     let Some(vendor) = Vendor::build() else { return };
