@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::Table;
-use adapter::half_open::{self, HalfOpen};
+use adapter::half_open::{self, SharedHalfOpen};
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
@@ -21,8 +21,8 @@ use crate::socket::{self, IoOutcome};
 
 /// The number of callers that a listener accepts in one turn.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
-/// A half-open caller may take one of the last descriptors of the process only if there is no other
-/// half-open caller. This is the number of these last descriptors.
+/// The number of the last descriptors of the process. At most one half-open caller of each adapter
+/// has one of them.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// How long a listener waits after `accept` found no file descriptor or no memory.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -38,7 +38,9 @@ pub(crate) struct Listeners {
     listeners: Table<Listener>,
     callers: Table<Caller>,
     /// The callers in state `Reading`, by their indices in `callers`.
-    half_open: HalfOpen<usize>,
+    half_open: SharedHalfOpen<usize>,
+    /// The newest caller that was half-open and had one of the last descriptors of the process.
+    in_reserve: Option<RequestId>,
     last_id: u64,
 }
 
@@ -214,7 +216,7 @@ impl Listeners {
             resources.params.peer_timeout,
         )
         .ok()?;
-        let descriptor = socket.as_raw_fd();
+        let is_in_reserve = is_in_reserve(socket.as_raw_fd());
         let index = self.callers.next_index();
         let key = Key::Caller(index);
         if resources.context.watch(key, &socket, READ_WRITE).is_err() {
@@ -239,10 +241,39 @@ impl Listeners {
         if let Some(call) = call {
             self.handle_call(resources, lingering, index, call);
         }
-        if let Some(&oldest) = self.half_open.one_too_many(half_open_limit(descriptor)) {
-            self.evict_caller(resources, lingering, oldest);
+        if self.is_half_open(RequestId { index, id }) {
+            if is_in_reserve {
+                self.leave_reserve(resources, lingering, RequestId { index, id });
+            }
+            let limit = self.half_open.limit(half_open::share_of_descriptors());
+            while let Some(&oldest) = self.half_open.one_too_many(limit) {
+                self.evict_caller(resources, lingering, oldest);
+            }
         }
         Some(())
+    }
+
+    fn is_half_open(&mut self, caller: RequestId) -> bool {
+        let found = self.callers.get_mut(caller.index).filter(|found| found.id == caller.id);
+        found.is_some_and(|found| matches!(found.state, State::Reading(_)))
+    }
+
+    /// Evicts what must make room for a half-open caller that has one of the last descriptors: the
+    /// previous such caller, and the oldest caller, whose descriptor the next caller gets.
+    fn leave_reserve(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        newest: RequestId,
+    ) {
+        if let Some(previous) = self.in_reserve.replace(newest)
+            && self.is_half_open(previous)
+        {
+            self.evict_caller(resources, lingering, previous.index);
+        }
+        if let Some(&oldest) = self.half_open.one_too_many(1) {
+            self.evict_caller(resources, lingering, oldest);
+        }
     }
 
     /// Resets a caller that must make room for another one, unless its whole request has arrived
@@ -441,12 +472,12 @@ fn is_scarcity(error: &std::io::Error) -> bool {
 /// The events of a connection that the poller reports.
 pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
-/// Returns how many half-open callers there may be when the newest has this descriptor.
-fn half_open_limit(descriptor: RawFd) -> usize {
+/// Returns whether this is one of the last descriptors that the process may have. If a new socket
+/// has one of them, the process has no lower one left, because the kernel assigns the lowest free
+/// number.
+fn is_in_reserve(descriptor: RawFd) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // The kernel assigns the lowest free number.
-    let is_in_reserve = descriptor as u64 >= limit.saturating_sub(RESERVED_DESCRIPTORS);
-    if is_in_reserve { 1 } else { half_open::share_of_descriptors() }
+    descriptor as u64 >= limit.saturating_sub(RESERVED_DESCRIPTORS)
 }
 
 #[cfg(test)]
@@ -454,12 +485,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_callers_have_a_share_and_the_process_keeps_some() {
+    fn the_last_descriptors_are_the_reserve() {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        assert_eq!(half_open_limit(0), (limit / 4).min(1024) as usize);
+        assert!(!is_in_reserve(0));
         if let Ok(last) = RawFd::try_from(limit - 1) {
-            assert_eq!((half_open_limit(last), half_open_limit(last - 63)), (1, 1));
-            assert_eq!(half_open_limit(last - 64), half_open_limit(0));
+            assert!(is_in_reserve(last) && is_in_reserve(last - 63) && !is_in_reserve(last - 64));
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
@@ -23,6 +24,13 @@ const REPLY_P2P: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x80\x01\x80\x01";
 const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen octets!!\0\0\0\0";
 /// The zero-length RDMA WRITE that serves as RTR.
 const RTR: &[u8] = b"\x00\x0e\xC1\x40";
+
+/// Callers that send no request share a limit with those of other adapters in this process. So the
+/// tests that have many of them run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn open() -> Tcp {
     TcpEmu.open("tcp-emu", "127.0.0.1").expect("adapter")
@@ -347,6 +355,7 @@ fn a_broken_rule_is_answered_with_terminate() {
 /// Callers that send half a request or random octets do not affect other callers.
 #[test]
 fn noise_before_a_connection_is_ignored() {
+    let _alone = alone();
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let service = Service::new(&t, 8);
@@ -388,6 +397,7 @@ fn noise_before_a_connection_is_ignored() {
 /// is closed.
 #[test]
 fn silent_callers_make_room() {
+    let _alone = alone();
     let ours = open();
     let rig = Rig { a: &ours, b: &ours };
     let service = Service::new(rig.b, 8);
@@ -426,6 +436,7 @@ fn silent_callers_make_room() {
 /// accepts the next caller before it reads that rest.
 #[test]
 fn a_caller_whose_request_has_arrived_makes_no_room() {
+    let _alone = alone();
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let service = Service::new(&t, 8);
