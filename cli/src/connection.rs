@@ -13,7 +13,7 @@ use dat::{
     MemoryRegion, RemoteRegion, Segment, Status,
 };
 
-use crate::measure::{ATOMIC_BYTES, Operation, PEER_TIMEOUT, Wait};
+use crate::measure::{ATOMIC_BYTES, CONNECT_TIMEOUT, Operation, PEER_TIMEOUT, Wait};
 
 /// The number of receives that are always posted.
 pub(crate) const POSTED_RECEIVES: usize = 512;
@@ -99,7 +99,7 @@ impl Listening {
         let request = self
             .connection
             .connections
-            .wait(Some(PEER_TIMEOUT))
+            .wait(Some(CONNECT_TIMEOUT))
             .context("waiting for the client")?
             .request()?;
         self.connection.peer = peer_memory(&request.private_data()?)?;
@@ -169,7 +169,7 @@ impl Connection {
     ) -> Result<Self> {
         let mut connection = Connection::new(adapter, largest, wait)?;
         let own = connection.own_private_data();
-        connection.endpoint.connect(peer, qualifier, &own, Some(PEER_TIMEOUT))?;
+        connection.endpoint.connect(peer, qualifier, &own, Some(CONNECT_TIMEOUT))?;
         let answer = connection.established().with_context(|| format!("connecting to {peer}"))?;
         connection.peer = peer_memory(&answer)?;
         Ok(connection)
@@ -182,7 +182,7 @@ impl Connection {
     fn established(&mut self) -> Result<Vec<u8>> {
         Ok(self
             .connections
-            .wait(Some(PEER_TIMEOUT))
+            .wait(Some(CONNECT_TIMEOUT))
             .context("waiting for the connection")?
             .established()?)
     }
@@ -192,7 +192,7 @@ impl Connection {
         self.endpoint.disconnect(Close::Graceful)?;
         Ok(self
             .connections
-            .wait(Some(PEER_TIMEOUT))
+            .wait(Some(CONNECT_TIMEOUT))
             .context("waiting for the disconnection")?
             .disconnected()?)
     }

@@ -11,9 +11,11 @@ use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RE
 use crate::plain_sockets::{Direction, PlainSockets};
 use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
-/// The maximum time to wait for the other process. A longer wait means that the other process has
-/// failed.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum time that a connection may take to be established, or to end.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum time to wait for the other process of a connection. A longer wait means that the other process has
+/// failed. On a host with twenty runnable threads per processor, 10 s were too short.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
