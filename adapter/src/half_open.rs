@@ -158,7 +158,7 @@ impl<T> Drop for SharedHalfOpen<T> {
 
 /// The address that callers are counted by. For IPv6 it is the /64 network, because a host that has
 /// one address of such a network usually has all 2^64.
-fn origin(address: IpAddr) -> IpAddr {
+pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
         v4 => v4,

@@ -1,21 +1,22 @@
 //! `dat serve`: the peer of `dat ping` and `dat bench` on other hosts. Each client gets a process
 //! of its own, which ends with the client's connection.
 
+mod places;
 mod waiting_clients;
 
-use std::io::{Read, Write, stdout};
+use std::io::{BufRead, BufReader, Read, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
+use self::places::{Place, Places};
 use self::waiting_clients::WaitingClients;
 use crate::measure::Role;
 use crate::peer::{Message, Plan, Work};
@@ -24,8 +25,6 @@ use crate::{pair, parent};
 /// The TCP port at which clients' requests arrive. The data use other ports.
 pub(crate) const PORT: u16 = 7471;
 
-/// The maximum number of clients that are served at a time.
-const MAX_CLIENTS: usize = 32;
 /// The number of clients that the kernel queues until they are accepted.
 const KERNEL_BACKLOG: i32 = 4096;
 /// After this long without data, keepalive probes check whether the client's host still exists.
@@ -84,12 +83,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         writeln!(stdout(), "{names} {verb} at {here}")?;
     }
     let mut waiting = WaitingClients::new(listener)?;
-    let served = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     loop {
         let (client, received) = waiting.next()?;
-        let (adapters, served) = (options.adapters.clone(), Arc::clone(&served));
+        let (client, adapters) = (Arc::new(client), options.adapters.clone());
+        let places = Arc::clone(&places);
         // If no thread can be started, the client is disconnected.
-        let _ = thread::Builder::new().spawn(move || answer(&client, &received, adapters, &served));
+        let _ = thread::Builder::new().spawn(move || answer(&client, &received, adapters, &places));
     }
 }
 
@@ -103,22 +103,16 @@ fn bind_and_listen(at: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Answers a client until its work is done. `served` is the number of clients that are served.
-fn answer(client: &TcpStream, received: &[u8], adapters: Vec<String>, served: &AtomicUsize) {
-    let result = plan(client, received).and_then(|requested| {
-        let others = served.fetch_add(1, Ordering::Relaxed);
-        let result = match others < MAX_CLIENTS {
-            true => serve(client, requested, adapters),
-            false => Err(anyhow!("the limit of {MAX_CLIENTS} clients at a time is reached")),
-        };
-        served.fetch_sub(1, Ordering::Relaxed);
-        result
-    });
+/// Answers a client until its work is done.
+fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, places: &Places) {
+    let result = plan(client, received)
+        .and_then(|requested| server_plan(client, requested, adapters))
+        .and_then(|plan| serve(client, &plan, &places.enter(client)?));
     if let Err(error) = result {
         let failure =
             serde_json::to_string(&Message::Failed(format!("{error:#}"))).unwrap_or_default();
         // The client may have disconnected already.
-        let _ = writeln!(&*client, "{failure}");
+        let _ = writeln!(&**client, "{failure}");
     }
     let _ = client.shutdown(Shutdown::Both);
 }
@@ -134,7 +128,8 @@ fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan> {
         .context("this is the port of `dat serve`, for dat ping and dat bench")
 }
 
-fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Result<()> {
+/// Checks what a client requests, and returns the plan of the process that serves it.
+fn server_plan(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Result<Plan> {
     let is_valid = match &requested.work {
         Work::Ping(work) => work.is_valid(),
         Work::Bench(work) => work.is_valid(requested.adapters.len()),
@@ -149,10 +144,12 @@ fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Resu
     adapters.truncate(asks);
     // The client can reach the adapter at the address at which it has reached this host.
     let address = client.local_addr()?.ip().to_canonical().to_string();
-    let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested };
+    Ok(Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested })
+}
+
+fn serve(client: &TcpStream, plan: &Plan, place: &Place<'_>) -> Result<()> {
     let (mut child, socket) = pair::command("")?;
-    parent::send_plan(&socket, &plan)?;
-    let served = relay(client, &socket);
+    let served = parent::send_plan(&socket, plan).and_then(|()| relay(client, &socket, place));
     // The process ends when its socket is closed.
     drop(socket);
     let _ = child.kill();
@@ -161,14 +158,28 @@ fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Resu
 }
 
 /// Relays the process's messages to the client, until either has ended.
-fn relay(client: &TcpStream, socket: &UnixStream) -> Result<()> {
+fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<()> {
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
-        // The client sends no more data, so this read returns when it disconnects.
+        // The client sends no more data, so this read returns when it disconnects, or when it loses
+        // its place.
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;
-    std::io::copy(&mut &*socket, &mut &*client)?;
-    Ok(())
+    let mut messages = BufReader::new(socket);
+    let mut line = String::new();
+    while messages.read_line(&mut line)? > 0 {
+        let is_connected = matches!(serde_json::from_str(&line), Ok(Message::Connected(_)));
+        if is_connected {
+            place.set_connected()?;
+        }
+        (&mut &*client).write_all(line.as_bytes())?;
+        line.clear();
+        if is_connected {
+            std::io::copy(&mut messages, &mut &*client)?;
+            return Ok(());
+        }
+    }
+    place.check()
 }

@@ -209,6 +209,33 @@ fn silent_clients_do_not_block_others() {
     });
 }
 
+/// Clients that send a plan and never connect do not prevent others from being served.
+#[test]
+fn clients_that_never_connect_do_not_block_others() {
+    let server = Server::start();
+    let plan = "{\"role\":\"Server\",\"adapters\":[\"tcp-emu\"],\"address\":\"\",\"server\":null,\
+                \"cpu\":null,\"wait\":\"Poll\",\"raw_wait\":\"Block\",\"work\":{\"Ping\":{\"size\":64,\
+                \"count\":1,\"operation\":\"send\",\"interval\":0.0,\"tells_each\":false}}}\n";
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        let mut stream = TcpStream::connect(server.at).expect("the server listens");
+        stream.write_all(plan.as_bytes()).expect("it waits for this");
+        silent.push(stream);
+    }
+    let (mut oldest, mut first) = (BufReader::new(&silent[0]), String::new());
+    oldest.read_line(&mut first).expect("it is served");
+    assert!(first.contains("Listening"), "{first}");
+    let host = server.at.to_string();
+    for _ in 0..8 {
+        stdout(
+            &dat(&["ping", &host, "--count", "10", "--interval", "0"]).output().expect("it starts"),
+        );
+    }
+    let mut last = String::new();
+    oldest.read_to_string(&mut last).expect("an answer");
+    assert!(last.contains("the client did not connect in time"), "{last}");
+}
+
 /// Returns the server's answer to this text.
 fn send_and_receive(server: &Server, words: &str) -> String {
     let mut stream = TcpStream::connect(server.at).expect("the server listens");

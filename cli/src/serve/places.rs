@@ -1,0 +1,236 @@
+//! The places of the clients of `dat serve` that have sent a plan. Each place stands for a process.
+//!
+//! A client whose DAT connection is established keeps its place. A client that has not connected
+//! yet may be silent on purpose. If there are too many of these, the oldest of the address with the
+//! most makes room for the next one, but only after [`MIN_CONNECT_TIME`]. Until then, the next one
+//! waits. So silent clients delay others, but do not keep them out.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use adapter::half_open::{HalfOpen, origin};
+use anyhow::{Result, bail, ensure};
+
+/// The maximum number of clients that are connected at a time.
+const MAX_CONNECTED: usize = 32;
+/// The maximum number of them that have one address, so that one host cannot take all places.
+const MAX_CONNECTED_OF_ONE: usize = 24;
+/// The maximum number of clients that have a process and are not connected yet.
+const MAX_CONNECTING: usize = 32;
+/// The maximum number of clients that wait for a process. Each has a thread.
+const MAX_WAITING: usize = 512;
+/// The maximum number of them that have one address.
+const MAX_WAITING_OF_ONE: usize = 64;
+/// A client keeps its process for this long, even if others wait. A client that is not silent
+/// usually connects within a second.
+const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub(super) struct Places {
+    state: Mutex<State>,
+    /// A client has left, or is connected.
+    changed: Condvar,
+}
+
+/// A client's place, which is free again when this value is dropped.
+pub(super) struct Place<'a> {
+    places: &'a Places,
+    number: u64,
+    address: IpAddr,
+}
+
+/// Clients are known by numbers. Addresses are those of [`origin`].
+#[derive(Default)]
+struct State {
+    next_number: u64,
+    /// The clients that wait for a process, oldest first.
+    waiting: Vec<(u64, IpAddr)>,
+    /// The clients that have a process and are not connected yet.
+    connecting: HashMap<u64, Connecting>,
+    half_open: HalfOpen<u64>,
+    connected: HashMap<u64, IpAddr>,
+}
+
+struct Connecting {
+    client: Arc<TcpStream>,
+    address: IpAddr,
+    since: Instant,
+}
+
+impl Places {
+    /// Waits for a place. Its client may lose it until it is connected: then nothing more can be
+    /// received from the client.
+    pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Place<'_>> {
+        let address = origin(client.peer_addr()?.ip());
+        let mut state = self.lock();
+        let number = state.wait(address)?;
+        while let Some(until) = state.try_enter(number, address, client, Instant::now()) {
+            let timeout = until.saturating_duration_since(Instant::now());
+            let waited = self.changed.wait_timeout(state, timeout);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The next client of this address may be able to enter, too.
+        self.changed.notify_all();
+        Ok(Place { places: self, number, address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    /// Says that the client is connected, so that it keeps its place.
+    pub(super) fn set_connected(&self) -> Result<()> {
+        let mut state = self.places.lock();
+        state.check(self.number)?;
+        state.check_limits(self.address)?;
+        state.remove(self.number, self.address);
+        state.connected.insert(self.number, self.address);
+        self.places.changed.notify_all();
+        Ok(())
+    }
+
+    /// Returns an error if the client has lost its place.
+    pub(super) fn check(&self) -> Result<()> {
+        self.places.lock().check(self.number)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.number, self.address);
+        self.places.changed.notify_all();
+    }
+}
+
+impl State {
+    /// Adds a client that waits, and returns its number.
+    fn wait(&mut self, address: IpAddr) -> Result<u64> {
+        self.check_limits(address)?;
+        let of_one = self.waiting.iter().filter(|(_, of)| *of == address).count();
+        ensure!(
+            self.waiting.len() < MAX_WAITING && of_one < MAX_WAITING_OF_ONE,
+            "too many clients wait to be served"
+        );
+        let number = self.next_number;
+        self.next_number += 1;
+        self.waiting.push((number, address));
+        Ok(number)
+    }
+
+    /// Gives the waiting client a place, if there is one. Otherwise returns when to try again.
+    fn try_enter(
+        &mut self,
+        number: u64,
+        address: IpAddr,
+        client: &Arc<TcpStream>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let first = self.waiting.iter().find(|(_, of)| *of == address);
+        if first.is_some_and(|(first, _)| *first != number) {
+            return Some(now + MIN_CONNECT_TIME);
+        }
+        if let Some(&oldest) = self.half_open.one_too_many(MAX_CONNECTING - 1)
+            && let Some(other) = self.connecting.get(&oldest)
+        {
+            let until = other.since + MIN_CONNECT_TIME;
+            if now < until {
+                return Some(until);
+            }
+            // This ends the thread that watches the client, and so its process.
+            let _ = other.client.shutdown(Shutdown::Read);
+            self.remove(oldest, other.address);
+        }
+        self.waiting.retain(|(of, _)| *of != number);
+        let client = Arc::clone(client);
+        self.connecting.insert(number, Connecting { client, address, since: now });
+        self.half_open.add(address, number);
+        None
+    }
+
+    fn check(&self, number: u64) -> Result<()> {
+        let has = self.connecting.contains_key(&number) || self.connected.contains_key(&number);
+        ensure!(has, "the client did not connect in time, and others wait");
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u64, address: IpAddr) {
+        self.connecting.remove(&number);
+        self.half_open.remove(address, |&of| of == number);
+        self.connected.remove(&number);
+    }
+
+    /// Returns an error if no further client of this address may be connected.
+    fn check_limits(&self, address: IpAddr) -> Result<()> {
+        if self.connected.len() >= MAX_CONNECTED {
+            bail!("the limit of {MAX_CONNECTED} clients at a time is reached");
+        }
+        let of_one = self.connected.values().filter(|of| **of == address).count();
+        if of_one >= MAX_CONNECTED_OF_ONE {
+            bail!("the limit of {MAX_CONNECTED_OF_ONE} clients of one address is reached");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn address(last: usize) -> IpAddr {
+        IpAddr::from([10, 0, 0, last as u8])
+    }
+
+    #[test]
+    fn the_oldest_that_is_not_connected_makes_room_after_a_time() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback interface is up");
+        let at = listener.local_addr().expect("it is bound");
+        let client = Arc::new(TcpStream::connect(at).expect("it listens"));
+        let (mut state, start, of) = (State::default(), Instant::now(), address(1));
+        let later = start + MIN_CONNECT_TIME;
+        for _ in 0..MAX_CONNECTING {
+            let number = state.wait(of).expect("there is room");
+            assert_eq!(state.try_enter(number, of, &client, start), None);
+        }
+        let next = state.wait(of).expect("there is room");
+        let after = state.wait(of).expect("there is room");
+        let other = state.wait(address(2)).expect("there is room");
+        assert_eq!(state.try_enter(next, of, &client, start), Some(later));
+        assert!(state.try_enter(after, of, &client, later).is_some(), "another one is before it");
+        assert_eq!(state.try_enter(other, address(2), &client, later), None);
+        assert_eq!(state.try_enter(next, of, &client, later), None);
+        assert_eq!(state.try_enter(after, of, &client, later), None);
+        assert!((0..3).all(|number| state.check(number).is_err()));
+        assert!((3..next).chain([next, after, other]).all(|number| state.check(number).is_ok()));
+        assert_eq!(state.connecting.len(), MAX_CONNECTING);
+    }
+
+    #[test]
+    fn one_address_takes_only_some_of_the_places() {
+        let mut state = State::default();
+        for number in 0..MAX_CONNECTED {
+            let of = address(1 + number / MAX_CONNECTED_OF_ONE);
+            state.wait(of).expect("there is a place");
+            state.connected.insert(number as u64, of);
+            let is_full = number + 1 >= MAX_CONNECTED_OF_ONE;
+            assert_eq!(state.check_limits(address(1)).is_err(), is_full);
+        }
+        assert!(state.wait(address(9)).is_err());
+        state.remove(0, address(1));
+        assert!(state.wait(address(9)).is_ok() && state.wait(address(1)).is_ok());
+    }
+
+    #[test]
+    fn one_address_takes_only_some_of_the_waiting_room() {
+        let mut state = State::default();
+        for _ in 0..MAX_WAITING_OF_ONE {
+            state.wait(address(1)).expect("there is room");
+        }
+        assert!(state.wait(address(1)).is_err() && state.wait(address(2)).is_ok());
+    }
+}
