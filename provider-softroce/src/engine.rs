@@ -28,7 +28,7 @@ use crate::link::{EngineContext, Link, Target, deadline};
 use crate::listeners::{Listener, Listeners, RequestId};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
-use crate::port::ReceiveBuffer;
+use crate::port::{ReceiveBuffer, Service};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -438,10 +438,11 @@ unsafe impl adapter::Engine for Engine {
         let Some(listener) = self.listeners.remove(index) else { return };
         for (local_address, service) in listener.services {
             self.resources.context.unwatch(&service.local_socket);
-            // Dropping `service` removes the name of its socket. `unlisten`, which may bind another
+            // Dropping the local socket removes its name. `unlisten`, which may bind another
             // name for the service, comes first, so that one of the two names always exists.
-            self.local_addresses[local_address].unlisten(listener.port);
-            drop(service);
+            let Service { local_socket, closed } = service;
+            self.local_addresses[local_address].unlisten(listener.port, closed);
+            drop(local_socket);
         }
     }
 

@@ -10,7 +10,7 @@ use adapter::{Table, netdev};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
 use rnic::rc::Burst;
-use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, ServiceId, Timeout};
+use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
@@ -141,13 +141,15 @@ impl LocalAddress {
     /// Stops listening at a port. The adapters of this address share the socket at which requests
     /// arrive. If a request is not decided yet, or its caller may not have the answer yet, other
     /// adapters must forward its repetitions, which they would refuse otherwise.
-    pub(crate) fn unlisten(&mut self, port: u16) {
+    pub(crate) fn unlisten(&mut self, port: u16, mut closed: ClosedService) {
         self.cm.unlisten(port);
         self.remove_closed_services();
-        if self.cm.has_open_requests(port) {
-            // Without the name, a repetition may be refused.
-            let closed = self.port.close_service(ServiceId::tcp(port).0);
-            self.closed_services.extend(closed.map(|closed| (port, closed)).ok());
+        // If the link cannot be made, a repetition may be refused.
+        if self.cm.has_open_requests(port)
+            && self.closed_services.len() < self.closed_services.capacity()
+            && closed.link().is_ok()
+        {
+            self.closed_services.push((port, closed));
         }
     }
 

@@ -72,6 +72,7 @@ impl Engine {
     /// Registers a listener at a local address.
     pub(super) fn listen_at(&mut self, index: usize, local_address: usize) -> io::Result<()> {
         let Engine { listeners, local_addresses, resources, .. } = self;
+        let listeners_before = listeners.indices().len();
         let Some(listener) = listeners.get_mut(index) else { return Ok(()) };
         let service =
             local_addresses[local_address].port.listen(ServiceId::tcp(listener.port).0)?;
@@ -80,6 +81,10 @@ impl Engine {
             &service.local_socket,
             Interest::READABLE,
         )?;
+        // So that closing all listeners needs no memory.
+        let listener_count = listeners_before + 1;
+        let closed_services = &mut local_addresses[local_address].closed_services;
+        closed_services.try_reserve(listener_count).map_err(|_| io::ErrorKind::OutOfMemory)?;
         local_addresses[local_address]
             .cm
             .listen(listener.port, listener.backlog)

@@ -172,6 +172,8 @@ fn is_descriptor_limit(error: &io::Error) -> bool {
 pub(crate) struct Service {
     /// The socket that receives the requests which other adapters forward.
     pub(crate) local_socket: LocalSocket,
+    /// The name that remains if there are open requests when the listener is closed.
+    pub(crate) closed: ClosedService,
 }
 
 impl Port {
@@ -304,12 +306,8 @@ impl Port {
 
     /// Listens for a service. Returns `AddrInUse` if another adapter listens for it.
     pub(crate) fn listen(&self, service: u64) -> io::Result<Service> {
-        Ok(Service { local_socket: self.names.claim_service(service)? })
-    }
-
-    /// Lets repetitions of requests for a service that has no listener any more reach this adapter.
-    pub(crate) fn close_service(&self, service: u64) -> io::Result<ClosedService> {
-        self.names.close_service(service, self.slot)
+        let local_socket = self.names.claim_service(service)?;
+        Ok(Service { local_socket, closed: self.names.closed_service(service, self.slot) })
     }
 
     /// Forwards a packet to the adapter that has a slot. `of_peer` says that a peer of this adapter

@@ -15,7 +15,9 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -30,6 +32,9 @@ use super::local_socket::LocalSocket;
 
 /// The time to wait for a lock that other processes hold only for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest path of a local socket, with its NUL.
+const SOCKET_PATH_MAX_BYTES: usize = 108;
 
 /// The time for which a list of services is used before the directory is read again.
 const SERVICES_AGE: Duration = Duration::from_millis(100);
@@ -110,17 +115,39 @@ impl Drop for SocketFile {
 }
 
 /// The name of a service that no longer has a listener ([`Name::ClosedService`]): a link to the
-/// local socket of the adapter that has the requests.
+/// local socket of the adapter that has the requests. It is prepared when the listener is created,
+/// so that closing a listener needs no memory.
 pub(crate) struct ClosedService {
     path: PathBuf,
     socket: PathBuf,
+    was_linked: bool,
     _directory: Arc<Directory>,
+}
+
+impl ClosedService {
+    /// Makes the link. A link of another adapter is replaced.
+    pub(crate) fn link(&mut self) -> io::Result<()> {
+        self.was_linked = true;
+        match symlink(&self.socket, &self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove_if_there(&self.path)?;
+                symlink(&self.socket, &self.path)
+            }
+            linked => linked,
+        }
+    }
+
+    /// Whether the link exists and leads to this adapter.
+    fn is_linked(&self) -> bool {
+        let mut target = [MaybeUninit::uninit(); SOCKET_PATH_MAX_BYTES];
+        rustix::fs::readlinkat_raw(rustix::fs::CWD, &self.path, &mut target)
+            .is_ok_and(|(target, _)| *target == *self.socket.as_os_str().as_bytes())
+    }
 }
 
 impl Drop for ClosedService {
     fn drop(&mut self) {
-        // By now the name may lead to another adapter.
-        if fs::read_link(&self.path).is_ok_and(|socket| socket == self.socket) {
+        if self.was_linked && self.is_linked() {
             fs::remove_file(&self.path).ok();
         }
     }
@@ -213,13 +240,11 @@ impl Names {
         self.bind(name)
     }
 
-    /// Lets the name of a service without a listener lead to the adapter that has this slot.
-    pub(super) fn close_service(&self, service: u64, slot: u8) -> io::Result<ClosedService> {
-        let _lock = self.lock()?;
+    /// Prepares the link for a service whose listener will be closed. It leads to the adapter that
+    /// has this slot.
+    pub(super) fn closed_service(&self, service: u64, slot: u8) -> ClosedService {
         let (path, socket) = (self.path(Name::ClosedService(service)), self.path(Name::Slot(slot)));
-        remove_if_there(&path)?;
-        symlink(&socket, &path)?;
-        Ok(ClosedService { path, socket, _directory: Arc::clone(&self.0) })
+        ClosedService { path, socket, was_linked: false, _directory: Arc::clone(&self.0) }
     }
 
     /// Takes a free name. The caller must hold the lock.

@@ -176,14 +176,16 @@ fn requests_reach_the_adapter_that_listens() {
         _ => panic!("no packet"),
     }
     assert!(service.local_socket.receive(&mut buffer).expect("empty").is_none());
-    let closed = second.close_service(0x0106_1234).expect("no error");
-    drop(service);
+    let Service { local_socket, mut closed } = service;
+    closed.link().expect("no error");
+    drop(local_socket);
     assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "it has requests");
     assert!(matches!(
         second.local_socket.receive(&mut buffer),
         Ok(Some(LocalMessage::Packet { packet: b"repetition", .. }))
     ));
-    let closed_later = first.close_service(0x0106_1234).expect("no error");
+    let mut closed_later = first.names.closed_service(0x0106_1234, first.slot);
+    closed_later.link().expect("no error");
     drop(closed);
     assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "this adapter has some");
     drop(closed_later);
