@@ -620,8 +620,9 @@ fn closes_with(answer: bool) -> u32 {
         }
     });
     let time = start.elapsed();
-    assert!(answer || time >= Duration::from_millis(250), "it was repeated only for {time:?}");
-    // The DREQs are sent at 0, 16, 48, 112 and 240 ms.
+    // The DREQs are sent at 0, 16, 48, 112 and 240 ms. The engine may have read its clock before
+    // the test did.
+    assert!(answer || time >= Duration::from_millis(240), "it was repeated only for {time:?}");
     assert!((1..=5).contains(&times), "sent {times} times");
     times
 }
