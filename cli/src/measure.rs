@@ -13,8 +13,9 @@ use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
 /// The maximum time that a connection may take to be established, or to end.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum time to wait for the other process of a connection. A longer wait means that the other process has
-/// failed. On a host with twenty runnable threads per processor, 10 s were too short.
+/// The maximum time to wait for the other process of a connection. A longer wait means that the
+/// other process has failed. On a host with twenty runnable threads per processor, 10 s were too
+/// short.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);

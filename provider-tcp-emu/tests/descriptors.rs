@@ -24,8 +24,8 @@ const LIMIT: usize = 256;
 /// The share of silent callers.
 const SHARE: usize = LIMIT / 4;
 const RESERVE: usize = 64;
-/// What the callers of all adapters may hold beyond the limits: one caller of each adapter is always
-/// admitted, and each adapter accepts the next caller before it evicts another one.
+/// What the callers of all adapters may hold beyond the limits: one caller of each adapter is
+/// always admitted, and each adapter accepts the next caller before it evicts another one.
 const ALLOWANCE: usize = 2 * ADAPTERS;
 /// The number of silent callers at each adapter.
 const CALLS: usize = 120;
