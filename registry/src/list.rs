@@ -213,8 +213,8 @@ impl List {
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
-        // The name in a faulty line is unreliable, and of some faulty entries it is unknown. So each
-        // word of the line, or of the file, counts as the name.
+        // The name in a faulty line is unreliable, and of some faulty entries it is unknown. So
+        // each word of the line, or of the file, counts as the name.
         let text = String::from_utf8_lossy(&text);
         if errors.iter().any(|error| error.name.is_none()) {
             self.names_of_file.extend(words(&text));
