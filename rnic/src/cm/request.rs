@@ -84,13 +84,15 @@ impl Listener {
         now: Instant,
         mad: impl FnOnce() -> [u8; MAD_SIZE],
     ) -> bool {
-        let source = network(request.0);
-        if self.pending_of.contains_key(&source) || self.backlog == 0 {
-            return false;
-        }
+        // A REQ that is deferred is not refused later: a refused caller gives up, and must not be
+        // admitted any more.
         if let Some(known) = self.deferred.iter_mut().find(|req| req.request() == request) {
             known.repeated(now);
             return true;
+        }
+        let source = network(request.0);
+        if self.pending_of.contains_key(&source) || self.backlog == 0 {
+            return false;
         }
         self.deferred.retain(|req| req.is_current(now));
         let others = self.deferred.iter().filter(|req| network(req.from()) == source).count();
@@ -178,10 +180,15 @@ impl Cm {
     /// waits for its RTU, or when a request of the address ends without an acceptance.
     pub(super) fn admit_deferred(&mut self, now: Instant, source: IpAddr) {
         while let Some(deferred) = self.half_open.next_deferred(source, now) {
-            if let Ok(mad) = Mad::parse(&deferred.mad[..])
-                && let Message::Req(req) = &mad.message
-                && self.new_request(now, deferred.from(), deferred.to, &mad, req)
-            {
+            let Ok(mad) = Mad::parse(&deferred.mad[..]) else { continue };
+            let Message::Req(req) = &mad.message else { continue };
+            // Requests of other addresses may fill the backlog. The caller is not refused for that:
+            // its next repetition may find a place.
+            let listener = req.service.tcp_port().and_then(|port| self.listeners.get(&port));
+            if listener.is_some_and(Listener::is_full) {
+                continue;
+            }
+            if self.new_request(now, deferred.from(), deferred.to, &mad, req) {
                 return;
             }
         }

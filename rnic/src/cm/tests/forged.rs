@@ -650,6 +650,39 @@ fn a_backlog_full_of_forgeries_keeps_nobody_out() {
     }
 }
 
+/// A caller has two REQs deferred, and the first one gets a place. The second one is repeated while
+/// the backlog is full of the caller's own request. A refusal would end the attempt, and its REQ
+/// would still be admitted later.
+#[test]
+fn a_deferred_request_is_not_refused_when_it_is_repeated() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    forge(&mut pair.cms[B], 0, IpAddr::from([10, 9, 0, 1]), pair.now);
+    let calls = [pair.connect(1), pair.connect(0x81)];
+    pair.run();
+    let (forged, _) = pair.request();
+    pair.cms[B].reject(pair.now, forged, Reason::CONSUMER, &[]).unwrap();
+    let mut requests = pair.events(B);
+    let mut accepted = Vec::new();
+    for n in 0..calls.len() {
+        let &[(id, Event::Request(_))] = &requests[..] else { panic!("{requests:?}") };
+        pair.sent();
+        while !pair.sent().contains("A:REQ") {
+            let due = pair.deadline().expect("A repeats its REQ");
+            pair.pass(due.saturating_duration_since(pair.now));
+        }
+        pair.run();
+        assert_eq!(pair.events(A), [], "no call is refused");
+        assert_eq!(pair.events(B), [], "one request at a time");
+        pair.accept(id, 0x1234 + n as u32);
+        pair.run();
+        accepted.extend(pair.events(A).into_iter().map(|(id, _)| id));
+        requests = pair.events(B);
+        requests.retain(|(_, event)| *event != Event::Established);
+    }
+    assert_eq!(accepted, calls);
+}
+
 /// The number of REQs that a listener defers is limited, and none is kept that its caller does not
 /// repeat.
 #[test]
