@@ -25,12 +25,18 @@ pub(super) struct ResponderResources {
     due: usize,
 }
 
+/// The number of repetitions of a READ that are dropped if its memory is gone. The network
+/// duplicates a packet once or twice; a peer that lacks a response repeats its request for longer.
+const MAX_DROPPED_REPETITIONS: u32 = 4;
+
 struct HeldRequest {
     /// The PSN of the request. Its responses have this PSN and the following ones.
     psn: Psn,
     packets: u32,
     /// Whether all responses to the request have been sent at least once.
     is_answered: bool,
+    /// The number of repetitions that were dropped because the memory is gone.
+    dropped: u32,
     body: Body,
     /// The responses to be sent, as indices of packets. The range is empty if no response is due.
     due: PacketRange,
@@ -81,7 +87,14 @@ impl ResponderResources {
     /// Adds a READ whose response has `packets` packets.
     pub(super) fn add_read(&mut self, psn: Psn, reth: Reth, packets: u32) -> Result<(), Full> {
         let due = PacketRange { start: 0, next: 0, end: packets, len: reth.len };
-        self.add(HeldRequest { psn, packets, is_answered: false, body: Body::Read(reth), due })
+        self.add(HeldRequest {
+            psn,
+            packets,
+            is_answered: false,
+            dropped: 0,
+            body: Body::Read(reth),
+            due,
+        })
     }
 
     /// Adds an atomic operation that has been carried out. The caller has checked that there is
@@ -92,6 +105,7 @@ impl ResponderResources {
             psn,
             packets: 1,
             is_answered: false,
+            dropped: 0,
             body: Body::Atomic { original },
             due,
         })
@@ -171,9 +185,12 @@ impl ResponderResources {
                 Ok(false) => break,
                 // The peer may have all responses, and a duplicate of its request came late. The
                 // peer's consumer may have told the consumer of this side that the memory is no
-                // longer needed. A peer that lacks a response repeats the request until it gives
-                // up.
-                Err(ReadFailed(_)) if request.is_answered => {
+                // longer needed. A peer that lacks a response repeats the request and is
+                // then told that the READ failed.
+                Err(ReadFailed(_))
+                    if request.is_answered && request.dropped < MAX_DROPPED_REPETITIONS =>
+                {
+                    request.dropped += 1;
                     request.due = PacketRange::default();
                     self.due -= 1;
                     continue;

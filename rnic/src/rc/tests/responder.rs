@@ -501,6 +501,26 @@ fn a_late_duplicate_of_a_read_does_not_end_the_connection() {
     assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", first + 1)]);
 }
 
+/// The responses to a READ are lost, and the memory is gone when the peer asks again. The peer must
+/// not ask for ever.
+#[test]
+fn a_read_whose_memory_is_gone_fails_if_the_peer_keeps_asking() {
+    let mut fixture = Fixture::new();
+    let mut shown = fixture.side.buf(OCTETS);
+    let first = fixture.psn;
+    let read = packet(Opcode::ReadRequest, first, Extension::Reth(reth(shown.remote(0), 8)), &[]);
+    fixture.side.take(fixture.now, &read).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{first} READ response only ACK 8")]);
+    shown.mr = None;
+    let mut repeat = || {
+        fixture.side.take(fixture.now, &read)?;
+        fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst)
+    };
+    let ended = (1..100).find_map(|n| Some((n, repeat().err()?)));
+    assert_eq!(ended, Some((5, Failure::Refusing(NakCode::RemoteAccess))));
+    assert_eq!(fixture.last(), [format!("{first} ACK NAK remote access error 0")]);
+}
+
 #[test]
 fn a_read_is_asked_for_again() {
     let mut fixture = Fixture::new();
