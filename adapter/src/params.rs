@@ -60,6 +60,9 @@ const VARIABLE: &str = "OPENDAT_PARAMS";
 /// What is wrong with a word of `OPENDAT_PARAMS` that has no key.
 const NO_KEY: &str = "expected key=value; an address belongs in the ia_params of an entry";
 
+/// What is wrong with a word that has U+FFFD in place of other octets.
+const NOT_UTF_8: &str = "expected UTF-8";
+
 /// The keys of all our providers.
 pub const KEYS: &[&str] = &[
     "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "net",
@@ -137,6 +140,7 @@ pub fn read<'t>(
         let mut seen = HashSet::new();
         for word in words {
             let set = match word.split_once('=') {
+                _ if word.contains(char::REPLACEMENT_CHARACTER) => Err(NOT_UTF_8.into()),
                 None => Err(NO_KEY.into()),
                 // An unknown key is refused as such when it occurs first.
                 Some((key, _)) if !seen.insert(key) => {
@@ -313,6 +317,13 @@ mod tests {
 
     fn reason(text: &str) -> String {
         parse(text).expect_err(text).reason
+    }
+
+    /// Otherwise none of the keys would count.
+    #[test]
+    fn a_variable_that_is_not_utf_8_is_refused() {
+        let error = with("lo", "strict=on capture=/tmp/\u{fffd}.pcapng").expect_err("refused");
+        assert_eq!(error.reason, "OPENDAT_PARAMS: capture=/tmp/\u{fffd}.pcapng: expected UTF-8");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::sync::OnceLock;
 
 /// The value of an environment variable. `None` if the variable is not set, or if the environment
-/// must not be trusted.
+/// must not be trusted. What is not UTF-8 becomes U+FFFD.
 pub fn variable(name: &str) -> Option<String> {
-    is_trusted().then(|| std::env::var(name).ok())?
+    let value = is_trusted().then(|| std::env::var_os(name))?;
+    value.map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Whether the environment may be trusted: the program has no more rights than the user who started
