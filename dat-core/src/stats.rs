@@ -114,8 +114,14 @@ pub(crate) fn remove_adapter<T: Transport>(ia: &Node<Ia<T>>) {
     if served_adapters.adapters.is_empty()
         && let Some(server) = served_adapters.server.take()
     {
+        let StatsServer { stop, file, listener, thread } = server;
+        // A server that another thread starts as soon as the lock is free has the same file.
+        drop(file);
         drop(served_adapters);
-        server.shut_down();
+        stop.store(true, Ordering::Release);
+        // SAFETY: the socket is open. The shutdown ends the accept of the server's thread.
+        unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = thread.join();
     }
 }
 
@@ -149,14 +155,6 @@ impl StatsServer {
         };
         let thread = threads::spawn("dat-stats", answer).ok()?;
         Some(StatsServer { stop, file, listener, thread })
-    }
-
-    fn shut_down(self) {
-        drop(self.file);
-        self.stop.store(true, Ordering::Release);
-        // SAFETY: the socket is open. The shutdown ends the accept of the server's thread.
-        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
-        let _ = self.thread.join();
     }
 }
 
