@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::measure::{PEER_TIMEOUT, Role};
+use crate::measure::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::peer::{Message, Plan};
 use crate::{cpu, parent};
 
-/// The maximum time between two messages of a process that works.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum time between two messages of a process that works. A process that waits for the
+/// other one in vain ends first, and its message says what it waited for.
+const MESSAGE_TIMEOUT: Duration = PEER_TIMEOUT.saturating_mul(2);
 /// The time that a process has to report its own observations after the other process has failed.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -129,7 +130,7 @@ fn connect_to_server(
     plan: &Plan,
     sender: &Sender<(Role, Received)>,
 ) -> Result<Process> {
-    let stream = TcpStream::connect_timeout(&host, PEER_TIMEOUT).with_context(|| {
+    let stream = TcpStream::connect_timeout(&host, CONNECT_TIMEOUT).with_context(|| {
         format!(
             "calling {host}: does `dat serve` run there, and may this host connect to its port?"
         )
