@@ -189,7 +189,8 @@ fn adapters(list: &List) -> Vec<Finding> {
         let message = "the built-in adapters are turned off by builtin=off in OPENDAT_PARAMS";
         let remedy = "remove builtin=off from OPENDAT_PARAMS";
         // An adapter of the registry file is enough, if it opens.
-        let usable: Vec<_> = candidates.filter(|candidate| candidate.entry.usable()).collect();
+        let usable: Vec<_> =
+            candidates.filter(|candidate| list::unused(&candidate.entry).is_none()).collect();
         return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
             Some(true) => Finding::note("adapters", message, remedy),
             Some(false) => {
@@ -284,7 +285,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
         false => Finding::note(
             "environment",
             words.join(" "),
-            "these apply to every program that is started from here",
+            "these apply to every program that is started from here, except set-user-ID programs",
         ),
     };
     std::iter::once(in_force).chain(faults).collect()

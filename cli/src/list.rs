@@ -233,7 +233,7 @@ fn item(candidate: &Candidate, answer: impl FnOnce() -> Option<Answer>) -> Item 
 }
 
 /// Returns why this program cannot use the entry, or `None` if it can.
-fn unused(entry: &Entry) -> Option<&'static str> {
+pub(crate) fn unused(entry: &Entry) -> Option<&'static str> {
     if !entry.default {
         Some("marked nondefault")
     } else if !entry.usable() {
