@@ -1,6 +1,6 @@
 //! The static registry: all entries, their origins, and the selection of those that fit a consumer.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -268,9 +268,13 @@ impl List {
             if self.file_unreadable {
                 return Vec::new();
             }
+            // An adapter has a candidate for each thread safety. All of them get the same devices.
+            let mut devices_of = HashMap::new();
             let entries = |candidate: &Candidate| {
                 let builtin = candidate.builtin?;
-                let entries = builtin.discover?().into_iter().map({
+                let discover = builtin.discover?;
+                let devices = devices_of.entry(builtin.name).or_insert_with(discover).clone();
+                let entries = devices.into_iter().map({
                     let template = candidate.entry.clone();
                     move |(ia_name, ia_params)| Entry { ia_name, ia_params, ..template.clone() }
                 });
