@@ -144,6 +144,8 @@ impl LocalAddress {
     pub(crate) fn unlisten(&mut self, port: u16, mut closed: ClosedService) {
         self.cm.unlisten(port);
         self.remove_closed_services();
+        // The name of the port may remain from an earlier listener.
+        self.closed_services.retain(|&(earlier, _)| earlier != port);
         // If the link cannot be made, a repetition may be refused.
         if self.cm.has_open_requests(port)
             && self.closed_services.len() < self.closed_services.capacity()

@@ -125,7 +125,8 @@ pub(crate) struct ClosedService {
 }
 
 impl ClosedService {
-    /// Makes the link. A link of another adapter is replaced.
+    /// Makes the name lead to this adapter. If the name leads to another adapter, which closed its
+    /// listener for the same service before, the link to that adapter is replaced.
     pub(crate) fn link(&mut self) -> io::Result<()> {
         self.was_linked = true;
         match symlink(&self.socket, &self.path) {

@@ -55,7 +55,7 @@ impl Udp {
     }
 
     /// Creates a socket that shares its address with other sockets of the same user and is only
-    /// used for sending. Datagrams that arrive there are dropped. `to` is an address that the
+    /// used for sending. Datagrams that arrive there are not read. `to` is an address that the
     /// socket will send to.
     pub(crate) fn bind_send_only(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
@@ -74,7 +74,7 @@ impl Udp {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = Self::bind_shared((any, of.port()).into())?;
-        socket.0.set_recv_buffer_size(SEND_ONLY_BUFFER_BYTES)?;
+        socket.drop_incoming()?;
         Ok(socket)
     }
 
