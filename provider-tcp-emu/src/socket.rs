@@ -246,6 +246,8 @@ fn held_back(socket: &Socket) -> Unacknowledged {
     const SND_WND: usize = 57;
     /// The octet `tcpi_probes`: the number of window probes since the last acknowledgement.
     const PROBES: usize = 3;
+    /// One probe may be under way or lost. A second one is sent only if the first is unanswered.
+    const UNANSWERED_PROBE_COUNT: u8 = 2;
     let mut info = [0u32; SND_WND + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the buffer has room for an answer of this length.
@@ -256,7 +258,7 @@ fn held_back(socket: &Socket) -> Unacknowledged {
     let is_known = answer == 0 && length as usize == size_of_val(&info);
     if is_known && info[SND_WND] >= info[SND_MSS].max(1) {
         Unacknowledged::InFlight
-    } else if info[0].to_ne_bytes()[PROBES] > 0 {
+    } else if info[0].to_ne_bytes()[PROBES] >= UNANSWERED_PROBE_COUNT {
         Unacknowledged::ProbeUnanswered
     } else {
         Unacknowledged::NoWindow
