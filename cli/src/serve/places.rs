@@ -60,8 +60,8 @@ struct Connecting {
 }
 
 impl Places {
-    /// Waits for a place. Its client may lose it until it is connected: then nothing more can be
-    /// received from the client.
+    /// Waits for a place for a client. The client may lose the place until it is connected. Then
+    /// nothing more can be received from the client.
     pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Place<'_>> {
         let address = origin(client.peer_addr()?.ip());
         let mut state = self.lock();

@@ -9,7 +9,7 @@ use super::Transmit;
 use super::request::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
-/// The time that the MRAs of this side ask for: 65 s, as in Linux.
+/// The service timeout in the MRAs that this side sends: 65 s, as Linux uses.
 const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
 /// The maximum extra time that a peer gets by one MRA, or by all its MRAs for one REP together.
 pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);

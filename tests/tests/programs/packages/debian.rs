@@ -15,7 +15,7 @@ pub(crate) struct Debian {
     root: TempDir,
 }
 
-/// The whole environment of a program that runs in the Debian.
+/// The whole environment of a program that runs in the Debian installation.
 const ENVIRONMENT: &[&str] = &[
     "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL=C.UTF-8",
@@ -33,7 +33,7 @@ impl Debian {
         Ok(debian)
     }
 
-    /// Returns the path on this host of a path in the Debian.
+    /// Returns the path on this host of a path in the Debian installation.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(path.trim_start_matches('/'))
     }
@@ -53,8 +53,8 @@ impl Debian {
             .map_err(|error| format!("{} to {}: {error}", file.display(), to.display()))
     }
 
-    /// Returns a command that starts the same program in the Debian. The program's output is
-    /// line-buffered, so that each line is seen at once.
+    /// Returns a command that starts the same program in the Debian installation. The program's
+    /// output is line-buffered, so that each line is seen at once.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let line_buffered = ["stdbuf", "-oL", "-eL", "--"].map(OsStr::new);
         self.enter(
@@ -62,7 +62,7 @@ impl Debian {
         )
     }
 
-    /// Runs a line of sh in the Debian, which must succeed. Returns the line's output.
+    /// Runs a line of sh in the Debian installation. The line must succeed. Returns its output.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let mut command = self.enter(["sh", "-c", line].map(OsStr::new));
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
