@@ -82,9 +82,9 @@ impl Allowances {
 
 /// The part of an address that limits count by. For IPv6 this is the first 64 bits, since a host
 /// can use all addresses with the same prefix. Link-local addresses count as they are, because they
-/// all have the same prefix.
+/// all have the same prefix. An IPv4-mapped address counts as the IPv4 address.
 pub fn network(source: IpAddr) -> IpAddr {
-    match source {
+    match source.to_canonical() {
         IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
             Ipv6Addr::from(u128::from(ip) >> 64 << 64).into()
         }
@@ -170,5 +170,15 @@ mod tests {
         let addresses = (0..10_000_u16).map(|n| IpAddr::from([0xFD00, 0, 0, 1, 0, 0, 0, n]));
         let answered = addresses.filter(|&from| allowances.take(now, from)).count();
         assert_eq!(answered, MAX_TOKENS as usize);
+    }
+
+    #[test]
+    fn the_network_of_an_address() {
+        let of = |text: &str| network(text.parse().expect(text));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("fe80::1"), of("fe80::2"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

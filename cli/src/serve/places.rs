@@ -10,7 +10,7 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use adapter::half_open::{HalfOpen, origin};
+use adapter::half_open::{HalfOpen, network};
 use anyhow::{Result, bail, ensure};
 
 /// The maximum number of clients that are connected at a time.
@@ -41,7 +41,7 @@ pub(super) struct Place<'a> {
     address: IpAddr,
 }
 
-/// Clients are known by numbers. Addresses are those of [`origin`].
+/// Clients are known by numbers. Addresses are those of [`network`].
 #[derive(Default)]
 struct State {
     next_number: u64,
@@ -63,7 +63,7 @@ impl Places {
     /// Waits for a place for a client. The client may lose the place until it is connected. Then
     /// nothing more can be received from the client.
     pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Place<'_>> {
-        let address = origin(client.peer_addr()?.ip());
+        let address = network(client.peer_addr()?.ip());
         let mut state = self.lock();
         let number = state.wait(address)?;
         while let Some(until) = state.try_enter(number, address, client, Instant::now()) {

@@ -117,6 +117,9 @@ impl Drop for SocketFile {
 /// The name of a service that no longer has a listener ([`Name::ClosedService`]): a link to the
 /// local socket of the adapter that has the requests. It is prepared when the listener is created,
 /// so that closing a listener needs no memory.
+///
+/// If another adapter listens for the same service meanwhile, it gets the repetitions of these
+/// requests and takes them for new ones.
 pub(crate) struct ClosedService {
     path: PathBuf,
     socket: PathBuf,
