@@ -88,7 +88,7 @@ enum { BTH = 12, DETH = 8, MAD = 256, MAD_HEADER = 24, ICRC = 4 };
 enum { SEND_ONLY = 0x04, ACKNOWLEDGE = 0x11, DATAGRAM = 0x64 };
 /* The service ID of TCP port 0. */
 enum { SERVICE_OF_PORT_0 = 0x01060000 };
-enum { REQ = 0x10, REJ = 0x12, REP = 0x13, DREQ = 0x15 };
+enum { REQ = 0x10, REJ = 0x12, DREQ = 0x15 };
 
 static uint32_t crc(uint32_t state, const uint8_t *octets, size_t length)
 {
@@ -166,7 +166,10 @@ static struct {
     uint32_t qpn, psn;
 } flows[MAX_TRACKED];
 
-/* The senders of REQ and REP. */
+/*
+ * The senders of REQs. The first is dapltest's control connection, which ends when the transfer
+ * begins. The second is the transfer.
+ */
 static struct {
     uint64_t guid, service;
     uint32_t qpn;
@@ -202,22 +205,15 @@ static void track_caller(uint64_t guid, uint32_t qpn, uint64_t service)
 static void track_packet(const uint8_t *packet, size_t length)
 {
     const uint8_t *body = packet + BTH + DETH + MAD_HEADER;
-    static uint64_t service;
     if (length < BTH)
         return;
     if (packet[0] >> 5 == 0)
         track_flow((uint32_t)read_be(packet + 5, 3), (uint32_t)read_be(packet + 9, 3));
     if (packet[0] != DATAGRAM || length < BTH + DETH + MAD)
         return;
-    switch (read_be(packet + BTH + DETH + 16, 2)) {
-    case REQ:
-        service = read_be(body + 8, 8);
-        track_caller(read_be(body + 16, 8), (uint32_t)read_be(body + 32, 3), service);
-        break;
-    case REP:
-        track_caller(read_be(body + 28, 8), (uint32_t)read_be(body + 12, 3), service);
-        break;
-    }
+    if (read_be(packet + BTH + DETH + 16, 2) == REQ)
+        track_caller(read_be(body + 16, 8), (uint32_t)read_be(body + 32, 3),
+                     read_be(body + 8, 8));
 }
 
 /*
@@ -233,7 +229,7 @@ static void sniff_connections(void)
     EXPECT(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0, "setsockopt: %s",
            strerror(errno));
     puts("listening");
-    while (flow_count < 4 || caller_count < 4) {
+    while (flow_count < 4 || caller_count < 2) {
         ssize_t length = recv(fd, packet, sizeof packet, 0);
         size_t ip = (size_t)(packet[0] & 0xf) * 4;
         EXPECT(length > 0, "%d queue pairs and %d callers were seen: %s", flow_count, caller_count,
@@ -304,11 +300,14 @@ static void accepted_requests(struct packet *packet, uint64_t n)
              SERVICE_OF_PORT_0 + service_port);
 }
 
-/* Connection requests that name queue pairs which are connected. */
+/*
+ * Connection requests that name the queue pair of the transfer's client, which is connected.
+ * dapltest listens for control connections as long as it runs.
+ */
 static void stale_requests(struct packet *packet, uint64_t n)
 {
-    int i = (int)(n % (uint64_t)caller_count);
-    make_req(packet, callers[i].guid, callers[i].qpn, callers[i].service);
+    (void)n;
+    make_req(packet, callers[1].guid, callers[1].qpn, callers[0].service);
 }
 
 static void make_send(struct packet *packet, uint32_t qpn, uint32_t psn, size_t length)
