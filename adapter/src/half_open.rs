@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub use rnic::allowance::network;
 use rustix::process::{Resource, getrlimit};
 
-/// The number of descriptors that callers without a request may hold: a quarter of the process's
-/// limit, at most 1,024.
+/// The maximum number of descriptors for peers that have connected and not sent a request yet: a
+/// quarter of the process's limit, at most 1,024.
 pub fn share_of_descriptors() -> usize {
     const SHARE: u64 = 4;
     const MAX: u64 = 1024;

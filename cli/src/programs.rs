@@ -41,7 +41,7 @@ pub(crate) fn is_ours(file: &Path) -> bool {
     fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_PARAMS"))
 }
 
-/// Returns the foreign library that a program would load, if any.
+/// Returns the DAT library that a program would load, if that library is not OpenDAT's.
 pub(crate) fn foreign_library_of(program: &OsStr) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path)

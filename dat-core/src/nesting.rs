@@ -38,7 +38,7 @@ struct ThreadActivity {
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Nothing that another call could disturb.
+    /// The thread does nothing that another call could disturb.
     Nothing,
     /// The thread sleeps and holds nothing.
     Sleep,

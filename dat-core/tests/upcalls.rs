@@ -30,7 +30,7 @@ enum TransportCall {
     Arm { solicited: bool },
 }
 
-/// The transport. The latest objects of each kind are kept.
+/// A transport that records its calls and keeps the latest object of each kind.
 struct RecordingTransport {
     attrs: Attrs,
     calls: &'static Mutex<Vec<TransportCall>>,

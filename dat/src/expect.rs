@@ -30,7 +30,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event is another one. Most likely it contains the reason for which the connection was
+    /// Fails if the event is a different one. That event usually contains the reason for which the connection was
     /// not established.
     pub fn established(self) -> Result<Vec<u8>, Unexpected> {
         match self {

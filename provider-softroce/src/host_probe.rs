@@ -102,8 +102,8 @@ impl HostProbe {
                 }
                 return;
             }
-            // The host's ICMP error repeats the packet. A program that has not seen the packet
-            // would have to guess its contents.
+            // The host's ICMP error quotes the packet. A program that forges the error without
+            // having seen the packet would have to guess its contents.
             let word =
                 |at: usize| Some(u32::from_be_bytes(*report.packet.get(at..)?.first_chunk()?));
             if let (true, Some(qpn), Some(id)) =

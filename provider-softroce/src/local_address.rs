@@ -1,5 +1,5 @@
-//! A local address in use: its share of the port, its packet I/O, its connection manager, and its
-//! queue pair numbers.
+//! A local address in use: its reference to the UDP port that the processes of a user share, its
+//! packet I/O, its connection manager, and its queue pair numbers.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -77,7 +77,8 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     stranger
 }
 
-/// Connects `end` to a stranger, which checks this project's request first.
+/// Connects `end` to a plain TCP socket, which checks the MPA request that `end` sends and then
+/// sends `answer`.
 fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     end.connect(listener.local_addr().expect("the socket is bound").port().into(), b"hi", None);

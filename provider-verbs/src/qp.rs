@@ -460,7 +460,7 @@ impl QpShared {
         // If this read fails, the request behind it is flushed. That reports the failure.
         let mut work =
             ibv_send_wr { wr_id: MARKER, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
-        // SAFETY: the request has no segments, so no memory must stay valid.
+        // SAFETY: the request has no segments, so it refers to no memory.
         post_error(unsafe { self.post(&mut work) })
     }
 
@@ -527,7 +527,7 @@ impl QpShared {
             send_flags: IBV_SEND_SIGNALED,
             ..ibv_send_wr::zeroed()
         };
-        // SAFETY: the request has no segments, so no memory must stay valid.
+        // SAFETY: the request has no segments, so it refers to no memory.
         unsafe { self.post(&mut work) == 0 }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Schedule {
     tick: Duration,
     /// The number of ticks of [`MIN_TICK`] that are still to follow.
     min_ticks_left: u32,
-    /// The number of ticks with the same leader in the poller.
+    /// The number of consecutive ticks for which the same thread has been the leader.
     same_leader: u32,
 }
 

@@ -300,7 +300,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-message-and-rdma-size",
         "Interface Adapter Attributes: message size, RDMA size",
-        "An EP can have sizes up to the limits, and no EP can have larger ones.",
+        "An EP can have attributes up to the limits of the IA, and no larger ones.",
         |rig| {
             let (max_message_size, max_rdma_size) =
                 (rig.attr.max_message_size, rig.attr.max_rdma_size);

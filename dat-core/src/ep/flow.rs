@@ -312,11 +312,11 @@ const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
     }
 }
 
-/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it are still
-/// queued.
+/// Flows whose queue pair was freed or reset (dat_ep_free, dat_ep_reset) while some of its
+/// completions are still queued.
 ///
-/// The consumer gets these completions (dat_ep_free: they may still be on the EVD). So each flow is
-/// kept for each EVD until one of these holds:
+/// The consumer can still dequeue these completions: the manual page of dat_ep_free says that they
+/// may remain on the EVD. So each flow is kept for each EVD until one of these holds:
 ///
 /// - Its completions on the EVD have been taken.
 /// - The EVD has been seen empty.

@@ -232,7 +232,8 @@ impl Run {
             let reported = self.world.reported(ep);
             let wrong = |why| format!("of ep{ep}: {why}");
             self.accounts.check_ep(self.world.ep(ep), &reported).map_err(wrong)?;
-            // Receives that the new queue does not accept fail at once, with events.
+            // If the new queue does not accept a posted receive, the receive fails at once, with an
+            // event.
             let modified = matches!(call, Call::EpModify { ep: modified, .. } if modified == ep);
             if modified && reported.buffers > before.buffers {
                 return Err(format!(

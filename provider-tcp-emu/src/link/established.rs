@@ -52,7 +52,7 @@ pub(super) struct Established {
 }
 
 pub(super) enum ReadOutcome {
-    /// The socket is empty.
+    /// No octets are waiting in the socket.
     WouldBlock,
     /// Octets arrived.
     /// `drained`: the read was short, so the socket is empty.

@@ -341,8 +341,8 @@ impl Stream {
         self.rx.is_mid_message() || self.reads.placed > 0
     }
 
-    /// Completes all posted work that has not completed as flushed. Call this again for work that
-    /// is posted later. From now on no octet is sent or received.
+    /// Completes all outstanding work with the status "flushed". From now on no octet is sent or
+    /// received. Call this again for work that is posted later.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure { by_peer: false, cause: Cause::MPA_STREAM_LOST });
         self.answers = Answers::default();

@@ -131,8 +131,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// Returns the receive of the current message, or `None` if the message waits for one. A
-    /// receive that the message may not take is flushed with the others.
+    /// Returns the receive of the current message, or `None` if the message waits for one. If
+    /// the message must not use the receive, the receive is flushed when the connection ends.
     #[inline]
     fn receive(&mut self) -> Result<Option<Rqe>, Failure> {
         if let Some(buffer) = self.work.recv() {
