@@ -6,6 +6,8 @@ mod support;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use dat_core::conn::cr::{self, Cr};
 use dat_core::conn::psp;
@@ -35,6 +37,8 @@ struct RecordingTransport {
     attrs: Attrs,
     calls: &'static Mutex<Vec<TransportCall>>,
     on_poll: &'static Mutex<Option<OnPoll>>,
+    /// The number of passes of progress.
+    passes: AtomicUsize,
     qp: Mutex<Option<Sink<RecordingTransport>>>,
     token: Mutex<Option<Token>>,
     srq: Mutex<Option<Sink<RecordingTransport>>>,
@@ -71,6 +75,7 @@ impl Provider for RecordingProvider {
             attrs,
             calls: Box::leak(Box::default()),
             on_poll: Box::leak(Box::default()),
+            passes: AtomicUsize::new(0),
             qp: Mutex::default(),
             token: Mutex::default(),
             srq: Mutex::default(),
@@ -92,6 +97,9 @@ unsafe impl Transport for RecordingTransport {
 
     fn attrs(&self) -> &Attrs {
         &self.attrs
+    }
+    fn progress(&self) {
+        self.passes.fetch_add(1, Relaxed);
     }
     fn pd(&self) -> Result<Nothing> {
         Ok(Nothing)
@@ -393,6 +401,26 @@ fn a_wait_arms_for_the_completions_that_wake() {
         // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { dto.wait(1, 1) }.unwrap();
         assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited }], "{quiet} {others:?}");
+    }
+}
+
+/// A pass would send what the consumer has posted since the last one. So a consumer that posts a
+/// request after each event would send each request alone.
+#[test]
+fn a_wait_makes_a_pass_only_if_events_are_lacking() {
+    let ia = open(false);
+    let evd = evd(ia, DAT_EVD_SOFTWARE_FLAG);
+    for _ in 0..3 {
+        evd.post_software(&DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() })
+            .unwrap();
+    }
+    for (threshold, found, left, passes) in
+        [(3, true, 2, 0), (1, true, 1, 0), (2, false, 1, 1), (1, true, 0, 1), (1, false, 0, 2)]
+    {
+        // SAFETY: no other thread takes events from the EVD during this call.
+        let outcome = unsafe { evd.wait(0, threshold) }.unwrap();
+        let now = (outcome.event.is_ok(), outcome.more, ia.transport.passes.load(Relaxed));
+        assert_eq!(now, (found, left, passes));
     }
 }
 

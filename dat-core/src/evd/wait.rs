@@ -104,7 +104,7 @@ impl<T: Transport> Evd<T> {
         threshold: usize,
     ) -> Result<WaitOutcome> {
         let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
-        let mut looked = false;
+        let mut made_pass = false;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
         loop {
@@ -115,12 +115,16 @@ impl<T: Transport> Evd<T> {
             if !self.shared.waitable.load(Ordering::SeqCst) {
                 return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
             }
-            if !looked {
-                self.ia.transport.progress();
-                looked = true;
-            }
             // SAFETY: the caller guarantees that this thread has the taking side.
-            let count = unsafe { self.count() };
+            let mut count = unsafe { self.count() };
+            // As in dat_evd_dequeue, events that are queued are taken first: a pass for each of
+            // them would end the batch of what the consumer posts between them.
+            if count < threshold && !made_pass {
+                self.ia.transport.progress();
+                made_pass = true;
+                // SAFETY: the caller guarantees that this thread has the taking side.
+                count = unsafe { self.count() };
+            }
             let mut event = DAT_EVENT::zeroed();
             // SAFETY: the caller guarantees that this thread has the taking side.
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
@@ -152,7 +156,7 @@ impl<T: Transport> Evd<T> {
                     continue;
                 }
                 if now < until {
-                    looked = false;
+                    made_pass = false;
                     std::hint::spin_loop();
                     continue;
                 }
