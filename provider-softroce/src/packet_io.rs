@@ -129,21 +129,6 @@ pub(crate) fn check_unknown(
     Icrc::new(from, ours)?.recover(position as u16, datagram).ok()
 }
 
-/// The number of ports to try: another user may have a port on another address of the host.
-const PORT_ATTEMPT_COUNT: usize = 64;
-
-/// Binds the socket that sends, and reserves its port.
-fn bind_sender(any: SocketAddr, to: SocketAddr) -> io::Result<(Udp, Udp)> {
-    let mut attempts = (0..PORT_ATTEMPT_COUNT).map(|_| {
-        let sender = Udp::bind_send_only(any, to)?;
-        let port_reservation = Udp::reserve_port(sender.local_addr()?)?;
-        Ok((sender, port_reservation))
-    });
-    let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-    let decided = attempts.find(|attempt| !attempt.as_ref().is_err_and(in_use));
-    decided.unwrap_or(Err(io::ErrorKind::AddrInUse.into()))
-}
-
 impl PacketIo {
     pub(crate) fn new(
         address: SocketAddr,
@@ -152,10 +137,10 @@ impl PacketIo {
         capture: Option<Capture>,
     ) -> io::Result<Self> {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
-        let mut any = address;
-        any.set_port(0);
-        let (sender, port_reservation) = bind_sender(any, address)?;
-        let source = sender.local_addr()?;
+        let (port_reservation, port) = Udp::reserve_port()?;
+        let mut source = address;
+        source.set_port(port);
+        let sender = Udp::bind_send_only(source, address)?;
         Ok(PacketIo {
             address,
             sender,

@@ -1,10 +1,12 @@
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use netem::Conditions;
+use socket2::{Domain, Socket, Type};
 
 use super::local_socket::ReceiveBuffer;
 use super::*;
@@ -448,27 +450,71 @@ fn another_user_cannot_send_from_the_same_source() {
     for address in [address(), "[::1]:0".parse().expect("an address")] {
         let io = PacketIo::new(address, false, &Conditions::OFF, None).expect("a free port");
         let port = io.source().port();
-        let others: [IpAddr; 2] = match address {
-            SocketAddr::V4(_) => {
-                [Ipv4Addr::new(127, 200, 0, 1).into(), Ipv4Addr::UNSPECIFIED.into()]
-            }
-            SocketAddr::V6(_) => [Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into()],
-        };
+        // A socket of IPv6 can send to IPv4 addresses.
+        let others =
+            ["127.200.0.1", "0.0.0.0", "::1", "::", "::ffff:127.200.0.1", "::ffff:0.0.0.0"]
+                .map(|other| SocketAddr::new(other.parse().expect(other), port));
         as_nobody(|| {
             for other in others {
-                let other = SocketAddr::from((other, port));
-                for bound in [Udp::bind_exclusive(other), Udp::bind_shared(other)] {
+                for (shares, only_v6) in [(false, false), (true, false), (false, true)] {
+                    let bound = bind(other, shares, only_v6 && !is_mapped(other.ip()));
                     assert_eq!(
                         bound.err().map(|error| error.kind()),
-                        Some(io::ErrorKind::AddrInUse)
+                        Some(io::ErrorKind::AddrInUse),
+                        "{other}"
                     );
                 }
             }
         });
         drop(io);
-        as_nobody(|| Udp::bind_exclusive((others[0], port).into()))
-            .expect("the port is free again");
+        // A child process of another test may still have copies of the sockets for a moment.
+        while as_nobody(|| bind(others[0], false, false)).is_err() {
+            std::thread::yield_now();
+        }
     }
+}
+
+/// Another user has had a port on another address before. The adapter must not use that port, even
+/// if another adapter of the same user has it.
+#[test]
+fn a_port_that_another_user_has_is_not_used() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP: only root can act for another user");
+        return;
+    }
+    let network = std::thread::spawn(|| {
+        // SAFETY: the call accesses no memory. The system call changes the network of this thread
+        // only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNET) }, 0);
+        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        assert!(up.expect("ip starts").success());
+        // These are all ports from which the kernel picks.
+        std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40003").expect("a range");
+        let taken = [40001, 40002].map(|port| SocketAddr::from(([127, 200, 0, 1], port)));
+        let _others = as_nobody(|| taken.map(|other| bind(other, false, false)))
+            .map(|bound| bound.expect("a free port"));
+        let io = || PacketIo::new(address(), false, &Conditions::OFF, None);
+        let open = [io(), io()].map(|io| io.expect("a free port"));
+        let mut ports = open.each_ref().map(|io| io.source().port());
+        ports.sort();
+        assert_eq!(ports, [40000, 40003]);
+        assert_eq!(io().err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+    });
+    network.join().expect("no panic");
+}
+
+fn bind(address: SocketAddr, shares: bool, only_v6: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(only_v6)?;
+    }
+    socket.set_reuse_port(shares)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn is_mapped(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
 /// Another user can neither connect nor send to the sockets, and cannot take a name.

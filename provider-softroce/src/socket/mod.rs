@@ -64,18 +64,34 @@ impl Udp {
         Ok(socket)
     }
 
-    /// Creates a socket that reserves a port on all addresses of the host for this user. Otherwise
-    /// another user could bind the port on another address and send packets whose source is our
-    /// address and port (IP_PKTINFO). Datagrams that arrive there are dropped. Returns `AddrInUse`
-    /// if another user has the port on some address.
-    pub(crate) fn reserve_port(of: SocketAddr) -> io::Result<Self> {
-        let any: IpAddr = match of {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    /// Creates a socket that reserves a free port on all addresses of the host, of IPv4 and of IPv6,
+    /// and returns the port. Only sockets of this user that [share](Self::bind_shared) the port can
+    /// be bound to it. Otherwise another user could bind the port on another address and send
+    /// packets whose source is our address and port (IP_PKTINFO). Datagrams that arrive there are
+    /// dropped. Returns `AddrInUse` if each port is in use on some address.
+    pub(crate) fn reserve_port() -> io::Result<(Self, u16)> {
+        let (kind, protocol) = (Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP));
+        // A socket of IPv6 can send to IPv4 addresses, so a reservation for IPv4 alone would not
+        // be enough.
+        let (socket, any) = match Socket::new(Domain::IPV6, kind, protocol) {
+            Ok(socket) => {
+                socket.set_only_v6(false)?;
+                (socket, IpAddr::from(Ipv6Addr::UNSPECIFIED))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+                (Socket::new(Domain::IPV4, kind, protocol)?, Ipv4Addr::UNSPECIFIED.into())
+            }
+            Err(error) => return Err(error),
         };
-        let socket = Self::bind_shared((any, of.port()).into())?;
+        // The socket does not share the port while it is bound. So the kernel picks a port that no
+        // socket has, not even one of this user. If another socket of this user shared the port,
+        // the kernel would not check the sockets of other users.
+        socket.bind(&SocketAddr::new(any, 0).into())?;
+        socket.set_reuse_port(true)?;
+        let socket = Udp(socket);
         socket.drop_incoming()?;
-        Ok(socket)
+        let port = socket.local_addr()?.port();
+        Ok((socket, port))
     }
 
     fn new(address: SocketAddr) -> io::Result<Self> {
