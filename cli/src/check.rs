@@ -127,7 +127,7 @@ impl Finding {
 
     /// Returns a key that is equal for findings that differ only in a value of the line.
     fn kind(&self) -> (Severity, &str) {
-        let before_the_value = || self.message.split('"').next().unwrap_or_default();
+        let before_the_value = || self.message.split(['"', '`']).next().unwrap_or_default();
         (self.severity, self.help.as_deref().unwrap_or_else(before_the_value))
     }
 
