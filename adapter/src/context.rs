@@ -2,30 +2,34 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use capture::Capture;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::engine::Engine;
+use crate::progress::MakeProgress;
+use crate::reactor::Reactor;
+use crate::request::Request;
 use crate::shared::SharedState;
-use crate::transport::Request;
 
 /// The poller for an engine's sockets, and the engine's access to its adapter.
-pub struct Context<E: Engine> {
-    shared: Arc<SharedState<E>>,
+pub struct Context<E: MakeProgress> {
+    shared: Arc<SharedState<E::RequestId>>,
     registry: Registry,
     capture: Option<Capture>,
+    /// The reactor. Empty until the adapter is open.
+    reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
 }
 
-impl<E: Engine> Context<E> {
+impl<E: MakeProgress> Context<E> {
     pub(crate) fn new(
-        shared: Arc<SharedState<E>>,
+        shared: Arc<SharedState<E::RequestId>>,
         registry: Registry,
         capture: Option<Capture>,
+        reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
     ) -> Self {
-        Context { shared, registry, capture }
+        Context { shared, registry, capture, reactor }
     }
 
     /// Makes the poller report a socket from now on, edge triggered. Events that are already
@@ -94,6 +98,6 @@ impl<E: Engine> Context<E> {
     /// [`Upcall::Request`](dat_core::provider::Upcall::Request). Returns `None` if the adapter is
     /// being closed.
     pub fn request(&self, call: E::RequestId) -> Option<Request<E>> {
-        self.shared.reactor().map(|reactor| Request::new(reactor, call))
+        Some(Request::new(self.reactor.get()?.upgrade()?, call))
     }
 }

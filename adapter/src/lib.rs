@@ -1,17 +1,22 @@
 //! The common part of all software adapters: dat-core's objects over rnic's queues, and the threads
-//! that make progress. From top to bottom:
+//! that make progress. A file uses only files below it:
 //!
 //! | file | contents |
 //! |---|---|
+//! | `transport` | dat-core's transport over rnic and the engine: the objects of an adapter |
 //! | `engine` | the part that a provider supplies: [`Engine`] |
+//! | `adapter` | an open adapter: [`Adapter`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
-//! | `transport` | dat-core's transport over rnic and the engine: [`Adapter`] and its objects |
-//! | `counts` | sums of the counters of connections: [`Counts`] |
+//! | `request` | connection requests for the consumer: [`Request`] |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
+//! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
 //! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
 //! | `shared` | the state that threads read and write without the lock |
+//! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
+//! | `sync` | the atomic types of the lock-free parts, and a lock |
+//! | `counts` | sums of the counters of connections: [`Counts`] |
 //! | [`params`] | the common part of ia_params |
 //! | [`netdev`] | the host's network devices and addresses |
 //! | `local_failure` | why this host cannot start to connect to a peer: [`LocalFailure`] |
@@ -22,19 +27,20 @@
 //!
 //! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It
 //!    never locks, blocks or starts a thread; its caller holds the engine lock. It is called
-//!    - when a socket has an event ([`Engine::on_event`]) or a consumer polls ([`Engine::poll`]);
-//!    - when a queue pair has requests to send ([`Engine::transmit`]): at once for a single
+//!    - when a socket has an event ([`MakeProgress::on_event`]) or a consumer polls
+//!      ([`MakeProgress::poll`]);
+//!    - when a queue pair has requests to send ([`MakeProgress::transmit`]): at once for a single
 //!      request, once for a batch;
-//!    - in every pass, for timers and leftover work ([`Engine::advance`]);
+//!    - in every pass, for timers and leftover work ([`MakeProgress::advance`]);
 //!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`],
 //!      [`Engine::listen`], …).
 //! 2. Register its sockets with the poller through the [`Context`] that it was created with, edge
 //!    triggered, each with a token of its own. Keep queue pairs in a [`Table`]; the index there is
 //!    the name of the queue pair. The engine receives the [`rnic::Work`] of a queue pair, which is
 //!    the side of the queues that completes, and a sink for the events of its connection.
-//! 3. Before the engine lock is released, [`Engine::remaining`] returns what is left to do: more
-//!    work at once, or a deadline. A pass must end, so bursts are limited, and the rest is left
-//!    over.
+//! 3. Before the engine lock is released, [`MakeProgress::remaining`] returns what is left to do:
+//!    more work at once, or a deadline. A pass must end, so bursts are limited, and the rest is
+//!    left over.
 //! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
 //!    common keys, and asks for the provider's own keys.
 //! 5. Implement `Provider`. Its transport is an `Adapter<YourEngine>`, and its `open` is little
@@ -47,6 +53,7 @@
 //! The compiler specializes everything for the one engine: there is no dynamic dispatch between
 //! this crate and the engine.
 
+mod adapter;
 mod context;
 mod counts;
 mod doorbells;
@@ -57,20 +64,25 @@ mod local_failure;
 mod locked;
 pub mod netdev;
 pub mod params;
+mod progress;
 mod reactor;
+mod request;
 mod shared;
+mod shared_qp;
 mod sync;
 mod table;
 mod transport;
 
+pub use adapter::Adapter;
 pub use context::Context;
 pub use counts::Counts;
 pub use dat_core::error::no_memory;
-pub use engine::{Engine, Progress, Remaining, Sink, Upcall};
-pub use local_failure::LocalFailure;
+pub use engine::{Engine, Sink, Upcall};
+pub use local_failure::{LocalFailure, no_resources};
 pub use params::Params;
-pub use reactor::abort_on_panic;
+pub use progress::{MakeProgress, Progress, Remaining};
+pub use reactor::progress_thread::abort_on_panic;
+pub use request::Request;
+pub use shared_qp::Shared;
 pub use table::Table;
-pub use transport::{
-    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port,
-};
+pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire, port};

@@ -4,8 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use dat_core::Error;
-
-use crate::transport::no_resources;
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 
 /// The reason for which an attempt to connect fails before a packet is sent.
 #[derive(Debug)]
@@ -79,6 +78,11 @@ impl LocalFailure {
 
 const NO_PORT: &str =
     "this host has no local port left for a connection to the peer (net.ipv4.ip_local_port_range)";
+
+/// The error of a call for which there is no free file descriptor or no thread.
+pub fn no_resources(_: io::Error) -> Error {
+    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 
-use crate::engine::{Engine, Progress, Remaining};
 use crate::engine_lock::Deferring;
-use crate::reactor::{POLLING_INTERVAL_LIMIT, WAKER};
-use crate::shared::{DeferredWork, SharedState};
+use crate::progress::{MakeProgress, Progress, Remaining};
+use crate::shared::{DeferredWork, SharedState, WAKER};
 
+/// A consumer that calls less often than once in this time does not count as polling. The progress
+/// thread serves the data that arrive between its calls.
+pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
 /// How long a consumer's call waits for the rest of a message while no data arrive.
 const MESSAGE_IDLE_LIMIT: Duration = Duration::from_micros(100);
 /// The maximum time that a consumer's call waits for the rest of a message.
@@ -25,9 +27,9 @@ pub(crate) struct MessageWait {
 }
 
 /// The value behind the engine lock.
-pub(crate) struct LockedEngine<E: Engine> {
+pub(crate) struct LockedEngine<E: MakeProgress> {
     pub(crate) engine: E,
-    shared: Arc<SharedState<E>>,
+    shared: Arc<SharedState<E::RequestId>>,
     /// The deferred work that is being taken over. It is kept so that its memory is reused.
     deferred: DeferredWork<E::RequestId>,
     /// Whether the remaining work need not be published when the lock is released, because it has
@@ -37,8 +39,8 @@ pub(crate) struct LockedEngine<E: Engine> {
     pub(crate) holder_checks: bool,
 }
 
-impl<E: Engine> LockedEngine<E> {
-    pub(crate) fn new(engine: E, shared: Arc<SharedState<E>>) -> Self {
+impl<E: MakeProgress> LockedEngine<E> {
+    pub(crate) fn new(engine: E, shared: Arc<SharedState<E::RequestId>>) -> Self {
         LockedEngine {
             engine,
             shared,
@@ -128,23 +130,15 @@ impl<E: Engine> LockedEngine<E> {
         refused.drain(..).for_each(|call| self.engine.refuse(call));
         events.drain(..).for_each(|event| deliver_to(&mut self.engine, &event));
     }
-
-    /// Removes a queue pair.
-    pub(crate) fn remove_qp(&mut self, qp: usize) {
-        // Take all doorbells: that of this queue pair must not stay in the stack, and the others
-        // must not be lost.
-        self.run_deferred();
-        self.engine.remove_qp(qp);
-    }
 }
 
-fn deliver_to<E: Engine>(engine: &mut E, event: &Event) {
+fn deliver_to<E: MakeProgress>(engine: &mut E, event: &Event) {
     if event.token() != WAKER {
         engine.on_event(event);
     }
 }
 
-impl<E: Engine> Deferring for LockedEngine<E> {
+impl<E: MakeProgress> Deferring for LockedEngine<E> {
     /// Does published work, leftover work and the work of timers that have expired.
     fn run_deferred(&mut self) {
         self.skips_publishing = false;

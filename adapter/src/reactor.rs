@@ -36,32 +36,29 @@
 //!
 //! In all other cases only one thread polls the sockets, and an idle program is never woken.
 
-mod progress_thread;
+pub(crate) mod progress_thread;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod thread_state;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
 use dat_core::wake::{Wake, WakeReason, trace};
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll};
 
-pub use self::progress_thread::abort_on_panic;
-use self::progress_thread::{ACTIVE, ProgressThread, RESTING};
 use self::schedule::DEFAULT_TICK;
-pub(crate) use self::schedule::POLLING_INTERVAL_LIMIT;
-use crate::engine::{Engine, Progress};
+use self::thread_state::{ACTIVE, ProgressThread, RESTING};
 use crate::engine_lock::{Deferring, EngineLock};
 use crate::locked::LockedEngine;
+use crate::progress::{MakeProgress, Progress};
 use crate::shared::{POLLER, SharedState};
-
-/// The token of the poller's waker.
-pub(crate) const WAKER: Token = Token(usize::MAX);
+use crate::sync::lock;
 
 /// The number of polls of a blocking wait that share one reading of the clock, which takes some
 /// hundred nanoseconds.
@@ -74,9 +71,9 @@ const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
 const EVENT_CAPACITY: usize = 256;
 
 /// The engine, and the threads that make progress with it.
-pub(crate) struct Reactor<E: Engine> {
+pub(crate) struct Reactor<E: MakeProgress> {
     pub(crate) engine: EngineLock<LockedEngine<E>>,
-    pub(crate) shared: Arc<SharedState<E>>,
+    pub(crate) shared: Arc<SharedState<E::RequestId>>,
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
     poller_fd: RawFd,
@@ -113,12 +110,13 @@ struct Spin {
     in_use: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<E: Engine> Reactor<E> {
-    pub(crate) fn new(engine: E, shared: Arc<SharedState<E>>, poll: Poll, spin: Duration) -> Self {
+impl<E: MakeProgress> Reactor<E> {
+    pub(crate) fn new(
+        engine: E,
+        shared: Arc<SharedState<E::RequestId>>,
+        poll: Poll,
+        spin: Duration,
+    ) -> Self {
         Reactor {
             engine: EngineLock::new(LockedEngine::new(engine, Arc::clone(&shared))),
             shared,
@@ -415,7 +413,7 @@ impl Poller {
     /// engine lock, no other thread has undelivered events. So connections that were closed before
     /// this call can end. A connection may turn out to be closed while the events are delivered.
     /// Its end is younger than the poller's answer, so the poller is asked again.
-    fn deliver_all<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
+    fn deliver_all<E: MakeProgress>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
             let closed = locked.engine.take_closed();
             while self.take().is_ok() {

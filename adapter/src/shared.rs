@@ -5,19 +5,18 @@
 //! SeqCst, so that at least one of the two threads sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dat_core::wake::trace;
-use mio::Waker;
 use mio::event::Event;
+use mio::{Token, Waker};
 
 use crate::doorbells::Doorbells;
-use crate::engine::Engine;
-use crate::reactor::Reactor;
+use crate::sync::lock;
 
 /// The state that threads read and write without the engine lock.
-pub(crate) struct SharedState<E: Engine> {
+pub(crate) struct SharedState<Call> {
     /// Queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
     /// Counts passes over the engine. A queue pair's first post since the last pass is sent at
@@ -35,11 +34,9 @@ pub(crate) struct SharedState<E: Engine> {
     deadline_ns: AtomicU64,
     epoch: Instant,
     /// Work that arrived while another thread held the engine lock.
-    deferred: Mutex<DeferredWork<E::RequestId>>,
+    deferred: Mutex<DeferredWork<Call>>,
     any_deferred: AtomicBool,
     waker: Waker,
-    /// The reactor. Empty until `set_reactor` is called.
-    reactor: OnceLock<Weak<Reactor<E>>>,
 }
 
 /// Work for the holder of the engine lock.
@@ -56,12 +53,14 @@ impl<Call> Default for DeferredWork<Call> {
     }
 }
 
+/// The token of the poller's waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
 /// The name of the poller in the trace of wake-ups.
 pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
 
-impl<E: Engine> SharedState<E> {
+impl<Call> SharedState<Call> {
     pub(crate) fn new(waker: Waker) -> Self {
         SharedState {
             doorbells: Doorbells::default(),
@@ -75,19 +74,7 @@ impl<E: Engine> SharedState<E> {
             deferred: Mutex::new(DeferredWork::default()),
             any_deferred: AtomicBool::new(false),
             waker,
-            reactor: OnceLock::new(),
         }
-    }
-
-    /// Sets the reactor to which this state belongs. Called once.
-    pub(crate) fn set_reactor(&self, reactor: &Arc<Reactor<E>>) {
-        let set = self.reactor.set(Arc::downgrade(reactor));
-        debug_assert!(set.is_ok(), "it belongs to one reactor");
-    }
-
-    /// Returns the reactor, or `None` if it is being taken down or not set yet.
-    pub(crate) fn reactor(&self) -> Option<Arc<Reactor<E>>> {
-        self.reactor.get()?.upgrade()
     }
 
     /// The number of passes so far.
@@ -124,7 +111,7 @@ impl<E: Engine> SharedState<E> {
     }
 
     /// Defers the refusal of a request that its consumer has dropped. Upcalls may call this.
-    pub(crate) fn refuse(&self, call: E::RequestId) {
+    pub(crate) fn refuse(&self, call: Call) {
         self.deferred().refused.push(call);
         self.any_deferred.store(true, Ordering::Release);
     }
@@ -142,14 +129,14 @@ impl<E: Engine> SharedState<E> {
     }
 
     /// Takes the deferred work and leaves `empty` in its place, so that memory is reused.
-    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<E::RequestId>) {
+    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<Call>) {
         let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *deferred, empty);
     }
 
-    fn deferred(&self) -> MutexGuard<'_, DeferredWork<E::RequestId>> {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deferred(&self) -> MutexGuard<'_, DeferredWork<Call>> {
+        lock(&self.deferred)
     }
 
     /// Publishes the work that remains when the engine lock is released. `holder_checks`: the

@@ -1,15 +1,15 @@
 //! dat-core's transport, over rnic's queues and a provider's engine.
 
 mod completion;
+mod listener;
 mod memory;
 mod queue;
 mod receive;
-mod service;
 
 use std::borrow::Cow;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use capture::Capture;
@@ -17,30 +17,24 @@ use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
-use dat_sys::{
-    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
-    DAT_RESOURCE_MEMORY_REGION,
-};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY_REGION};
 use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
 
 pub use self::completion::Cq;
+pub use self::listener::{Listener, port};
 pub use self::memory::{Mr, Mw, Pd};
-pub use self::queue::{Qp, Shared};
+pub use self::queue::Qp;
 pub use self::receive::Srq;
-pub use self::service::{Listener, Request, port};
+
+use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::engine::{Engine, Sink, Upcall};
+use crate::local_failure::no_resources;
 use crate::params::Params;
-use crate::reactor::{Reactor, WAKER};
-use crate::shared::SharedState;
-
-/// An open adapter.
-pub struct Adapter<E: Engine> {
-    attrs: Attrs,
-    keys: Arc<Keys>,
-    reactor: Arc<Reactor<E>>,
-}
+use crate::reactor::Reactor;
+use crate::request::Request;
+use crate::shared::{SharedState, WAKER};
 
 /// The limits and names that depend on the wire protocol; see [`Attrs`].
 #[derive(Clone, Debug)]
@@ -84,9 +78,11 @@ impl<E: Engine> Adapter<E> {
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
         let shared = Arc::new(SharedState::new(waker));
-        let engine = engine(Context::new(Arc::clone(&shared), registry, capture))?;
+        let own_reactor = Arc::new(OnceLock::new());
+        let engine =
+            engine(Context::new(Arc::clone(&shared), registry, capture, Arc::clone(&own_reactor)))?;
         let reactor = Arc::new(Reactor::new(engine, Arc::clone(&shared), poll, params.spin()));
-        shared.set_reactor(&reactor);
+        own_reactor.set(Arc::downgrade(&reactor)).ok();
         if E::STARTS_PROGRESS_THREAD {
             reactor.start_progress_thread().map_err(|e| {
                 let reason = format!("starting a thread: {e}");
@@ -94,12 +90,6 @@ impl<E: Engine> Adapter<E> {
             })?;
         }
         Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), reactor })
-    }
-}
-
-impl<E: Engine> Drop for Adapter<E> {
-    fn drop(&mut self) {
-        self.reactor.stop_progress_thread();
     }
 }
 
@@ -273,9 +263,4 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     fn interrupt(&self) {
         self.reactor.interrupt();
     }
-}
-
-/// The error of a call for which there is no free file descriptor or no thread.
-pub fn no_resources(_: io::Error) -> Error {
-    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }

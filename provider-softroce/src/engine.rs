@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, Progress, Remaining, Shared, Table, no_memory};
+use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, no_memory};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -57,7 +57,7 @@ pub struct Engine {
     unread: Vec<Key>,
     /// Whether the last poll found packets. It did not check whether there are more packets.
     found_packets: bool,
-    /// The result of [`adapter::Engine::take_partial`].
+    /// The result of [`adapter::MakeProgress::take_partial`].
     partial: bool,
     /// The number of passes that consumers have made by polling.
     passes: u32,
@@ -154,12 +154,8 @@ impl Engine {
     }
 }
 
-// SAFETY: each `Work` belongs to a `Link`, and the engine owns the `Link` for as long as it lives.
-// Sinks are dropped with their links and listeners.
-unsafe impl adapter::Engine for Engine {
+impl MakeProgress for Engine {
     const NAME: &'static str = "softroce";
-    // Adapters that open later request the shared sockets from this one at any time.
-    const STARTS_PROGRESS_THREAD: bool = true;
     type RequestId = RequestId;
 
     fn poll(&mut self) -> Progress {
@@ -168,7 +164,7 @@ unsafe impl adapter::Engine for Engine {
         let advances = is_clock_due || self.found_packets || self.has_pending_work();
         if advances {
             let before = self.last_advance;
-            adapter::Engine::advance(self);
+            self.advance();
             self.polls_rarely =
                 self.last_advance.saturating_duration_since(before) > BUSY_POLL_INTERVAL_MAX;
         }
@@ -290,6 +286,30 @@ unsafe impl adapter::Engine for Engine {
         Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
+    #[inline]
+    fn transmit(&mut self, qp: usize) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let Some(link) = links.get_mut(qp) else { return };
+        match link.local_address().and_then(|local_address| local_addresses.get_mut(local_address))
+        {
+            Some(local_address) => {
+                link.transmit(&mut EngineContext { local_address, resources, now: Instant::now() })
+            }
+            None => link.flush_ended(),
+        }
+    }
+
+    fn refuse(&mut self, request_id: RequestId) {
+        self.reject_request(request_id, Reason::NO_RESOURCES, &[]).ok();
+    }
+}
+
+// SAFETY: each `Work` belongs to a `Link`, and the engine owns the `Link` for as long as it lives.
+// Sinks are dropped with their links and listeners.
+unsafe impl adapter::Engine for Engine {
+    // Adapters that open later request the shared sockets from this one at any time.
+    const STARTS_PROGRESS_THREAD: bool = true;
+
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
@@ -320,19 +340,6 @@ unsafe impl adapter::Engine for Engine {
                 now,
             });
             self.process_cm_events(index, now);
-        }
-    }
-
-    #[inline]
-    fn transmit(&mut self, qp: usize) {
-        let Engine { local_addresses, links, resources, .. } = self;
-        let Some(link) = links.get_mut(qp) else { return };
-        match link.local_address().and_then(|local_address| local_addresses.get_mut(local_address))
-        {
-            Some(local_address) => {
-                link.transmit(&mut EngineContext { local_address, resources, now: Instant::now() })
-            }
-            None => link.flush_ended(),
         }
     }
 
@@ -448,10 +455,6 @@ unsafe impl adapter::Engine for Engine {
 
     fn reject(&mut self, request_id: RequestId, private: &[u8]) -> Result<()> {
         self.reject_request(request_id, Reason::CONSUMER, private)
-    }
-
-    fn refuse(&mut self, request_id: RequestId) {
-        self.reject_request(request_id, Reason::NO_RESOURCES, &[]).ok();
     }
 }
 

@@ -6,7 +6,7 @@ mod resources;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Context, Progress, Remaining, Shared, Table, no_memory, no_resources};
+use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, no_memory, no_resources};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
@@ -47,7 +47,7 @@ pub struct Engine {
     suspended: Vec<usize>,
     /// The number of consecutive passes of polling consumers without data.
     empty_passes: u32,
-    /// The result of [`adapter::Engine::take_partial`].
+    /// The result of [`adapter::MakeProgress::take_partial`].
     partial: bool,
 }
 
@@ -128,9 +128,7 @@ impl Engine {
     }
 }
 
-// SAFETY: a `Work` belongs to a `Link`, which the engine removes in `remove_qp`. Sinks belong to
-// links and listeners, and the engine calls no sink after it has removed the sink's owner.
-unsafe impl adapter::Engine for Engine {
+impl MakeProgress for Engine {
     const NAME: &'static str = "tcp-emu";
     type RequestId = RequestId;
 
@@ -242,6 +240,25 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
+    fn transmit(&mut self, qp: usize) {
+        let Some(link) = self.links.get_mut(qp) else { return };
+        link.transmit(&mut self.resources, &mut self.lingering);
+        if link.is_stalled() {
+            link.receive_until(&mut self.resources, &mut self.lingering, true);
+        }
+        if self.polled.len() < MAX_POLLED && !self.polled.contains(&qp) {
+            self.poll_first(qp);
+        }
+    }
+
+    fn refuse(&mut self, call: RequestId) {
+        self.listeners.refuse(&mut self.resources, call);
+    }
+}
+
+// SAFETY: a `Work` belongs to a `Link`, which the engine removes in `remove_qp`. Sinks belong to
+// links and listeners, and the engine calls no sink after it has removed the sink's owner.
+unsafe impl adapter::Engine for Engine {
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
@@ -261,17 +278,6 @@ unsafe impl adapter::Engine for Engine {
         self.resources.pending.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);
-        }
-    }
-
-    fn transmit(&mut self, qp: usize) {
-        let Some(link) = self.links.get_mut(qp) else { return };
-        link.transmit(&mut self.resources, &mut self.lingering);
-        if link.is_stalled() {
-            link.receive_until(&mut self.resources, &mut self.lingering, true);
-        }
-        if self.polled.len() < MAX_POLLED && !self.polled.contains(&qp) {
-            self.poll_first(qp);
         }
     }
 
@@ -332,10 +338,6 @@ unsafe impl adapter::Engine for Engine {
 
     fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
         self.listeners.reject(&mut self.resources, &mut self.lingering, call, private)
-    }
-
-    fn refuse(&mut self, call: RequestId) {
-        self.listeners.refuse(&mut self.resources, call);
     }
 }
 

@@ -2,81 +2,23 @@
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dat_core::threads;
 use dat_core::wake::trace;
 use rustix::thread::set_current_timer_slack;
 
+use super::Reactor;
 use super::schedule::{Action, ExitReason, Schedule, TickReport};
-use super::{Reactor, lock};
-use crate::engine::Engine;
+use super::thread_state::{ABSENT, ACTIVE, RESTING, TRACE_NAME, WATCHING};
+use crate::progress::MakeProgress;
+use crate::sync::lock;
 
 /// The time that the thread may run before another one has its turn. This is the shortest time
 /// slice that Linux accepts.
 const TIME_SLICE: Duration = Duration::from_micros(100);
-/// The state of the progress thread.
-#[derive(Default)]
-pub(super) struct ProgressThread {
-    pub(super) state: AtomicU8,
-    pub(super) stop: AtomicBool,
-    /// The number of notification objects that have a file descriptor on which consumers may sleep.
-    pub(super) fd_waiters: AtomicU32,
-    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the thread was useful when it was last active: data arrived that no consumer looked
-    /// for.
-    was_useful: AtomicBool,
-    /// Whether the thread is to be active although consumers make progress.
-    requested: AtomicBool,
-}
-
-/// The name of the thread in the trace of wake-ups.
-const TRACE_NAME: &str = "progress thread";
-
-const ABSENT: u8 = 0;
-pub(super) const ACTIVE: u8 = 1;
-const WATCHING: u8 = 2;
-pub(super) const RESTING: u8 = 3;
-
-impl ProgressThread {
-    pub(super) fn has_fd_waiters(&self) -> bool {
-        self.fd_waiters.load(Ordering::SeqCst) > 0
-    }
-
-    /// Wakes the thread if it rests.
-    pub(super) fn unpark_if_parked(&self) {
-        if self.state.load(Ordering::SeqCst) == RESTING
-            && self
-                .state
-                .compare_exchange(RESTING, WATCHING, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok()
-        {
-            self.unpark();
-        }
-    }
-
-    /// Asks the thread to serve a message of which only a part has arrived, because the polling
-    /// consumer may watch memory for the rest. If a request turns out to have been useless, further
-    /// ones are ignored until the thread has been useful in another way.
-    #[cold]
-    pub(super) fn request(&self) {
-        if self.was_useful.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed)
-        {
-            self.unpark();
-        }
-    }
-
-    pub(super) fn unpark(&self) {
-        trace::log_wake(TRACE_NAME, std::ptr::from_ref(self).addr());
-        if let Some(thread) = lock(&self.thread).as_ref() {
-            thread.thread().unpark();
-        }
-    }
-}
-
 /// Runs the body of an adapter's thread. If the body panics, ends the process, as for a panic on
 /// the data path. After a panic the state of the adapter is unknown, and without its thread
 /// consumers would wait for completions that never come.
@@ -111,7 +53,7 @@ fn request_short_time_slices() {
 }
 
 /// The control and the body of the progress thread.
-impl<E: Engine> Reactor<E> {
+impl<E: MakeProgress> Reactor<E> {
     /// Starts the thread if it does not run yet.
     pub(crate) fn start_progress_thread(self: &Arc<Self>) -> io::Result<()> {
         let mut thread = lock(&self.progress_thread.thread);

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::locked::POLLING_INTERVAL_LIMIT;
+
 /// The time between two checks while nothing is known of the consumer.
 pub(super) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 /// The maximum time between two checks, for a consumer that has polled for long.
@@ -13,9 +15,6 @@ const MIN_TICK: Duration = Duration::from_micros(10);
 /// While a consumer sleeps on a file descriptor, the thread leaves the engine to another consumer
 /// at work there for this time.
 const FD_WAITER_TICK: Duration = Duration::from_micros(50);
-/// A consumer that calls less often than once in this time does not count as polling. The thread
-/// serves the data that arrive between its calls.
-pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
 /// After this many ticks of [`MIN_TICK`] in a row with progress, the consumer counts as one that
 /// polls. A consumer that waits for its own operation and then watches memory does not count. If
 /// the thread stayed away for as long as the consumer has waited, the peer would have to wait that

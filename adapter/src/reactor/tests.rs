@@ -4,22 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::Result;
-use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::wake::Wake;
 use mio::event::Event;
 use mio::{Poll, Waker};
-use rnic::Work;
 
-use super::{ACTIVE, Engine, Follower, RESTING, Reactor, SharedState, WAKER, lock};
-use crate::engine::{Progress, Remaining, Sink};
-use crate::transport::Shared;
+use super::{ACTIVE, Follower, MakeProgress, RESTING, Reactor, SharedState, lock};
+use crate::progress::{Progress, Remaining};
+use crate::shared::WAKER;
 
 /// An engine that does nothing.
 struct NullEngine;
 
-// SAFETY: no queue pair is ever added.
-unsafe impl Engine for NullEngine {
+impl MakeProgress for NullEngine {
     const NAME: &'static str = "nothing";
     type RequestId = ();
 
@@ -31,37 +27,14 @@ unsafe impl Engine for NullEngine {
     fn remaining(&mut self) -> Remaining {
         Remaining::default()
     }
-    fn add_qp(&mut self, _: Sink<Self>, _: Work) -> Result<Arc<Shared>> {
-        unreachable!()
-    }
-    fn remove_qp(&mut self, _: usize) {}
     fn transmit(&mut self, _: usize) {}
-    fn connect(&mut self, _: usize, _: &Connect<'_>) -> Result<()> {
-        unreachable!()
-    }
-    fn accept(&mut self, _: usize, (): (), _: &[u8], _: ReadDepth) -> Result<()> {
-        unreachable!()
-    }
-    fn disconnect(&mut self, _: usize, _: Close) {}
-    fn allocated(&mut self, _: usize) -> Allocated {
-        unreachable!()
-    }
-    fn listen(&mut self, _: Port, _: usize, _: Sink<Self>) -> Result<(usize, u16)> {
-        unreachable!()
-    }
-    fn close(&mut self, _: usize) {}
-    fn reject(&mut self, (): (), _: &[u8]) -> Result<()> {
-        unreachable!()
-    }
     fn refuse(&mut self, (): ()) {}
 }
 
 fn reactor() -> Arc<Reactor<NullEngine>> {
     let poll = Poll::new().expect("a poller");
     let shared = Arc::new(SharedState::new(Waker::new(poll.registry(), WAKER).expect("a waker")));
-    let reactor = Arc::new(Reactor::new(NullEngine, Arc::clone(&shared), poll, Duration::ZERO));
-    shared.set_reactor(&reactor);
-    reactor
+    Arc::new(Reactor::new(NullEngine, shared, poll, Duration::ZERO))
 }
 
 /// Waits until the condition holds. Returns false after a time limit.

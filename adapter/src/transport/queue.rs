@@ -8,10 +8,13 @@ use dat_core::provider::{
     Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr,
 };
 
-use super::{Adapter, Request, no_resources};
-use crate::doorbells::Doorbell;
+use crate::adapter::Adapter;
 use crate::engine::Engine;
+use crate::engine_lock::Deferring;
+use crate::local_failure::no_resources;
 use crate::reactor::Reactor;
+use crate::request::Request;
+use crate::shared_qp::Shared;
 
 /// A queue pair.
 pub struct Qp<E: Engine> {
@@ -23,43 +26,6 @@ pub struct Qp<E: Engine> {
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
     pub(super) reactor: Arc<Reactor<E>>,
-}
-
-/// The part of a queue pair that posting threads and the engine share.
-pub struct Shared {
-    doorbell: Doorbell,
-    /// Whether the engine wants to know of receives, because a message waits for one or because
-    /// they are to be flushed.
-    wants_receives: AtomicBool,
-}
-
-impl Shared {
-    /// Creates the shared part of the queue pair with this index.
-    pub fn new(index: usize) -> Self {
-        Shared { doorbell: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
-    }
-
-    /// Records that the connection has ended or will never exist. The engine flushes the requests
-    /// that were posted before. A thread that posts later calls [`Engine::transmit`], which flushes
-    /// the new request.
-    pub fn end(&self) {
-        self.want_receives(true);
-    }
-
-    /// Records whether a message of the peer waits for a receive. After recording that a message
-    /// waits, the engine looks for a receive once more. A thread that posts a receive later calls
-    /// [`Engine::transmit`].
-    pub fn want_receives(&self, yes: bool) {
-        self.wants_receives.store(yes, Ordering::Relaxed);
-        // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
-        // the receive.
-        fence(Ordering::SeqCst);
-    }
-
-    /// The index of the queue pair.
-    pub fn index(&self) -> usize {
-        self.doorbell.index()
-    }
 }
 
 /// The requests that were posted since the last pass over the engine. Only the posting thread
@@ -223,6 +189,10 @@ impl Batch {
 
 impl<E: Engine> Drop for Qp<E> {
     fn drop(&mut self) {
-        self.reactor.engine.lock().remove_qp(self.index);
+        let mut locked = self.reactor.engine.lock();
+        // Take all doorbells: that of this queue pair must not stay in the stack, and the others
+        // must not be lost.
+        locked.run_deferred();
+        locked.engine.remove_qp(self.index);
     }
 }

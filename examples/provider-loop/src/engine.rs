@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{Context, Progress, Remaining, Shared, netdev};
+use adapter::{Context, MakeProgress, Progress, Remaining, Shared, netdev};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INVALID_STATE};
@@ -123,9 +123,7 @@ impl Engine {
 }
 
 // ANCHOR: progress
-// SAFETY: a `Work` belongs to a `Link`, and the engine keeps the link as long as the work lives.
-// Sinks are dropped with links and listeners.
-unsafe impl adapter::Engine for Engine {
+impl MakeProgress for Engine {
     const NAME: &'static str = "loop";
     type RequestId = usize;
 
@@ -148,9 +146,21 @@ unsafe impl adapter::Engine for Engine {
     fn remaining(&mut self) -> Remaining {
         Remaining { at_once: false, deadline: self.deadlines.first().map(|&(at, _)| at) }
     }
-    // ANCHOR_END: progress
 
-    // ANCHOR: qp
+    fn transmit(&mut self, qp: usize) {
+        self.with_link(qp, |_| {});
+    }
+
+    fn refuse(&mut self, request: usize) {
+        self.requests.remove(&request);
+    }
+}
+// ANCHOR_END: progress
+
+// ANCHOR: qp
+// SAFETY: a `Work` belongs to a `Link`, and the engine keeps the link as long as the work lives.
+// Sinks are dropped with links and listeners.
+unsafe impl adapter::Engine for Engine {
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         let id = next_id();
         let shared = Arc::new(Shared::new(id));
@@ -160,10 +170,6 @@ unsafe impl adapter::Engine for Engine {
 
     fn remove_qp(&mut self, qp: usize) {
         self.links.remove(&qp);
-    }
-
-    fn transmit(&mut self, qp: usize) {
-        self.with_link(qp, |_| {});
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
@@ -229,10 +235,6 @@ unsafe impl adapter::Engine for Engine {
             end.peer.send(Message::Reject(private.to_vec()));
         }
         Ok(())
-    }
-
-    fn refuse(&mut self, request: usize) {
-        self.requests.remove(&request);
     }
     // ANCHOR_END: connect
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adapter::Remaining;
+use adapter::{MakeProgress, Remaining};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{Engine, Key};
@@ -13,7 +13,7 @@ impl Engine {
     /// send would wait forever.
     pub(super) fn await_disconnects(&mut self) {
         loop {
-            adapter::Engine::advance(self);
+            self.advance();
             let now = Instant::now();
             let until = self
                 .local_addresses
@@ -21,7 +21,7 @@ impl Engine {
                 .filter_map(|local_address| local_address.cm.parting_until())
                 .max();
             let Some(until) = until.filter(|&until| until > now) else { return };
-            let Remaining { at_once, deadline } = adapter::Engine::remaining(self);
+            let Remaining { at_once, deadline } = self.remaining();
             let next =
                 if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();

@@ -46,8 +46,8 @@ pub(super) struct Established {
     pub(super) window_watch: WindowWatch,
     /// The check for memory that is no longer mapped.
     pub(super) fault_check: FaultCheck,
-    /// The end of the stream, if it has been read. [`adapter::Engine::finish_closed`] reports it
-    /// after the earlier events of other sockets.
+    /// The end of the stream, if it has been read. [`adapter::MakeProgress::finish_closed`] reports
+    /// it after the earlier events of other sockets.
     pub(super) pending_end: Option<EndReason>,
 }
 

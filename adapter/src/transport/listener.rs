@@ -1,4 +1,4 @@
-//! Listeners and connection requests.
+//! Listeners.
 
 use std::sync::Arc;
 
@@ -20,34 +20,9 @@ pub struct Listener<E: Engine> {
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-/// A connection request that the consumer has not answered.
-pub struct Request<E: Engine> {
-    pub(super) call: E::RequestId,
-    pub(super) answered: bool,
-    pub(super) reactor: Arc<Reactor<E>>,
-}
-
 impl<E: Engine> Drop for Listener<E> {
     fn drop(&mut self) {
         self.reactor.engine.lock().engine.close(self.index);
-    }
-}
-
-impl<E: Engine> Request<E> {
-    pub(crate) fn new(reactor: Arc<Reactor<E>>, call: E::RequestId) -> Self {
-        Request { call, answered: false, reactor }
-    }
-}
-
-impl<E: Engine> Drop for Request<E> {
-    /// Refuses a request that was not answered. The drop may happen inside an upcall, where this
-    /// thread holds the engine lock. Then the thread finds the deferred refusal before it releases
-    /// the lock.
-    fn drop(&mut self) {
-        if !self.answered {
-            self.reactor.shared.refuse(self.call);
-            self.reactor.engine.run_or_delegate();
-        }
     }
 }
 

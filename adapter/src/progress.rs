@@ -1,0 +1,78 @@
+//! The calls by which threads make progress with an engine.
+
+use std::time::Instant;
+
+use mio::event::Event;
+
+/// The part of an engine that makes progress. The caller of each method holds the engine lock, so
+/// there is one call at a time.
+pub trait MakeProgress: Send + Sized + 'static {
+    /// The name of the provider, which is also the name of its thread.
+    const NAME: &'static str;
+    /// The name of a connection request that the consumer has not answered. No name is used twice.
+    type RequestId: Copy + Send + 'static;
+
+    /// Makes progress when a consumer's thread polls, perhaps a million times a second. The engine
+    /// reads the sockets that are likely to have data, without asking the poller, and does the work
+    /// of [`advance`](Self::advance) when that work is due.
+    fn poll(&mut self) -> Progress;
+    /// Handles an event of the poller. The poller reports an edge once, so the engine must remember
+    /// a socket that it does not read empty.
+    fn on_event(&mut self, event: &Event);
+    /// Continues leftover work and serves timers. Every pass except [`poll`](Self::poll) calls
+    /// this, after the queue pairs with a doorbell have transmitted.
+    fn advance(&mut self);
+    /// Returns the work that remains when the engine lock is about to be released. If more work
+    /// arrives before the lock is released, this method is called again.
+    fn remaining(&mut self) -> Remaining;
+
+    /// Returns whether the data that arrived last belong to a message of which a part is still
+    /// missing. Returns true only once for each arrival of data.
+    fn take_partial(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether connections are closed whose end has not been reported yet.
+    ///
+    /// If a peer sends data on one connection and then ends another one, the consumer must see the
+    /// data first. But reading one socket may show its end before the poller was asked about the
+    /// others. So an engine with one socket per connection only records the end. The adapter calls
+    /// [`finish_closed`](Self::finish_closed) when all events of the poller have been handled.
+    fn has_closed(&self) -> bool {
+        false
+    }
+    /// Takes the connections that are closed and not yet reported from the engine.
+    fn take_closed(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
+    /// Reports the end of the connections that `take_closed` has returned.
+    fn finish_closed(&mut self, _closed: Vec<usize>) {}
+
+    /// Transmits the requests of a queue pair. If its connection has ended, flushes them. If a
+    /// message waits for a receive, and a receive is posted now, takes the message.
+    fn transmit(&mut self, qp: usize);
+    /// Refuses a request that the consumer has dropped.
+    fn refuse(&mut self, call: Self::RequestId);
+}
+
+/// The outcome of a pass of a consumer's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Data moved.
+    Moved,
+    /// No data moved.
+    Nothing,
+    /// No data moved, and the latest result of [`MakeProgress::remaining`] is still valid.
+    Idle,
+    /// The poller may know of events that the pass did not handle.
+    AskPoller,
+}
+
+/// The work that remains when the engine lock is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remaining {
+    /// More work can be done at once.
+    pub at_once: bool,
+    /// The time at which the next timer expires.
+    pub deadline: Option<Instant>,
+}

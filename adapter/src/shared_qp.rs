@@ -1,0 +1,42 @@
+//! The part of a queue pair that posting threads and the engine share.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use crate::doorbells::Doorbell;
+
+/// The part of a queue pair that posting threads and the engine share.
+pub struct Shared {
+    pub(crate) doorbell: Doorbell,
+    /// Whether the engine wants to know of receives, because a message waits for one or because
+    /// they are to be flushed.
+    pub(crate) wants_receives: AtomicBool,
+}
+
+impl Shared {
+    /// Creates the shared part of the queue pair with this index.
+    pub fn new(index: usize) -> Self {
+        Shared { doorbell: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
+    }
+
+    /// Records that the connection has ended or will never exist. The engine flushes the requests
+    /// that were posted before. A thread that posts later calls [`MakeProgress::transmit`](crate::MakeProgress::transmit), which flushes
+    /// the new request.
+    pub fn end(&self) {
+        self.want_receives(true);
+    }
+
+    /// Records whether a message of the peer waits for a receive. After recording that a message
+    /// waits, the engine looks for a receive once more. A thread that posts a receive later calls
+    /// [`MakeProgress::transmit`](crate::MakeProgress::transmit).
+    pub fn want_receives(&self, yes: bool) {
+        self.wants_receives.store(yes, Ordering::Relaxed);
+        // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
+        // the receive.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The index of the queue pair.
+    pub fn index(&self) -> usize {
+        self.doorbell.index()
+    }
+}
