@@ -15,7 +15,7 @@ use crate::shared::SharedState;
 
 /// The poller for an engine's sockets, and the engine's access to its adapter.
 pub struct Context<E: MakeProgress> {
-    shared: Arc<SharedState<E::RequestId>>,
+    shared: Arc<SharedState<E::Request>>,
     registry: Registry,
     capture: Option<Capture>,
     /// The reactor. Empty until the adapter is open.
@@ -24,7 +24,7 @@ pub struct Context<E: MakeProgress> {
 
 impl<E: MakeProgress> Context<E> {
     pub(crate) fn new(
-        shared: Arc<SharedState<E::RequestId>>,
+        shared: Arc<SharedState<E::Request>>,
         registry: Registry,
         capture: Option<Capture>,
         reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
@@ -95,9 +95,12 @@ impl<E: MakeProgress> Context<E> {
     }
 
     /// Creates a request for the consumer, to go with
-    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). Returns `None` if the adapter is
-    /// being closed.
-    pub fn request(&self, call: E::RequestId) -> Option<Request<E>> {
-        Some(Request::new(self.reactor.get()?.upgrade()?, call))
+    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). Gives the engine's part back if
+    /// the adapter is being closed.
+    pub fn request(&self, request: E::Request) -> Result<Request<E>, E::Request> {
+        match self.reactor.get().and_then(Weak::upgrade) {
+            Some(reactor) => Ok(Request::new(reactor, request)),
+            None => Err(request),
+        }
     }
 }

@@ -40,7 +40,7 @@ pub unsafe trait Engine: MakeProgress {
     fn accept(
         &mut self,
         qp: usize,
-        call: Self::RequestId,
+        request: Self::Request,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()>;
@@ -61,7 +61,7 @@ pub unsafe trait Engine: MakeProgress {
     /// Closes a listener. Requests that the consumer already has stay valid.
     fn close(&mut self, listener: usize);
     /// Rejects a request with the consumer's private data.
-    fn reject(&mut self, call: Self::RequestId, private: &[u8]) -> Result<()>;
+    fn reject(&mut self, request: Self::Request, private: &[u8]) -> Result<()>;
 }
 
 /// The receiver of an engine's upcalls.

@@ -7,7 +7,7 @@
 //! | `engine` | the part that a provider supplies: [`Engine`] |
 //! | `adapter` | an open adapter: [`Adapter`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
-//! | `request` | connection requests for the consumer: [`Request`] |
+//! | `request` | connection requests for the consumer: [`Request`], and their [`Backlog`] |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
@@ -82,7 +82,7 @@ pub use local_failure::{LocalFailure, no_resources};
 pub use params::Params;
 pub use progress::{MakeProgress, Progress, Remaining};
 pub use reactor::progress_thread::abort_on_panic;
-pub use request::Request;
+pub use request::{Backlog, BacklogPlace, Request};
 pub use shared_qp::Shared;
 pub use table::Table;
 pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire, port};

@@ -29,9 +29,9 @@ pub(crate) struct MessageWait {
 /// The value behind the engine lock.
 pub(crate) struct LockedEngine<E: MakeProgress> {
     pub(crate) engine: E,
-    shared: Arc<SharedState<E::RequestId>>,
+    shared: Arc<SharedState<E::Request>>,
     /// The deferred work that is being taken over. It is kept so that its memory is reused.
-    deferred: DeferredWork<E::RequestId>,
+    deferred: DeferredWork<E::Request>,
     /// Whether the remaining work need not be published when the lock is released, because it has
     /// not changed or because nobody reads it.
     skips_publishing: bool,
@@ -40,7 +40,7 @@ pub(crate) struct LockedEngine<E: MakeProgress> {
 }
 
 impl<E: MakeProgress> LockedEngine<E> {
-    pub(crate) fn new(engine: E, shared: Arc<SharedState<E::RequestId>>) -> Self {
+    pub(crate) fn new(engine: E, shared: Arc<SharedState<E::Request>>) -> Self {
         LockedEngine {
             engine,
             shared,
@@ -127,7 +127,7 @@ impl<E: MakeProgress> LockedEngine<E> {
         }
         self.shared.swap_deferred(&mut self.deferred);
         let DeferredWork { refused, events } = &mut self.deferred;
-        refused.drain(..).for_each(|call| self.engine.refuse(call));
+        refused.drain(..).for_each(|request| self.engine.refuse(request));
         events.drain(..).for_each(|event| deliver_to(&mut self.engine, &event));
     }
 }

@@ -9,8 +9,8 @@ use mio::event::Event;
 pub trait MakeProgress: Send + Sized + 'static {
     /// The name of the provider, which is also the name of its thread.
     const NAME: &'static str;
-    /// The name of a connection request that the consumer has not answered. No name is used twice.
-    type RequestId: Copy + Send + 'static;
+    /// The engine's part of a connection request. The consumer has it until it answers.
+    type Request: Send + Sync + 'static;
 
     /// Makes progress when a consumer's thread polls, perhaps a million times a second. The engine
     /// reads the sockets that are likely to have data, without asking the poller, and does the work
@@ -52,7 +52,7 @@ pub trait MakeProgress: Send + Sized + 'static {
     /// message waits for a receive, and a receive is posted now, takes the message.
     fn transmit(&mut self, qp: usize);
     /// Refuses a request that the consumer has dropped.
-    fn refuse(&mut self, call: Self::RequestId);
+    fn refuse(&mut self, request: Self::Request);
 }
 
 /// The outcome of a pass of a consumer's thread.

@@ -73,7 +73,7 @@ const EVENT_CAPACITY: usize = 256;
 /// The engine, and the threads that make progress with it.
 pub(crate) struct Reactor<E: MakeProgress> {
     pub(crate) engine: EngineLock<LockedEngine<E>>,
-    pub(crate) shared: Arc<SharedState<E::RequestId>>,
+    pub(crate) shared: Arc<SharedState<E::Request>>,
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
     poller_fd: RawFd,
@@ -113,7 +113,7 @@ struct Spin {
 impl<E: MakeProgress> Reactor<E> {
     pub(crate) fn new(
         engine: E,
-        shared: Arc<SharedState<E::RequestId>>,
+        shared: Arc<SharedState<E::Request>>,
         poll: Poll,
         spin: Duration,
     ) -> Self {

@@ -1,20 +1,30 @@
-//! Connection requests.
+//! Connection requests, and the backlog of a listener.
 
 use std::sync::Arc;
+
+use dat_core::{Error, Result};
+use dat_sys::DAT_INVALID_STATE;
 
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 
 /// A connection request that the consumer has not answered.
 pub struct Request<E: MakeProgress> {
-    pub(crate) call: E::RequestId,
-    pub(crate) answered: bool,
+    /// The engine's part of the request. `None` once the consumer has answered. It is boxed to keep
+    /// upcalls small.
+    engine_part: Option<Box<E::Request>>,
     reactor: Arc<Reactor<E>>,
 }
 
 impl<E: MakeProgress> Request<E> {
-    pub(crate) fn new(reactor: Arc<Reactor<E>>, call: E::RequestId) -> Self {
-        Request { call, answered: false, reactor }
+    pub(crate) fn new(reactor: Arc<Reactor<E>>, request: E::Request) -> Self {
+        Request { engine_part: Some(Box::new(request)), reactor }
+    }
+
+    /// Takes the engine's part out of a request that the consumer answers.
+    pub(crate) fn answer(mut self) -> Result<E::Request> {
+        let request = self.engine_part.take().ok_or(Error::of(DAT_INVALID_STATE))?;
+        Ok(*request)
     }
 }
 
@@ -23,9 +33,31 @@ impl<E: MakeProgress> Drop for Request<E> {
     /// thread holds the engine lock. Then the thread finds the deferred refusal before it releases
     /// the lock.
     fn drop(&mut self) {
-        if !self.answered {
-            self.reactor.shared.refuse(self.call);
+        if let Some(request) = self.engine_part.take() {
+            self.reactor.shared.refuse(*request);
             self.reactor.engine.run_or_delegate();
         }
+    }
+}
+
+/// The backlog of a listener: how many requests may wait for the consumer's answer.
+pub struct Backlog {
+    most: usize,
+    waiting: Arc<()>,
+}
+
+/// A place in a backlog, which a request has until the consumer has answered.
+pub struct BacklogPlace(#[expect(dead_code, reason = "it counts")] Arc<()>);
+
+impl Backlog {
+    /// Creates the backlog of a listener with this many places.
+    pub fn new(most: usize) -> Self {
+        Backlog { most, waiting: Arc::default() }
+    }
+
+    /// Returns a place for a request, or `None` if all places are taken.
+    pub fn place(&self) -> Option<BacklogPlace> {
+        let taken = Arc::strong_count(&self.waiting) - 1;
+        (taken < self.most).then(|| BacklogPlace(Arc::clone(&self.waiting)))
     }
 }

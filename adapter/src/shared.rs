@@ -16,7 +16,7 @@ use crate::doorbells::Doorbells;
 use crate::sync::lock;
 
 /// The state that threads read and write without the engine lock.
-pub(crate) struct SharedState<Call> {
+pub(crate) struct SharedState<R> {
     /// Queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
     /// Counts passes over the engine. A queue pair's first post since the last pass is sent at
@@ -34,20 +34,20 @@ pub(crate) struct SharedState<Call> {
     deadline_ns: AtomicU64,
     epoch: Instant,
     /// Work that arrived while another thread held the engine lock.
-    deferred: Mutex<DeferredWork<Call>>,
+    deferred: Mutex<DeferredWork<R>>,
     any_deferred: AtomicBool,
     waker: Waker,
 }
 
 /// Work for the holder of the engine lock.
-pub(crate) struct DeferredWork<Call> {
+pub(crate) struct DeferredWork<R> {
     /// Requests that their consumers have dropped.
-    pub(crate) refused: Vec<Call>,
+    pub(crate) refused: Vec<R>,
     /// Events that the poller has reported.
     pub(crate) events: Vec<Event>,
 }
 
-impl<Call> Default for DeferredWork<Call> {
+impl<R> Default for DeferredWork<R> {
     fn default() -> Self {
         DeferredWork { refused: Vec::new(), events: Vec::new() }
     }
@@ -60,7 +60,7 @@ pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
 
-impl<Call> SharedState<Call> {
+impl<R> SharedState<R> {
     pub(crate) fn new(waker: Waker) -> Self {
         SharedState {
             doorbells: Doorbells::default(),
@@ -111,8 +111,8 @@ impl<Call> SharedState<Call> {
     }
 
     /// Defers the refusal of a request that its consumer has dropped. Upcalls may call this.
-    pub(crate) fn refuse(&self, call: Call) {
-        self.deferred().refused.push(call);
+    pub(crate) fn refuse(&self, request: R) {
+        self.deferred().refused.push(request);
         self.any_deferred.store(true, Ordering::Release);
     }
 
@@ -129,13 +129,13 @@ impl<Call> SharedState<Call> {
     }
 
     /// Takes the deferred work and leaves `empty` in its place, so that memory is reused.
-    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<Call>) {
+    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<R>) {
         let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *deferred, empty);
     }
 
-    fn deferred(&self) -> MutexGuard<'_, DeferredWork<Call>> {
+    fn deferred(&self) -> MutexGuard<'_, DeferredWork<R>> {
         lock(&self.deferred)
     }
 

@@ -237,9 +237,9 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         listener.port.into()
     }
 
-    fn reject(&self, mut request: Request<E>, private: &[u8]) -> Result<()> {
-        request.answered = true;
-        self.reactor.engine.lock().engine.reject(request.call, private)
+    fn reject(&self, request: Request<E>, private: &[u8]) -> Result<()> {
+        let request = request.answer()?;
+        self.reactor.engine.lock().engine.reject(request, private)
     }
 
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {

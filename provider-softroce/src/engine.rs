@@ -25,7 +25,7 @@ use wire::rocev2::PathMtu;
 pub(crate) use self::resources::{EngineResources, Key};
 use crate::MAX_READ_DEPTH;
 use crate::link::{EngineContext, Link, Target, deadline};
-use crate::listeners::{Listener, Listeners, RequestId};
+use crate::listeners::{Listener, Listeners, PendingRequest};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
 use crate::port::{ReceiveBuffer, Service};
@@ -112,10 +112,9 @@ impl Engine {
                     cx.local_address.qpns.release(qpn);
                     cx.local_address.owners.remove(&id);
                 }
-                (_, Some(Owner::Request(request_id))) => {
+                (_, Some(Owner::Request(_))) => {
                     // The consumer learns that the request no longer exists when it answers the
                     // request.
-                    listeners.take_request(request_id);
                     cx.local_address.owners.remove(&id);
                 }
                 (event, Some(Owner::Link(link))) => {
@@ -156,7 +155,7 @@ impl Engine {
 
 impl MakeProgress for Engine {
     const NAME: &'static str = "softroce";
-    type RequestId = RequestId;
+    type Request = PendingRequest;
 
     fn poll(&mut self) -> Progress {
         self.passes = self.passes.wrapping_add(1);
@@ -299,8 +298,8 @@ impl MakeProgress for Engine {
         }
     }
 
-    fn refuse(&mut self, request_id: RequestId) {
-        self.reject_request(request_id, Reason::NO_RESOURCES, &[]).ok();
+    fn refuse(&mut self, request: PendingRequest) {
+        self.reject_request(&request, Reason::NO_RESOURCES, &[]).ok();
     }
 }
 
@@ -382,7 +381,7 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        request_id: RequestId,
+        request: PendingRequest,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
@@ -390,25 +389,16 @@ unsafe impl adapter::Engine for Engine {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
         let now = Instant::now();
-        let Engine { local_addresses, links, resources, listeners, .. } = self;
+        let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let Some(request) = listeners.take_request(request_id) else {
+        let local_address = &mut local_addresses[request.local_address];
+        if !local_address.has_request(&request) {
             link.fail_accept(resources);
             return Ok(());
-        };
-        let mut cx = EngineContext {
-            local_address: &mut local_addresses[request_id.local_address],
-            resources,
-            now,
-        };
-        link.accept(
-            &mut cx,
-            (request_id.local_address, request_id.id),
-            &request,
-            private,
-            within_limits(depth),
-        );
-        self.process_cm_events(request_id.local_address, now);
+        }
+        let mut cx = EngineContext { local_address, resources, now };
+        link.accept(&mut cx, &request, private, within_limits(depth));
+        self.process_cm_events(request.local_address, now);
         Ok(())
     }
 
@@ -453,8 +443,8 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn reject(&mut self, request_id: RequestId, private: &[u8]) -> Result<()> {
-        self.reject_request(request_id, Reason::CONSUMER, private)
+    fn reject(&mut self, request: PendingRequest, private: &[u8]) -> Result<()> {
+        self.reject_request(&request, Reason::CONSUMER, private)
     }
 }
 
@@ -482,19 +472,19 @@ impl Engine {
 
     fn reject_request(
         &mut self,
-        request_id: RequestId,
+        request: &PendingRequest,
         reason: Reason,
         private: &[u8],
     ) -> Result<()> {
+        let now = Instant::now();
+        let local_address = &mut self.local_addresses[request.local_address];
         // The peer has withdrawn the request, so there is nothing to reject.
-        if self.listeners.take_request(request_id).is_none() {
+        if !local_address.has_request(request) {
             return Ok(());
         }
-        let now = Instant::now();
-        let local_address = &mut self.local_addresses[request_id.local_address];
-        local_address.owners.remove(&request_id.id);
-        let result = local_address.cm.reject(now, request_id.id, reason, private);
-        self.process_cm_events(request_id.local_address, now);
+        local_address.owners.remove(&request.id);
+        let result = local_address.cm.reject(now, request.id, reason, private);
+        self.process_cm_events(request.local_address, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
     }
 }

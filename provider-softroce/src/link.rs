@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
-use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
+use rnic::cm::{Accept, Accepted, ConnId, Connect, Event};
 use rnic::rc::Failure;
 use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
@@ -31,6 +31,7 @@ use self::end::{BreakReason, End};
 use self::established::{Established, Terms};
 use crate::engine::{EngineResources, Key, Sink, Upcall};
 use crate::host_probe::Refusal;
+use crate::listeners::PendingRequest;
 use crate::local_address::{GSI, LocalAddress, Owner, random};
 use crate::packet_io::Peer;
 use crate::port::{LivenessConnection, slot_of};
@@ -404,8 +405,7 @@ impl Link {
     pub(crate) fn accept(
         &mut self,
         cx: &mut EngineContext<'_>,
-        (index, id): (usize, ConnId),
-        request: &Request,
+        &PendingRequest { local_address: index, id, ref request, .. }: &PendingRequest,
         private: &[u8],
         depth: ReadDepth,
     ) {

@@ -12,22 +12,23 @@ use crate::link::EngineContext;
 use crate::local_address::Owner;
 use crate::port::Service;
 
-/// Identifies a request that was delivered to the consumer. Ids are never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId {
+/// A request that the consumer has.
+pub struct PendingRequest {
     /// The index of the local address.
     pub(crate) local_address: usize,
     pub(crate) id: ConnId,
-    serial: u64,
+    /// The number of the request. Numbers are never reused.
+    pub(crate) serial: u64,
+    pub(crate) request: Box<Request>,
 }
 
-/// The listeners of an engine and the requests that wait for the consumer's answer.
+/// The listeners of an engine.
 #[derive(Default)]
 pub(crate) struct Listeners {
     listeners: Table<Listener>,
     /// The indices of the listeners, by port.
     ports: HashMap<u16, usize>,
-    requests: HashMap<RequestId, Box<Request>>,
+    /// The number of the latest request.
     last_serial: u64,
 }
 
@@ -83,24 +84,17 @@ impl Listeners {
             .get(&request.to.port())
             .and_then(|&listener| self.listeners.get_mut(listener));
         self.last_serial += 1;
-        let request_id = RequestId { local_address, id, serial: self.last_serial };
-        let (Some(listener), Some(token)) = (listener, cx.resources.context.request(request_id))
+        let serial = self.last_serial;
+        let (from, to, private) = (request.from, request.to, request.private.clone());
+        let request = PendingRequest { local_address, id, serial, request };
+        let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(request))
         else {
             // The listener was closed after the request had arrived. If the rejection cannot be
             // sent, no other action is possible.
             cx.local_address.cm.reject(cx.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
             return;
         };
-        let (from, to, sink) = (request.from, request.to, listener.sink);
-        let private = request.private.clone();
-        self.requests.insert(request_id, request);
-        cx.local_address.owners.insert(id, Owner::Request(request_id));
-        sink.call(Upcall::Request { request: token, from, to, private: &private });
-    }
-
-    /// Removes a request, because the consumer answers it or the peer has withdrawn it. Returns
-    /// `None` if the request is unknown.
-    pub(crate) fn take_request(&mut self, request_id: RequestId) -> Option<Box<Request>> {
-        self.requests.remove(&request_id)
+        cx.local_address.owners.insert(id, Owner::Request(serial));
+        listener.sink.call(Upcall::Request { request, from, to, private: &private });
     }
 }

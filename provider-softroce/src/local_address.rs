@@ -15,7 +15,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::Hosts;
-use crate::listeners::RequestId;
+use crate::listeners::PendingRequest;
 use crate::packet_io::{PacketIo, Peer};
 use crate::params::Params;
 use crate::port::{ClosedService, LivenessConnection, Port, PortError, UDP_PORT};
@@ -79,11 +79,16 @@ pub(crate) struct LocalPeer {
 pub(crate) enum Owner {
     /// The queue pair with this index in the engine.
     Link(usize),
-    /// A request that the consumer has not answered yet.
-    Request(RequestId),
+    /// The request with this number, which the consumer has not answered yet.
+    Request(u64),
 }
 
 impl LocalAddress {
+    /// Whether the peer has not withdrawn a request.
+    pub(crate) fn has_request(&self, request: &PendingRequest) -> bool {
+        self.owners.get(&request.id) == Some(&Owner::Request(request.serial))
+    }
+
     /// Opens a local address. `timeout` is that of [`Port::open`].
     pub(crate) fn open(
         (address, timeout): (SocketAddr, Duration),

@@ -17,7 +17,7 @@ use rnic::rdmap::setup::MAX_READ_DEPTH;
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
 use crate::link::{Link, Target};
-use crate::listeners::{Listeners, RequestId};
+use crate::listeners::{Listeners, Request};
 use crate::params::Params;
 use crate::socket;
 
@@ -130,7 +130,7 @@ impl Engine {
 
 impl MakeProgress for Engine {
     const NAME: &'static str = "tcp-emu";
-    type RequestId = RequestId;
+    type Request = Request;
 
     #[inline]
     fn poll(&mut self) -> Progress {
@@ -251,8 +251,8 @@ impl MakeProgress for Engine {
         }
     }
 
-    fn refuse(&mut self, call: RequestId) {
-        self.listeners.refuse(&mut self.resources, call);
+    fn refuse(&mut self, request: Request) {
+        self.listeners.refuse(&mut self.resources, request);
     }
 }
 
@@ -295,18 +295,12 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        call: RequestId,
+        request: Request,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        match self.listeners.take(&mut self.resources, call) {
-            Some(caller) => link.accept(&mut self.resources, caller, private, within_limits(depth)),
-            None => {
-                link.accept_gone_caller(&mut self.resources);
-                Ok(())
-            }
-        }
+        link.accept(&mut self.resources, request, private, within_limits(depth))
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
@@ -336,8 +330,8 @@ unsafe impl adapter::Engine for Engine {
         self.listeners.close(&mut self.resources, listener);
     }
 
-    fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
-        self.listeners.reject(&mut self.resources, &mut self.lingering, call, private)
+    fn reject(&mut self, request: Request, private: &[u8]) -> Result<()> {
+        self.listeners.reject(&mut self.resources, &mut self.lingering, request, private)
     }
 }
 

@@ -432,8 +432,7 @@ impl Link {
                     }
                 }
             }
-            Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
-            Phase::Idle(_) | Phase::Transition => {}
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use adapter::Table;
 use adapter::half_open::{self, SharedHalfOpen};
+use adapter::{Backlog, BacklogPlace, Table};
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
@@ -40,7 +40,7 @@ pub(crate) struct Listeners {
     /// The callers in state `Reading`, by their indices in `callers`.
     half_open: SharedHalfOpen<usize>,
     /// The newest caller that was half-open and had one of the last descriptors of the process.
-    in_reserve: Option<RequestId>,
+    in_reserve: Option<CallerId>,
     last_id: u64,
 }
 
@@ -48,23 +48,21 @@ pub(crate) struct Listeners {
 struct Listener {
     socket: Socket,
     sink: Sink,
-    backlog: usize,
-    /// The number of requests that the consumer has not answered.
-    unanswered: usize,
+    backlog: Backlog,
     id: u64,
     timer: Timer,
     /// The socket has left the poller. It accepts callers when the timer expires.
     is_suspended: bool,
 }
 
-/// Names a caller whose request the consumer has. No name is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestId {
+/// Names a half-open caller. No name is used twice.
+#[derive(Clone, Copy)]
+struct CallerId {
     index: usize,
     id: u64,
 }
 
-/// An accepted socket that has no queue pair yet.
+/// An accepted socket whose request has not arrived completely.
 struct Caller {
     socket: Connection,
     peer: SocketAddr,
@@ -72,23 +70,18 @@ struct Caller {
     listener: usize,
     listener_id: u64,
     id: u64,
-    state: State,
+    responder: Responder,
     timer: Timer,
 }
 
-enum State {
-    /// The request has not arrived completely.
-    Reading(Responder),
-    /// The consumer has the request.
-    Reported(setup::Request),
-}
-
-/// A caller that the consumer has answered.
-pub(crate) struct Accepted {
+/// A caller whose request the consumer has.
+pub struct Request {
     pub(crate) socket: Connection,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::Request,
+    #[expect(dead_code, reason = "held as long")]
+    place: BacklogPlace,
 }
 
 impl Listeners {
@@ -109,8 +102,7 @@ impl Listeners {
         Ok(self.listeners.insert(Listener {
             socket,
             sink,
-            backlog,
-            unanswered: 0,
+            backlog: Backlog::new(backlog),
             id,
             timer: Timer::default(),
             is_suspended: false,
@@ -124,10 +116,7 @@ impl Listeners {
         resources.context.unwatch(&listener.socket);
         let callers: Vec<usize> = self.callers.indices().collect();
         for caller in callers {
-            let is_reading = self.callers.get_mut(caller).is_some_and(|c| {
-                c.listener_id == listener.id && matches!(c.state, State::Reading(_))
-            });
-            if is_reading {
+            if self.callers.get_mut(caller).is_some_and(|c| c.listener_id == listener.id) {
                 self.reset_caller(resources, caller);
             }
         }
@@ -225,7 +214,6 @@ impl Listeners {
         }
         let mut timer = Timer::default();
         resources.set_timer(key, &mut timer, Some(deadline));
-        let state = State::Reading(responder);
         let id = self.new_id();
         self.callers.insert(Caller {
             socket,
@@ -234,16 +222,16 @@ impl Listeners {
             listener,
             listener_id,
             id,
-            state,
+            responder,
             timer,
         });
         self.half_open.add(peer.ip(), index);
         if let Some(call) = call {
             self.handle_call(resources, lingering, index, call);
         }
-        if self.is_half_open(RequestId { index, id }) {
+        if self.is_half_open(CallerId { index, id }) {
             if is_in_reserve {
-                self.leave_reserve(resources, lingering, RequestId { index, id });
+                self.leave_reserve(resources, lingering, CallerId { index, id });
             }
             let limit = self.half_open.limit(half_open::share_of_descriptors());
             while let Some(&oldest) = self.half_open.one_too_many(limit) {
@@ -253,9 +241,8 @@ impl Listeners {
         Some(())
     }
 
-    fn is_half_open(&mut self, caller: RequestId) -> bool {
-        let found = self.callers.get_mut(caller.index).filter(|found| found.id == caller.id);
-        found.is_some_and(|found| matches!(found.state, State::Reading(_)))
+    fn is_half_open(&mut self, caller: CallerId) -> bool {
+        self.callers.get_mut(caller.index).is_some_and(|found| found.id == caller.id)
     }
 
     /// Evicts what must make room for a half-open caller that has one of the last descriptors: the
@@ -264,7 +251,7 @@ impl Listeners {
         &mut self,
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
-        newest: RequestId,
+        newest: CallerId,
     ) {
         if let Some(previous) = self.in_reserve.replace(newest)
             && self.is_half_open(previous)
@@ -285,10 +272,7 @@ impl Listeners {
         index: usize,
     ) {
         self.caller_readable(resources, lingering, index);
-        let caller = self.callers.get_mut(index);
-        if caller.is_some_and(|caller| matches!(caller.state, State::Reading(_))) {
-            self.reset_caller(resources, index);
-        }
+        self.reset_caller(resources, index);
     }
 
     /// Reads more of a caller's request.
@@ -299,8 +283,7 @@ impl Listeners {
         index: usize,
     ) {
         let Some(caller) = self.callers.get_mut(index) else { return };
-        let State::Reading(responder) = &mut caller.state else { return };
-        if let Some(call) = read_request(&mut caller.socket, responder) {
+        if let Some(call) = read_request(&mut caller.socket, &mut caller.responder) {
             self.handle_call(resources, lingering, index, call);
         }
     }
@@ -328,40 +311,29 @@ impl Listeners {
         request: setup::Request,
     ) {
         let Some(caller) = self.callers.get_mut(index) else { return };
-        let listener = self
-            .listeners
-            .get_mut(caller.listener)
-            .filter(|l| l.id == caller.listener_id && l.unanswered < l.backlog);
-        let Some(listener) = listener else { return self.reset_caller(resources, index) };
-        let call = RequestId { index, id: caller.id };
-        let Some(consumer_request) = resources.context.request(call) else {
+        let listener =
+            self.listeners.get_mut(caller.listener).filter(|l| l.id == caller.listener_id);
+        let Some((sink, place)) = listener.and_then(|l| Some((l.sink, l.backlog.place()?))) else {
             return self.reset_caller(resources, index);
         };
-        listener.unanswered += 1;
-        self.half_open.remove(caller.peer.ip(), |&of| of == index);
-        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        let Some(Caller { socket, peer: from, local: to, .. }) =
+            self.remove_caller(resources, index)
+        else {
+            return;
+        };
         let private = request.private().to_vec();
-        caller.state = State::Reported(request);
-        let (from, to, sink) = (caller.peer, caller.local, listener.sink);
-        sink.call(Upcall::Request { request: consumer_request, from, to, private: &private });
+        match resources.context.request(Request { socket, peer: from, local: to, request, place }) {
+            Ok(request) => sink.call(Upcall::Request { request, from, to, private: &private }),
+            Err(request) => self.refuse(resources, request),
+        }
     }
 
-    /// Removes the caller of a request that the consumer answers. Returns `None` if the request is
-    /// unknown or the caller has gone.
-    pub(crate) fn take(
-        &mut self,
-        resources: &mut EngineResources,
-        call: RequestId,
-    ) -> Option<Accepted> {
-        let caller = self.callers.get_mut(call.index).filter(|c| c.id == call.id)?;
-        resources.set_timer(Key::Caller(call.index), &mut caller.timer, None);
-        let Caller { socket, peer, local, listener, listener_id, state, .. } =
-            self.callers.remove(call.index)?;
-        if let Some(listener) = self.listeners.get_mut(listener).filter(|l| l.id == listener_id) {
-            listener.unanswered -= 1;
-        }
-        let State::Reported(request) = state else { return None };
-        Some(Accepted { socket, peer, local, request })
+    /// Removes a caller, whose socket stays in the poller.
+    fn remove_caller(&mut self, resources: &mut EngineResources, index: usize) -> Option<Caller> {
+        let mut caller = self.callers.remove(index)?;
+        self.half_open.remove(caller.peer.ip(), |&of| of == index);
+        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        Some(caller)
     }
 
     /// Rejects a request. If the private data does not fit, the call fails and the peer sees its
@@ -370,19 +342,17 @@ impl Listeners {
         &mut self,
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
-        call: RequestId,
+        mut request: Request,
         private: &[u8],
     ) -> Result<(), Error> {
-        // The caller has gone already.
-        let Some(mut accepted) = self.take(resources, call) else { return Ok(()) };
-        let (reply, result) = match accepted.request.reject(private) {
+        let (reply, result) = match request.request.reject(private) {
             Ok(reply) => (reply, Ok(())),
             Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
-        accepted.socket.send_bytes(&reply);
+        request.socket.send_bytes(&reply);
         // A caller that sees the end of the stream before it has read the reply cannot recognise a
         // rejection. So the FIN is delayed.
-        lingering.add_of_foreign_peer(resources, accepted.socket);
+        lingering.add_of_foreign_peer(resources, request.socket);
         result
     }
 
@@ -394,9 +364,7 @@ impl Listeners {
         index: usize,
         reply: &[u8],
     ) {
-        let Some(mut caller) = self.callers.remove(index) else { return };
-        self.half_open.remove(caller.peer.ip(), |&of| of == index);
-        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        let Some(mut caller) = self.remove_caller(resources, index) else { return };
         // An empty socket buffer always has room for the first octets. Otherwise the peer sees only
         // that the connection closes.
         caller.socket.send_bytes(reply);
@@ -404,19 +372,15 @@ impl Listeners {
     }
 
     /// Resets a caller whose request the consumer has dropped.
-    pub(crate) fn refuse(&mut self, resources: &mut EngineResources, call: RequestId) {
-        if let Some(accepted) = self.take(resources, call) {
-            resources.context.unwatch(&accepted.socket);
-            accepted.socket.reset();
-        }
+    pub(crate) fn refuse(&mut self, resources: &mut EngineResources, request: Request) {
+        resources.context.unwatch(&request.socket);
+        request.socket.reset();
     }
 
     /// Resets a caller that has sent no request, or octets that are not MPA, or that must make
     /// room.
     pub(crate) fn reset_caller(&mut self, resources: &mut EngineResources, index: usize) {
-        if let Some(mut caller) = self.callers.remove(index) {
-            self.half_open.remove(caller.peer.ip(), |&of| of == index);
-            resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        if let Some(caller) = self.remove_caller(resources, index) {
             resources.context.unwatch(&caller.socket);
             caller.socket.reset();
         }

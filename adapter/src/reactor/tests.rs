@@ -17,7 +17,7 @@ struct NullEngine;
 
 impl MakeProgress for NullEngine {
     const NAME: &'static str = "nothing";
-    type RequestId = ();
+    type Request = ();
 
     fn poll(&mut self) -> Progress {
         Progress::Idle

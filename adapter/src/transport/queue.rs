@@ -101,10 +101,10 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.reactor.engine.lock().engine.connect(self.index, to)
     }
 
-    fn accept(&self, mut request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
-        request.answered = true;
+    fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
+        let request = request.answer()?;
         self.begun.store(true, Ordering::Relaxed);
-        self.reactor.engine.lock().engine.accept(self.index, request.call, private, depth)
+        self.reactor.engine.lock().engine.accept(self.index, request, private, depth)
     }
 
     fn disconnect(&self, how: Close) {

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{Context, MakeProgress, Progress, Remaining, Shared, netdev};
+use adapter::{Backlog, BacklogPlace, Context, MakeProgress, Progress, Remaining, Shared, netdev};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, Result};
-use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INVALID_STATE};
+use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE};
 use mio::event::Event;
 use mio::{Interest, Token};
 use rnic::{TxVec, Work};
@@ -34,9 +34,6 @@ pub struct Engine {
     queue: Arc<MessageQueue>,
     links: HashMap<usize, Link>,
     listeners: HashMap<usize, Listener>,
-    /// Connection requests that the consumer has not answered: the listener, and the connection to
-    /// the peer.
-    requests: HashMap<usize, (usize, ConnectionEnd)>,
     /// The times at which connecting queue pairs time out. Queue pairs that were answered stay in
     /// the set until then.
     deadlines: BTreeSet<(Instant, usize)>,
@@ -47,11 +44,15 @@ pub struct Engine {
 struct Listener {
     sink: Sink,
     port: u16,
-    backlog: usize,
+    backlog: Backlog,
 }
 
-/// Returns an ID for a queue pair, a listener or a connection request. IDs are never reused, so a
-/// late message has no receiver.
+/// A connection request that the consumer has: the connection to the peer, and a place in the
+/// backlog of the listener.
+pub struct Request(ConnectionEnd, #[expect(dead_code, reason = "held as long")] BacklogPlace);
+
+/// Returns an ID for a queue pair or a listener. IDs are never reused, so a late message has no
+/// receiver.
 fn next_id() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
@@ -61,8 +62,8 @@ impl Engine {
     pub(crate) fn new(context: Context<Engine>, ip: IpAddr) -> io::Result<Self> {
         let queue = Arc::new(MessageQueue::new()?);
         context.watch(Token(0), &queue.event_fd, Interest::READABLE)?;
-        let (links, listeners, requests, deadlines) = Default::default();
-        Ok(Engine { context, ip, queue, links, listeners, requests, deadlines, tx: TxVec::new() })
+        let (links, listeners, deadlines) = Default::default();
+        Ok(Engine { context, ip, queue, links, listeners, deadlines, tx: TxVec::new() })
     }
 
     /// Handles all messages in the queue. Returns whether there were any.
@@ -104,16 +105,12 @@ impl Engine {
     /// Handles a connection request. Without a listener, or with a full backlog, it drops the
     /// connection end, which notifies the peer.
     fn on_connect_request(&mut self, to: usize, end: ConnectionEnd, private: &[u8]) {
-        let pending = self.requests.values().filter(|(listener, _)| *listener == to).count();
-        let Some(listener) = self.listeners.get(&to).filter(|listener| pending < listener.backlog)
-        else {
-            return;
-        };
-        let id = next_id();
-        let Some(request) = self.context.request(id) else { return };
-        let (from, local) = (end.remote, end.local);
-        self.requests.insert(id, (to, end));
-        listener.sink.call(Upcall::Request { request, from, to: local, private });
+        let Some(listener) = self.listeners.get(&to) else { return };
+        let Some(place) = listener.backlog.place() else { return };
+        let (from, to) = (end.remote, end.local);
+        if let Ok(request) = self.context.request(Request(end, place)) {
+            listener.sink.call(Upcall::Request { request, from, to, private });
+        }
     }
     // ANCHOR_END: connect_request
 
@@ -125,7 +122,7 @@ impl Engine {
 // ANCHOR: progress
 impl MakeProgress for Engine {
     const NAME: &'static str = "loop";
-    type RequestId = usize;
+    type Request = Request;
 
     fn poll(&mut self) -> Progress {
         match self.handle_messages() | self.expire() {
@@ -151,9 +148,7 @@ impl MakeProgress for Engine {
         self.with_link(qp, |_| {});
     }
 
-    fn refuse(&mut self, request: usize) {
-        self.requests.remove(&request);
-    }
+    fn refuse(&mut self, _: Request) {}
 }
 // ANCHOR_END: progress
 
@@ -214,11 +209,10 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        request: usize,
+        Request(mut end, _): Request,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
-        let (_, mut end) = self.requests.remove(&request).ok_or(Error::of(DAT_INVALID_STATE))?;
         // Each side limits its reads to what the other side can hold.
         end.depth.incoming = end.depth.incoming.min(depth.incoming);
         end.depth.outgoing = end.depth.outgoing.min(depth.outgoing);
@@ -230,10 +224,8 @@ unsafe impl adapter::Engine for Engine {
         Ok(())
     }
 
-    fn reject(&mut self, request: usize, private: &[u8]) -> Result<()> {
-        if let Some((_, end)) = self.requests.remove(&request) {
-            end.peer.send(Message::Reject(private.to_vec()));
-        }
+    fn reject(&mut self, Request(end, _): Request, private: &[u8]) -> Result<()> {
+        end.peer.send(Message::Reject(private.to_vec()));
         Ok(())
     }
     // ANCHOR_END: connect
@@ -250,7 +242,7 @@ unsafe impl adapter::Engine for Engine {
         };
         let (port, id) = (port.ok_or(Error::of(status))?, next_id());
         ports.insert(port, self.destination(id));
-        self.listeners.insert(id, Listener { sink, port, backlog });
+        self.listeners.insert(id, Listener { sink, port, backlog: Backlog::new(backlog) });
         Ok((id, port))
     }
 

@@ -19,7 +19,7 @@ use super::{Link, Phase};
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Upcall};
 use crate::linger::LingeringSockets;
-use crate::listeners::{Accepted, READ_WRITE};
+use crate::listeners::{READ_WRITE, Request};
 use crate::params::Params;
 use crate::socket::{self, IoOutcome};
 
@@ -202,11 +202,11 @@ impl Link {
     pub(crate) fn accept(
         &mut self,
         resources: &mut EngineResources,
-        caller: Accepted,
+        caller: Request,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<(), Error> {
-        let Accepted { socket, peer, local, request } = caller;
+        let Request { socket, peer, local, request, .. } = caller;
         let offer = offer(depth, &resources.params);
         let prepared = match &self.phase {
             Phase::Idle(_) => {
@@ -243,14 +243,6 @@ impl Link {
         self.phase = Phase::Established(Box::new(conn));
         self.queue_pending(resources);
         Ok(())
-    }
-
-    /// Accepts a caller that has left while the consumer decided. The timer reports the failure.
-    pub(crate) fn accept_gone_caller(&mut self, resources: &mut EngineResources) {
-        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
-            self.finish(resources, work);
-            self.set_timer(resources, Some(Instant::now()));
-        }
     }
 }
 
