@@ -1,9 +1,11 @@
 //! What a provider supplies: the engine of an open adapter.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use dat_core::Result;
-use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
 
 use crate::adapter::Adapter;
@@ -35,7 +37,7 @@ pub unsafe trait Engine: MakeProgress {
     /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
     fn remove_qp(&mut self, qp: usize);
     /// Requests a connection: see [`Queue::connect`](dat_core::provider::Queue::connect).
-    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
+    fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()>;
     /// Accepts a connection request: see [`Queue::accept`](dat_core::provider::Queue::accept).
     fn accept(
         &mut self,
@@ -46,8 +48,9 @@ pub unsafe trait Engine: MakeProgress {
     ) -> Result<()>;
     /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
-    /// Counts receive buffers: see [`Queue::allocated`](dat_core::provider::Queue::allocated).
-    fn allocated(&mut self, qp: usize) -> Allocated;
+    /// Returns the number of receive buffers that have not completed. Messages complete them in
+    /// order.
+    fn allocated(&mut self, qp: usize) -> usize;
 
     /// The counters of the adapter's connections, including those that have ended. See
     /// [`Transport::counters`](dat_core::provider::Transport::counters).
@@ -55,13 +58,31 @@ pub unsafe trait Engine: MakeProgress {
         Vec::new()
     }
 
-    /// Opens a listener and returns its number and its port. See
+    /// Opens a listener at a port, or at any free port, and returns its number and its port. See
     /// [`Transport::listen`](dat_core::provider::Transport::listen).
-    fn listen(&mut self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<(usize, u16)>;
+    fn listen(
+        &mut self,
+        port: Option<u16>,
+        backlog: usize,
+        sink: Sink<Self>,
+    ) -> Result<(usize, u16)>;
     /// Closes a listener. Requests that the consumer already has stay valid.
     fn close(&mut self, listener: usize);
     /// Rejects a request with the consumer's private data.
     fn reject(&mut self, request: Self::Request, private: &[u8]) -> Result<()>;
+}
+
+/// The target of a connection, and its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The peer's address, with the port of the connection qualifier.
+    pub peer: SocketAddr,
+    /// Private data for the peer.
+    pub private: &'a [u8],
+    /// The time at which the consumer gives up, if it has set a time limit.
+    pub deadline: Option<Instant>,
+    /// The requested RDMA read depths, within the limit of the wire.
+    pub depth: ReadDepth,
 }
 
 /// The receiver of an engine's upcalls.

@@ -223,10 +223,15 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         let shared = self.reactor.engine.lock().engine.add_qp(sink, work)?;
         let index = shared.index();
         let (batch, begun) = Default::default();
-        Ok(Qp { qp, shared, index, batch, begun, reactor: Arc::clone(&self.reactor) })
+        let (max_read_depth, reactor) = (self.attrs.max_read_depth, Arc::clone(&self.reactor));
+        Ok(Qp { qp, shared, index, batch, max_read_depth, begun, reactor })
     }
 
     fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
+        let port = match port {
+            Port::Qualifier(qualifier) => Some(self::port(qualifier)),
+            Port::Any => None,
+        };
         let (index, port) = self.reactor.engine.lock().engine.listen(port, backlog, sink)?;
         let listener = Listener { index, port, reactor: Arc::clone(&self.reactor) };
         self.reactor.start_progress_thread().map_err(no_resources)?;

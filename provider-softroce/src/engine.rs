@@ -12,8 +12,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, no_memory};
-use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, Target, no_memory};
+use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
 use mio::event::Event;
@@ -23,8 +23,7 @@ use wire::cm::Reason;
 use wire::rocev2::PathMtu;
 
 pub(crate) use self::resources::{EngineResources, Key};
-use crate::MAX_READ_DEPTH;
-use crate::link::{EngineContext, Link, Target, deadline};
+use crate::link::{self, EngineContext, Link};
 use crate::listeners::{Listener, Listeners, PendingRequest};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
@@ -342,13 +341,12 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
+    fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         if to.private.len() > cm::Cm::MAX_CONNECT_PRIVATE {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
         let now = Instant::now();
-        let mut peer = to.addr;
-        peer.set_port(adapter::port(to.port));
+        let peer = to.peer;
         let (index, mtu, local_failure) = match self.route_to(peer) {
             Ok((index, mtu)) => (index, mtu, String::new()),
             Err(local_failure) => (usize::MAX, PathMtu::Octets256, local_failure.answer(peer)?),
@@ -358,12 +356,12 @@ unsafe impl adapter::Engine for Engine {
         let mut from = local_addresses.get(index).map_or(peer, LocalAddress::address);
         // The port is in the ephemeral range, like that of a socket that has not been bound.
         from.set_port(random() as u16 | 0xC000);
-        let target = Target {
+        let target = link::Target {
             to: peer,
             from,
             private: to.private.to_vec(),
-            deadline: deadline(now, to.timeout),
-            depth: within_limits(to.depth),
+            deadline: to.deadline,
+            depth: to.depth,
             mtu,
         };
         match local_addresses.get_mut(index) {
@@ -397,7 +395,7 @@ unsafe impl adapter::Engine for Engine {
             return Ok(());
         }
         let mut cx = EngineContext { local_address, resources, now };
-        link.accept(&mut cx, &request, private, within_limits(depth));
+        link.accept(&mut cx, &request, private, depth);
         self.process_cm_events(request.local_address, now);
         Ok(())
     }
@@ -409,19 +407,14 @@ unsafe impl adapter::Engine for Engine {
         });
     }
 
-    fn allocated(&mut self, qp: usize) -> Allocated {
-        let buffers = self.links.get_mut(qp).map_or(0, |link| link.allocated());
-        // Messages complete receives in order.
-        Allocated { buffers, span: buffers }
+    fn allocated(&mut self, qp: usize) -> usize {
+        self.links.get_mut(qp).map_or(0, |link| link.allocated())
     }
 
-    fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+    fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
         match port {
-            Port::Qualifier(qualifier) => {
-                let port = adapter::port(qualifier);
-                Ok((self.open_listener(port, backlog, sink)?, port))
-            }
-            Port::Any => {
+            Some(port) => Ok((self.open_listener(port, backlog, sink)?, port)),
+            None => {
                 let tries = (0..RANDOM_PORT_TRIES).map(|_| random() as u16 | 0xC000);
                 let opened = tries
                     .filter_map(|port| Some((self.open_listener(port, backlog, sink).ok()?, port)))
@@ -486,13 +479,6 @@ impl Engine {
         let result = local_address.cm.reject(now, request.id, reason, private);
         self.process_cm_events(request.local_address, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
-    }
-}
-
-fn within_limits(depth: ReadDepth) -> ReadDepth {
-    ReadDepth {
-        incoming: depth.incoming.min(MAX_READ_DEPTH),
-        outgoing: depth.outgoing.min(MAX_READ_DEPTH),
     }
 }
 

@@ -15,7 +15,7 @@ mod established;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
@@ -735,11 +735,6 @@ impl Link {
 fn changes_memory(packet: &Packet<'_>) -> bool {
     use Operation::{CompareSwap, FetchAdd, Send, Write};
     matches!(packet.bth.opcode.operation(), Send | Write | FetchAdd | CompareSwap)
-}
-
-/// The time at which a consumer with this timeout gives up.
-pub(crate) fn deadline(now: Instant, timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| now.checked_add(timeout))
 }
 
 #[cfg(test)]

@@ -6,17 +6,18 @@ mod resources;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, no_memory, no_resources};
-use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use adapter::{
+    Context, MakeProgress, Progress, Remaining, Shared, Table, Target, no_memory, no_resources,
+};
+use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 use mio::event::Event;
 use rnic::Work;
-use rnic::rdmap::setup::MAX_READ_DEPTH;
 
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
-use crate::link::{Link, Target};
+use crate::link::Link;
 use crate::listeners::{Listeners, Request};
 use crate::params::Params;
 use crate::socket;
@@ -281,15 +282,9 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
-        let mut addr = to.addr;
-        addr.set_port(adapter::port(to.port));
-        let depth = within_limits(to.depth);
-        let target = Target { to: addr, private: to.private, timeout: to.timeout, depth };
-        self.links
-            .get_mut(qp)
-            .ok_or(Error::of(DAT_INVALID_STATE))?
-            .connect(&mut self.resources, &target)
+    fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
+        let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        link.connect(&mut self.resources, to)
     }
 
     fn accept(
@@ -300,7 +295,7 @@ unsafe impl adapter::Engine for Engine {
         depth: ReadDepth,
     ) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        link.accept(&mut self.resources, request, private, within_limits(depth))
+        link.accept(&mut self.resources, request, private, depth)
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
@@ -309,13 +304,11 @@ unsafe impl adapter::Engine for Engine {
         }
     }
 
-    fn allocated(&mut self, qp: usize) -> Allocated {
-        let buffers = self.links.get_mut(qp).map_or(0, |link| link.allocated());
-        // TCP delivers messages in order.
-        Allocated { buffers, span: buffers }
+    fn allocated(&mut self, qp: usize) -> usize {
+        self.links.get_mut(qp).map_or(0, |link| link.allocated())
     }
 
-    fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+    fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
         let socket = socket::listen(self.resources.params.adapter.bind, port)?;
         let address = socket.local_addr().ok().and_then(|a| a.as_socket());
         let port = address.map_or(0, |address| address.port());
@@ -332,13 +325,6 @@ unsafe impl adapter::Engine for Engine {
 
     fn reject(&mut self, request: Request, private: &[u8]) -> Result<()> {
         self.listeners.reject(&mut self.resources, &mut self.lingering, request, private)
-    }
-}
-
-fn within_limits(depth: ReadDepth) -> ReadDepth {
-    ReadDepth {
-        incoming: depth.incoming.min(MAX_READ_DEPTH),
-        outgoing: depth.outgoing.min(MAX_READ_DEPTH),
     }
 }
 

@@ -29,7 +29,6 @@ use self::established::{Established, ReadOutcome, WriteOutcome};
 use self::fault_check::FaultCheck;
 use self::receive_wait::WindowWatch;
 use self::setup::Connecting;
-pub(crate) use self::setup::Target;
 use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
 use crate::linger::LingeringSockets;
 use crate::listeners::READ_WRITE;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use adapter::LocalFailure;
 use dat_core::Error;
-use dat_core::provider::Port;
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
     DAT_RESOURCE_MEMORY,
@@ -45,14 +44,12 @@ impl PeerTimeout {
 /// backlog limits the requests that wait for the consumer.
 const KERNEL_BACKLOG: i32 = 4096;
 
-/// Creates a socket that listens on one address, or on all addresses of both families.
-pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Error> {
+/// Creates a socket that listens on one address, or on all addresses of both families, at a port or
+/// at any free port.
+pub(crate) fn listen(bind: Option<SocketAddr>, port: Option<u16>) -> Result<Socket, Error> {
     let port = match port {
-        Port::Any => 0,
-        Port::Qualifier(qualifier) => match adapter::port(qualifier) {
-            0 => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
-            port => port,
-        },
+        Some(0) => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
+        port => port.unwrap_or(0),
     };
     let listener = match bind {
         Some(mut addr) => {
@@ -421,22 +418,22 @@ mod tests {
     #[test]
     fn a_port_belongs_to_one_listener() {
         for bind in [None, Some(SocketAddr::from(([127, 0, 0, 1], 0)))] {
-            let first = listen(bind, Port::Any).expect("any port");
+            let first = listen(bind, None).expect("any port");
             let port = first.local_addr().expect("bound").as_socket().expect("IP").port();
             assert!(port >= 1024);
-            let again = listen(bind, Port::Qualifier(port.into()));
+            let again = listen(bind, Some(port));
             assert_eq!(again.expect_err("taken"), Error::of(DAT_CONN_QUAL_IN_USE));
             drop(first);
-            listen(bind, Port::Qualifier(port.into())).expect("free again");
+            listen(bind, Some(port)).expect("free again");
         }
     }
 
     #[test]
     fn qualifier_zero_and_foreign_addresses_are_unavailable() {
         let unavailable = Error::of(DAT_CONN_QUAL_UNAVAILABLE);
-        assert_eq!(listen(None, Port::Qualifier(0)).expect_err("no port"), unavailable);
+        assert_eq!(listen(None, Some(0)).expect_err("no port"), unavailable);
         let foreign = SocketAddr::from(([203, 0, 113, 77], 0));
-        assert_eq!(listen(Some(foreign), Port::Any).expect_err("not ours"), unavailable);
+        assert_eq!(listen(Some(foreign), None).expect_err("not ours"), unavailable);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Queue pairs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::Instant;
 
 use dat_core::Result;
 use dat_core::provider::{
     Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr,
 };
 
+use super::listener::port;
 use crate::adapter::Adapter;
-use crate::engine::Engine;
+use crate::engine::{Engine, Target};
 use crate::engine_lock::Deferring;
 use crate::local_failure::no_resources;
 use crate::reactor::Reactor;
@@ -23,6 +26,8 @@ pub struct Qp<E: Engine> {
     /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
+    /// The maximum RDMA read depth of the wire.
+    pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
     pub(super) reactor: Arc<Reactor<E>>,
@@ -98,12 +103,19 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         // Start the thread first, because that can fail and then has no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
-        self.reactor.engine.lock().engine.connect(self.index, to)
+        let target = Target {
+            peer: SocketAddr::new(to.addr.ip(), port(to.port)),
+            private: to.private,
+            deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            depth: self.within_limit(to.depth),
+        };
+        self.reactor.engine.lock().engine.connect(self.index, &target)
     }
 
     fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
         let request = request.answer()?;
         self.begun.store(true, Ordering::Relaxed);
+        let depth = self.within_limit(depth);
         self.reactor.engine.lock().engine.accept(self.index, request, private, depth)
     }
 
@@ -112,7 +124,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn allocated(&self) -> Allocated {
-        self.reactor.engine.lock().engine.allocated(self.index)
+        let buffers = self.reactor.engine.lock().engine.allocated(self.index);
+        Allocated { buffers, span: buffers }
     }
 
     unsafe fn carried_out(&self) -> u64 {
@@ -132,6 +145,11 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 }
 
 impl<E: Engine> Qp<E> {
+    fn within_limit(&self, ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
+        let max = self.max_read_depth;
+        ReadDepth { incoming: incoming.min(max), outgoing: outgoing.min(max) }
+    }
+
     /// Makes sure that a request of `bytes` octets, which is in the queue, is sent.
     #[inline(always)]
     fn send_posted(&self, bytes: u32) {

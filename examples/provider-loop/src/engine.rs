@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{Backlog, BacklogPlace, Context, MakeProgress, Progress, Remaining, Shared, netdev};
-use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
+use adapter::{
+    Backlog, BacklogPlace, Context, MakeProgress, Progress, Remaining, Shared, Target, netdev,
+};
+use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE};
 use mio::event::Event;
@@ -171,17 +173,15 @@ unsafe impl adapter::Engine for Engine {
         self.with_link(qp, |link| link.disconnect(how));
     }
 
-    fn allocated(&mut self, qp: usize) -> Allocated {
-        let buffers = self.links.get(&qp).map_or(0, Link::allocated);
-        // Messages arrive in order.
-        Allocated { buffers, span: buffers }
+    fn allocated(&mut self, qp: usize) -> usize {
+        self.links.get(&qp).map_or(0, Link::allocated)
     }
     // ANCHOR_END: qp
 
     // ANCHOR: connect
-    fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
+    fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         self.with_link(qp, Link::connecting);
-        if !netdev::is_own(to.addr.ip()) {
+        if !netdev::is_own(to.peer.ip()) {
             self.with_link(qp, |link| {
                 link.abort_connect(Upcall::Unreachable {
                     because: Some(&"the loop reaches only this host"),
@@ -189,20 +189,18 @@ unsafe impl adapter::Engine for Engine {
             });
             return Ok(());
         }
-        let port = adapter::port(to.port);
         // The connection as the peer sees it. The caller's port has no meaning.
         let end = ConnectionEnd {
             peer: self.destination(qp),
-            local: SocketAddr::new(to.addr.ip(), port),
+            local: to.peer,
             remote: SocketAddr::new(self.ip, qp as u16 | FIRST_DYNAMIC_PORT),
             depth: swapped(to.depth),
         };
-        let listener = lock(&LISTENERS_BY_PORT).get(&port).cloned();
+        let listener = lock(&LISTENERS_BY_PORT).get(&to.peer.port()).cloned();
         if let Some(listener) = listener {
             listener.send(Message::ConnectRequest(end, to.private.to_vec()));
         }
-        let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.deadlines.extend(deadline.map(|at| (at, qp)));
+        self.deadlines.extend(to.deadline.map(|at| (at, qp)));
         Ok(())
     }
 
@@ -231,14 +229,12 @@ unsafe impl adapter::Engine for Engine {
     // ANCHOR_END: connect
 
     // ANCHOR: listen
-    fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+    fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
         let mut ports = lock(&LISTENERS_BY_PORT);
         let is_free = |port: &u16| !ports.contains_key(port);
         let (port, status) = match port {
-            Port::Qualifier(qualifier) => {
-                (Some(adapter::port(qualifier)).filter(is_free), DAT_CONN_QUAL_IN_USE)
-            }
-            Port::Any => ((FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free), DAT_CONN_QUAL_UNAVAILABLE),
+            Some(_) => (port.filter(is_free), DAT_CONN_QUAL_IN_USE),
+            None => ((FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free), DAT_CONN_QUAL_UNAVAILABLE),
         };
         let (port, id) = (port.ok_or(Error::of(status))?, next_id());
         ports.insert(port, self.destination(id));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adapter::LocalFailure;
+use adapter::{LocalFailure, Target};
 use capture::Direction;
 use dat_core::Error;
 use dat_core::provider::ReadDepth;
@@ -40,14 +40,6 @@ pub(super) struct Connecting {
     pub(super) has_consumer_timeout: bool,
 }
 
-/// The peer to connect to, and the terms.
-pub(crate) struct Target<'a> {
-    pub(crate) to: SocketAddr,
-    pub(crate) private: &'a [u8],
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) depth: ReadDepth,
-}
-
 /// The active side of a connection.
 impl Link {
     /// Starts to connect. All upcalls come later, even if the attempt fails at once.
@@ -58,20 +50,18 @@ impl Link {
     ) -> Result<(), Error> {
         let Phase::Idle(_) = self.phase else { return Err(Error::of(DAT_INVALID_STATE)) };
         let now = Instant::now();
-        let deadline = target
-            .timeout
-            .and_then(|t| now.checked_add(t))
-            .unwrap_or(now + DEFAULT_CONNECT_TIMEOUT);
+        let deadline = target.deadline.unwrap_or(now + DEFAULT_CONNECT_TIMEOUT);
         let offer = offer(target.depth, &resources.params);
         let (initiator, request) = Initiator::new(offer, target.private, deadline)
             .map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
-        let socket = socket::connect(resources.params.adapter.bind, target.to).and_then(|socket| {
-            let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
-            watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
-        });
+        let socket =
+            socket::connect(resources.params.adapter.bind, target.peer).and_then(|socket| {
+                let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
+                watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
+            });
         let socket = match socket {
             Ok(socket) => Ok(socket),
-            Err(local_failure) => Err(local_failure.answer(target.to)?),
+            Err(local_failure) => Err(local_failure.answer(target.peer)?),
         };
 
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
@@ -83,7 +73,7 @@ impl Link {
             socket,
             initiator,
             request,
-            has_consumer_timeout: target.timeout.is_some(),
+            has_consumer_timeout: target.deadline.is_some(),
         }));
         Ok(())
     }
