@@ -13,6 +13,7 @@
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
 //! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
 //! | `shared` | the state that threads read and write without the lock |
+//! | `phase` | the phases of a queue pair in an engine: [`Phase`] |
 //! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
 //! | `sync` | the atomic types of the lock-free parts, and a lock |
@@ -64,6 +65,7 @@ mod local_failure;
 mod locked;
 pub mod netdev;
 pub mod params;
+mod phase;
 mod progress;
 mod reactor;
 mod request;
@@ -80,6 +82,7 @@ pub use dat_core::error::no_memory;
 pub use engine::{Engine, Sink, Target, Upcall};
 pub use local_failure::{LocalFailure, no_resources};
 pub use params::Params;
+pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};
 pub use reactor::progress_thread::abort_on_panic;
 pub use request::{Backlog, BacklogPlace, Request};

@@ -73,16 +73,7 @@ pub(crate) struct Conn {
     pub(crate) peer: (IpAddr, u8),
 }
 
-enum Phase {
-    Idle(Work),
-    Connecting(Box<Connecting>),
-    Established(Box<Established>),
-    /// This side has closed the connection. The consumer is notified when the peer has answered.
-    Disconnecting(Box<Disconnecting>),
-    Ended(Work),
-    /// The state while one phase is being replaced by another.
-    Transition,
-}
+type Phase = adapter::Phase<Box<Connecting>, Box<Established>, Box<Disconnecting>>;
 
 /// An attempt to connect.
 struct Connecting {
@@ -209,9 +200,7 @@ impl Link {
         local_address: usize,
         target: Target,
     ) {
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
-            return;
-        };
+        let Some(work) = self.phase.take_idle() else { return };
         let attempt = send_connect_request(cx, (self.index, &work), local_address, &target);
         if attempt.is_none() {
             cx.resources.defer_failure(self.index);
@@ -232,9 +221,7 @@ impl Link {
         target: Target,
         local_failure: String,
     ) {
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
-            return;
-        };
+        let Some(work) = self.phase.take_idle() else { return };
         resources.defer_failure(self.index);
         let connecting = Connecting {
             work,
@@ -287,24 +274,19 @@ impl Link {
 
     /// Ends an attempt to connect that has failed.
     fn fail(&mut self, why: Upcall<'_>) {
-        match std::mem::replace(&mut self.phase, Phase::Transition) {
-            Phase::Connecting(connecting) => self.finish(connecting.work),
-            other => return self.phase = other,
-        }
+        let Some(connecting) = self.phase.take_connecting() else { return };
+        self.phase.end(&self.shared, connecting.work);
         self.sink.call(why);
     }
 
     /// Handles the peer's acceptance.
     fn on_accepted(&mut self, cx: &mut EngineContext<'_>, answer: &Accepted) {
-        let connecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
-            Phase::Connecting(connecting) => connecting,
-            other => return self.phase = other,
-        };
+        let Some(connecting) = self.phase.take_connecting() else { return };
         let Connecting { work, target, attempt, .. } = *connecting;
         let ((mut conn, rq_psn), peer) = match (attempt, cx.local_address.peer(target.to.ip())) {
             (Some(attempt), Some(peer)) => (attempt, peer),
             _ => {
-                self.finish(work);
+                self.phase.end(&self.shared, work);
                 return self.sink.call(Upcall::Unreachable { because: None });
             }
         };
@@ -436,11 +418,8 @@ impl Link {
             return self.fail_accept(cx.resources);
         }
         local_address.owners.insert(id, Owner::Link(self.index));
-        let work = match std::mem::replace(&mut self.phase, Phase::Transition) {
-            Phase::Idle(work) => work,
-            // dat-core never accepts with a queue pair that is not idle.
-            other => return self.phase = other,
-        };
+        // dat-core never accepts with a queue pair that is not idle.
+        let Some(work) = self.phase.take_idle() else { return };
         let terms = Terms {
             mtu: request.path_mtu,
             peer_qpn: request.qpn,
@@ -465,8 +444,8 @@ impl Link {
 
     /// Accepts a request that no longer exists: reports to the consumer that accepting has failed.
     pub(crate) fn fail_accept(&mut self, resources: &mut EngineResources) {
-        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
-            self.finish(work);
+        if let Some(work) = self.phase.take_idle() {
+            self.phase.end(&self.shared, work);
             resources.defer_failure(self.index);
         }
     }

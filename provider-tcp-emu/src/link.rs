@@ -49,14 +49,7 @@ pub(crate) struct Link {
     pub(crate) successful_reads: u32,
 }
 
-enum Phase {
-    Idle(Work),
-    Connecting(Box<Connecting>),
-    Established(Box<Established>),
-    Ended(Work),
-    /// The state while one phase is being replaced by another.
-    Transition,
-}
+type Phase = adapter::Phase<Box<Connecting>, Box<Established>>;
 
 /// The reason for which a connection ends.
 enum EndReason {
@@ -139,7 +132,7 @@ impl Link {
             Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
             Phase::Connecting(connecting) => connecting.work.allocated(),
             Phase::Established(conn) => conn.stream.work().allocated(),
-            Phase::Transition => 0,
+            Phase::Disconnecting(_) | Phase::Transition => 0,
         }
     }
 
@@ -301,7 +294,7 @@ impl Link {
                 Err(end) => self.end(resources, lingering, end),
             },
             Phase::Ended(work) => work.flush(),
-            Phase::Idle(_) | Phase::Connecting(_) | Phase::Transition => {}
+            _ => {}
         }
         if self.established_mut().is_some_and(|conn| conn.fault_check == FaultCheck::Requested) {
             self.schedule_fault_check(resources);
@@ -431,7 +424,7 @@ impl Link {
                     }
                 }
             }
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
+            _ => {}
         }
     }
 
@@ -450,12 +443,12 @@ impl Link {
             (Phase::Established(_), _) => self.end(resources, lingering, EndReason::Local),
             (Phase::Connecting(_), _) => self.fail(resources, Upcall::Disconnected),
             (Phase::Idle(_), _) => {
-                if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
+                if let Some(work) = self.phase.take_idle() {
                     self.finish(resources, work);
                 }
                 self.sink.call(Upcall::Disconnected);
             }
-            (Phase::Ended(_) | Phase::Transition, _) => {}
+            _ => {}
         }
     }
 
@@ -465,9 +458,7 @@ impl Link {
         lingering: &mut LingeringSockets,
         end: EndReason,
     ) {
-        let Phase::Established(conn) = std::mem::replace(&mut self.phase, Phase::Transition) else {
-            return;
-        };
+        let Some(conn) = self.phase.take_established() else { return };
         resources.ended_counts.add(&conn.stream.stats().list());
         let Established { mut stream, mut socket, announced, closing, send_failed, .. } = *conn;
         if let EndReason::Protocol(Failure { by_peer: false, .. }) = end {
@@ -497,12 +488,12 @@ impl Link {
     }
 
     /// Flushes all posted work. Work that is posted later is flushed, too.
-    fn finish(&mut self, resources: &mut EngineResources, mut work: Work) {
-        self.shared.end();
-        work.flush();
+    fn finish(&mut self, resources: &mut EngineResources, work: Work) {
+        self.phase.end(&self.shared, work);
         // This queue pair may have been the next to take a buffer of a shared receive queue.
-        resources.pending.extend(work.next_waiting());
-        self.phase = Phase::Ended(work);
+        if let Phase::Ended(work) = &self.phase {
+            resources.pending.extend(work.next_waiting());
+        }
     }
 
     /// Removes the queue pair. Afterwards there are no upcalls for it.
@@ -512,7 +503,7 @@ impl Link {
         lingering: &mut LingeringSockets,
     ) {
         self.set_timer(resources, None);
-        match std::mem::replace(&mut self.phase, Phase::Transition) {
+        match std::mem::take(&mut self.phase) {
             Phase::Established(conn) => {
                 resources.ended_counts.add(&conn.stream.stats().list());
                 lingering.add(resources, conn.socket);
@@ -525,7 +516,7 @@ impl Link {
                     resources.context.unwatch(socket);
                 }
             }
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adapter::Shared;
+use adapter::{Phase, Shared};
 use dat_core::provider::{Close, ReadDepth};
 use rnic::{Failure, Stream, StreamCfg, TxVec, Work};
 
@@ -14,33 +14,25 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 // ANCHOR: state
 /// A queue pair.
+///
+/// ```text
+/// Idle ─ connecting ──► Connecting ── Accept ──► Established ──► Ended
+///      ─ accept ───────────────────────────────► Established
+/// ```
 pub(crate) struct Link {
     sink: Sink,
     shared: Arc<Shared>,
-    state: State,
-    /// The completing side of its queues. While there is a connection, the stream has it.
-    work: Option<Work>,
-    connection: Option<Connection>,
+    phase: Phase<Work, Connection>,
 }
 
-/// ```text
-/// Idle ─ connecting ──► Connecting ── Accept ──► Established ──► Closing ──► Ended
-///      ─ accept ──────► Accepted ──── Ready ───► Established
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    Connecting,
-    Accepted,
-    Established,
-    /// The connection ends when all posted requests are done.
-    Closing,
-    Ended,
-}
-
+/// A connection, which has the completing side of the queues.
 struct Connection {
     end: ConnectionEnd,
     stream: Stream,
+    /// Whether the consumer knows of the connection. The accepting side waits for `Ready`.
+    reported: bool,
+    /// Whether the connection ends when all posted requests are done.
+    closing: bool,
     /// Octets sent for which the peer has not returned credit.
     uncredited: usize,
     /// Octets received for which no credit was returned.
@@ -50,23 +42,26 @@ struct Connection {
 
 impl Link {
     pub(crate) fn new(sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
-        Link { sink, shared, state: State::Idle, work: Some(work), connection: None }
+        Link { sink, shared, phase: Phase::Idle(work) }
     }
 
     /// The consumer has requested a connection.
     pub(crate) fn connecting(&mut self) {
-        self.state = State::Connecting;
+        if let Some(work) = self.phase.take_idle() {
+            self.phase = Phase::Connecting(work);
+        }
     }
 
     /// The consumer has accepted a connection request, whose sender may be gone already.
     pub(crate) fn accept(&mut self, end: ConnectionEnd) {
-        self.state = State::Accepted;
-        self.connect(end);
+        if let Some(work) = self.phase.take_idle() {
+            self.phase = Phase::Established(Connection::new(end, work));
+        }
     }
 
     /// Ends the connection attempt, unless it was answered before.
     pub(crate) fn abort_connect(&mut self, why: Upcall<'_>) {
-        if self.state == State::Connecting {
+        if let Phase::Connecting(_) = self.phase {
             self.end(why);
         }
     }
@@ -74,30 +69,33 @@ impl Link {
     // ANCHOR: on_message
     /// Handles a message from another adapter.
     pub(crate) fn on_message(&mut self, message: Message) {
-        match (self.state, message) {
-            (State::Connecting, Message::Accept(end, private)) => {
+        match (&mut self.phase, message) {
+            (Phase::Connecting(_), Message::Accept(end, private)) => {
                 end.peer.send(Message::Ready);
-                self.connect(end);
-                self.establish(&private);
+                let Some(work) = self.phase.take_connecting() else { return };
+                self.phase = Phase::Established(Connection::new(end, work));
+                self.report(&private);
             }
-            (State::Connecting, Message::Reject(private)) => {
+            (Phase::Connecting(_), Message::Reject(private)) => {
                 self.end(Upcall::Rejected { by_peer: true, private: &private });
             }
-            (State::Connecting, Message::Closed) => {
+            (Phase::Connecting(_), Message::Closed) => {
                 self.end(Upcall::Rejected { by_peer: false, private: &[] })
             }
-            (State::Accepted, Message::Ready) => self.establish(&[]),
-            (State::Accepted, Message::Closed) => self.end(Upcall::AcceptFailed),
-            (State::Established | State::Closing, Message::Frames(octets)) => self.receive(&octets),
-            (State::Established | State::Closing, Message::Credit(octets)) => {
-                if let Some(connection) = &mut self.connection {
-                    connection.uncredited -= octets;
+            (Phase::Established(_), Message::Ready) => self.report(&[]),
+            (Phase::Established(connection), Message::Frames(octets)) => {
+                if let Err(failure) = connection.receive(&octets) {
+                    self.fail(failure);
                 }
             }
-            (State::Established | State::Closing, Message::Closed) => {
-                self.end(Upcall::Disconnected)
+            (Phase::Established(connection), Message::Credit(octets)) => {
+                connection.uncredited -= octets;
             }
-            // The message arrived after the link had changed its state.
+            (Phase::Established(connection), Message::Closed) if !connection.reported => {
+                self.end(Upcall::AcceptFailed)
+            }
+            (Phase::Established(_), Message::Closed) => self.end(Upcall::Disconnected),
+            // The message arrived after the link had changed its phase.
             _ => {}
         }
     }
@@ -105,9 +103,11 @@ impl Link {
 
     /// The consumer ends the connection or the connection attempt.
     pub(crate) fn disconnect(&mut self, how: Close) {
-        match (self.state, how) {
-            (State::Ended, _) => {}
-            (State::Established | State::Closing, Close::Graceful) => self.state = State::Closing,
+        match (&mut self.phase, how) {
+            (Phase::Ended(_), _) => {}
+            (Phase::Established(connection), Close::Graceful) if connection.reported => {
+                connection.closing = true;
+            }
             _ => self.end(Upcall::Disconnected),
         }
     }
@@ -115,15 +115,15 @@ impl Link {
     // ANCHOR: transmit
     /// Sends what is ready. After the end of the connection, flushes what has been posted since.
     pub(crate) fn transmit(&mut self, tx: &mut TxVec) {
-        match (self.state, &mut self.connection) {
-            (State::Established | State::Closing, Some(connection)) => match connection.send(tx) {
+        match &mut self.phase {
+            Phase::Established(connection) if connection.reported => match connection.send(tx) {
                 Err(failure) => self.fail(failure),
-                Ok(()) if self.state == State::Closing && connection.stream.is_drained() => {
+                Ok(()) if connection.closing && connection.stream.is_drained() => {
                     self.end(Upcall::Disconnected);
                 }
                 Ok(()) => {}
             },
-            (State::Ended, _) => self.flush(),
+            Phase::Ended(work) => work.flush(),
             _ => {}
         }
     }
@@ -131,12 +131,52 @@ impl Link {
 
     /// The number of its receive buffers that have not completed.
     pub(crate) fn allocated(&self) -> usize {
-        let in_stream = self.connection.as_ref().map(|connection| connection.stream.work());
-        in_stream.or(self.work.as_ref()).map_or(0, Work::allocated)
+        match &self.phase {
+            Phase::Idle(work) | Phase::Connecting(work) | Phase::Ended(work) => work.allocated(),
+            Phase::Established(connection) => connection.stream.work().allocated(),
+            Phase::Disconnecting(_) | Phase::Transition => 0,
+        }
     }
 
-    fn connect(&mut self, end: ConnectionEnd) {
-        let Some(work) = self.work.take() else { return };
+    /// Notifies the consumer that the connection is established.
+    fn report(&mut self, private: &[u8]) {
+        if let Phase::Established(connection) = &mut self.phase {
+            connection.reported = true;
+            let ConnectionEnd { remote: peer, local, depth, .. } = connection.end;
+            self.sink.call(Upcall::Established { private, peer, local, depth });
+        }
+    }
+
+    // ANCHOR: end
+    /// One side has violated the protocol.
+    fn fail(&mut self, failure: Failure) {
+        let Phase::Established(connection) = &mut self.phase else { return };
+        if !failure.by_peer {
+            connection.end.peer.send(Message::Frames(connection.stream.terminate()));
+        }
+        let closing = connection.closing;
+        self.end(if closing { Upcall::Disconnected } else { Upcall::Broken { because: &failure } });
+    }
+
+    /// Ends the connection or the connection attempt: all posted requests complete, then the
+    /// consumer is notified.
+    fn end(&mut self, why: Upcall<'_>) {
+        let work = match std::mem::take(&mut self.phase) {
+            Phase::Established(Connection { mut stream, .. }) => {
+                stream.flush();
+                stream.into_work()
+            }
+            Phase::Idle(work) | Phase::Connecting(work) | Phase::Ended(work) => work,
+            Phase::Disconnecting(_) | Phase::Transition => return,
+        };
+        self.phase.end(&self.shared, work);
+        self.sink.call(why);
+    }
+    // ANCHOR_END: end
+}
+
+impl Connection {
+    fn new(end: ConnectionEnd, work: Work) -> Self {
         let ReadDepth { incoming: ird, outgoing: ord } = end.depth;
         // A message without a posted receive ends the connection. Waiting for a receive would need
         // more code (`Stream::resume`).
@@ -151,65 +191,18 @@ impl Link {
             segment: 0,
             waits,
         };
-        self.connection =
-            Some(Connection { end, stream: Stream::new(work, cfg), uncredited: 0, to_credit: 0 });
+        let stream = Stream::new(work, cfg);
+        Connection { end, stream, reported: false, closing: false, uncredited: 0, to_credit: 0 }
     }
 
-    fn establish(&mut self, private: &[u8]) {
-        self.state = State::Established;
-        if let Some(Connection { end, .. }) = &self.connection {
-            let (peer, local, depth) = (end.remote, end.local, end.depth);
-            self.sink.call(Upcall::Established { private, peer, local, depth });
+    fn receive(&mut self, octets: &[u8]) -> Result<(), Failure> {
+        self.to_credit += octets.len();
+        if self.to_credit >= WINDOW_BYTES / 2 {
+            self.end.peer.send(Message::Credit(std::mem::take(&mut self.to_credit)));
         }
+        self.stream.rx_bytes(octets)
     }
 
-    fn receive(&mut self, octets: &[u8]) {
-        let Some(connection) = &mut self.connection else { return };
-        connection.to_credit += octets.len();
-        if connection.to_credit >= WINDOW_BYTES / 2 {
-            connection.end.peer.send(Message::Credit(std::mem::take(&mut connection.to_credit)));
-        }
-        if let Err(failure) = connection.stream.rx_bytes(octets) {
-            self.fail(failure);
-        }
-    }
-
-    // ANCHOR: end
-    /// One side has violated the protocol.
-    fn fail(&mut self, failure: Failure) {
-        if let Some(connection) = &mut self.connection
-            && !failure.by_peer
-        {
-            connection.end.peer.send(Message::Frames(connection.stream.terminate()));
-        }
-        self.end(match self.state {
-            State::Closing => Upcall::Disconnected,
-            _ => Upcall::Broken { because: &failure },
-        });
-    }
-
-    /// Ends the connection or the connection attempt: all posted requests complete, then the
-    /// consumer is notified.
-    fn end(&mut self, why: Upcall<'_>) {
-        self.state = State::Ended;
-        if let Some(mut connection) = self.connection.take() {
-            connection.stream.flush();
-            self.work = Some(connection.stream.into_work());
-        }
-        self.shared.end();
-        self.flush();
-        self.sink.call(why);
-    }
-
-    fn flush(&mut self) {
-        if let Some(work) = &mut self.work {
-            work.flush();
-        }
-    }
-    // ANCHOR_END: end
-}
-
-impl Connection {
     // ANCHOR: send
     fn send(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         while self.uncredited < WINDOW_BYTES {

@@ -8,7 +8,6 @@
 //! as lost only because its acknowledgement was lost.
 
 use dat_core::provider::Close;
-use rnic::Work;
 use rnic::cm::Ending;
 use rnic::rc::Failure;
 
@@ -82,11 +81,10 @@ impl Link {
 
     /// Disconnects a queue pair that has no connection.
     pub(crate) fn disconnect_unconnected(&mut self) {
-        match std::mem::replace(&mut self.phase, Phase::Transition) {
-            Phase::Idle(work) => self.finish(work),
-            Phase::Connecting(connecting) => self.finish(connecting.work),
-            other => return self.phase = other,
-        }
+        let work = self.phase.take_idle();
+        let work = work.or_else(|| Some(self.phase.take_connecting()?.work));
+        let Some(work) = work else { return };
+        self.phase.end(&self.shared, work);
         self.sink.call(Upcall::Disconnected);
     }
 
@@ -102,7 +100,7 @@ impl Link {
 
     /// Handles the peer's answer to the DREQ, or the fact that no answer will come.
     pub(super) fn on_disconnected(&mut self, cx: &mut EngineContext<'_>) {
-        let disconnecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
+        let disconnecting = match std::mem::take(&mut self.phase) {
             Phase::Disconnecting(disconnecting) => disconnecting,
             other => {
                 self.phase = other;
@@ -117,7 +115,7 @@ impl Link {
             }
         };
         cx.local_address.qpns.retire(disconnecting.conn.qpn);
-        self.finish(disconnecting.responder.into_work());
+        self.phase.end(&self.shared, disconnecting.responder.into_work());
         self.sink.call(Upcall::Disconnected);
     }
 
@@ -160,10 +158,7 @@ impl Link {
 
     /// Ends the connection.
     pub(super) fn end(&mut self, cx: &mut EngineContext<'_>, end: End) {
-        let mut established = match std::mem::replace(&mut self.phase, Phase::Transition) {
-            Phase::Established(established) => established,
-            other => return self.phase = other,
-        };
+        let Some(mut established) = self.phase.take_established() else { return };
         cx.resources.ended_counts.add(&established.rc.stats().list());
         if let End::Broken(_) = end {
             established.rc.transmit_fatal_nak(&mut cx.resources.burst);
@@ -193,7 +188,7 @@ impl Link {
         }
         cx.local_address.qpns.retire(conn.qpn);
         established.rc.flush();
-        self.finish(established.rc.into_work());
+        self.phase.end(&self.shared, established.rc.into_work());
         self.sink.call(match &end {
             _ if !reported => Upcall::AcceptFailed,
             _ if closing => Upcall::Disconnected,
@@ -202,16 +197,9 @@ impl Link {
         });
     }
 
-    /// Completes all posted work, and ensures that work that is posted later is completed, too.
-    pub(super) fn finish(&mut self, mut work: Work) {
-        self.shared.end();
-        work.flush();
-        self.phase = Phase::Ended(work);
-    }
-
     /// Removes the queue pair. No upcalls follow.
     pub(crate) fn close(mut self, cx: &mut EngineContext<'_>) {
-        let conn = match std::mem::replace(&mut self.phase, Phase::Transition) {
+        let conn = match std::mem::take(&mut self.phase) {
             Phase::Established(established) => {
                 cx.resources.ended_counts.add(&established.rc.stats().list());
                 Some(established.conn)

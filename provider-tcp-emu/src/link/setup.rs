@@ -64,9 +64,7 @@ impl Link {
             Err(local_failure) => Err(local_failure.answer(target.peer)?),
         };
 
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
-            return Ok(());
-        };
+        let Some(work) = self.phase.take_idle() else { return Ok(()) };
         self.set_timer(resources, Some(if socket.is_ok() { deadline } else { now }));
         self.phase = Phase::Connecting(Box::new(Connecting {
             work,
@@ -147,10 +145,7 @@ impl Link {
         terms: &Terms,
         private: &[u8],
     ) {
-        let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Transition)
-        else {
-            return;
-        };
+        let Some(connecting) = self.phase.take_connecting() else { return };
         let Connecting { work, socket, .. } = *connecting;
         let gate = Gate::initiator(terms, Instant::now());
         let Ok(socket) = socket else { return };
@@ -173,10 +168,7 @@ impl Link {
 
     /// Ends an attempt that has failed or is given up.
     pub(super) fn fail(&mut self, resources: &mut EngineResources, upcall: Upcall<'_>) {
-        let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Transition)
-        else {
-            return;
-        };
+        let Some(connecting) = self.phase.take_connecting() else { return };
         if let Ok(socket) = &connecting.socket {
             resources.context.unwatch(socket);
         }
@@ -212,9 +204,7 @@ impl Link {
                 return Err(e);
             }
         };
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
-            return Ok(());
-        };
+        let Some(work) = self.phase.take_idle() else { return Ok(()) };
 
         // Receives must be usable, and the poller must use the link's key, before the peer can send
         // the first frame.
