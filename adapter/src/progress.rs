@@ -51,8 +51,8 @@ pub trait MakeProgress: Send + Sized + 'static {
     /// Transmits the requests of a queue pair. If its connection has ended, flushes them. If a
     /// message waits for a receive, and a receive is posted now, takes the message.
     fn transmit(&mut self, qp: usize);
-    /// Refuses a request that the consumer has dropped.
-    fn refuse(&mut self, request: Self::Request);
+    /// Refuses a request that the consumer has dropped. By default, drops the engine's part.
+    fn refuse(&mut self, _request: Self::Request) {}
 }
 
 /// The outcome of a pass of a consumer's thread.

@@ -28,7 +28,6 @@ impl MakeProgress for NullEngine {
         Remaining::default()
     }
     fn transmit(&mut self, _: usize) {}
-    fn refuse(&mut self, (): ()) {}
 }
 
 fn reactor() -> Arc<Reactor<NullEngine>> {

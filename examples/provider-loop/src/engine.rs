@@ -1,6 +1,7 @@
 //! One open adapter: its queue pairs, listeners and pending connection requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,8 +150,6 @@ impl MakeProgress for Engine {
     fn transmit(&mut self, qp: usize) {
         self.with_link(qp, |_| {});
     }
-
-    fn refuse(&mut self, _: Request) {}
 }
 // ANCHOR_END: progress
 
@@ -182,11 +181,8 @@ unsafe impl adapter::Engine for Engine {
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         self.with_link(qp, Link::connecting);
         if !netdev::is_own(to.peer.ip()) {
-            self.with_link(qp, |link| {
-                link.abort_connect(Upcall::Unreachable {
-                    because: Some(&"the loop reaches only this host"),
-                })
-            });
+            let because = Some(&"the loop reaches only this host" as &dyn Display);
+            self.with_link(qp, |link| link.abort_connect(Upcall::Unreachable { because }));
             return Ok(());
         }
         // The connection as the peer sees it. The caller's port has no meaning.

@@ -180,17 +180,9 @@ impl Connection {
         let ReadDepth { incoming: ird, outgoing: ord } = end.depth;
         // A message without a posted receive ends the connection. Waiting for a receive would need
         // more code (`Stream::resume`).
-        let waits = false;
-        let cfg = StreamCfg {
-            mulpdu: 65535,
-            crc: false,
-            extended: true,
-            ird,
-            ord,
-            hold: false,
-            segment: 0,
-            waits,
-        };
+        let (mulpdu, segment, waits) = (65535, 0, false);
+        let cfg =
+            StreamCfg { mulpdu, crc: false, extended: true, ird, ord, hold: false, segment, waits };
         let stream = Stream::new(work, cfg);
         Connection { end, stream, reported: false, closing: false, uncredited: 0, to_credit: 0 }
     }
