@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
-use crate::request::Request;
+use crate::request::{Backlog, Request};
 use crate::shared::SharedState;
 
 /// The poller for an engine's sockets, and the engine's access to its adapter.
@@ -95,11 +95,16 @@ impl<E: MakeProgress> Context<E> {
     }
 
     /// Creates a request for the consumer, to go with
-    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). Gives the engine's part back if
-    /// the adapter is being closed.
-    pub fn request(&self, request: E::Request) -> Result<Request<E>, E::Request> {
+    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). The request has a place in the
+    /// backlog until the consumer answers; an engine that counts requests itself passes `None`.
+    /// Gives the engine's part back if the backlog is full or the adapter is being closed.
+    pub fn request(
+        &self,
+        backlog: Option<&Backlog>,
+        request: E::Request,
+    ) -> Result<Request<E>, E::Request> {
         match self.reactor.get().and_then(Weak::upgrade) {
-            Some(reactor) => Ok(Request::new(reactor, request)),
+            Some(reactor) => Request::new(reactor, backlog, request),
             None => Err(request),
         }
     }

@@ -85,7 +85,7 @@ pub use params::Params;
 pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};
 pub use reactor::progress_thread::abort_on_panic;
-pub use request::{Backlog, BacklogPlace, Request};
+pub use request::{Backlog, Request};
 pub use shared_qp::Shared;
 pub use table::Table;
 pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire, port};

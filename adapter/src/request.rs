@@ -13,12 +13,23 @@ pub struct Request<E: MakeProgress> {
     /// The engine's part of the request. `None` once the consumer has answered. It is boxed to keep
     /// upcalls small.
     engine_part: Option<Box<E::Request>>,
+    /// A place in the backlog of the listener, unless the engine counts requests itself.
+    _place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }
 
 impl<E: MakeProgress> Request<E> {
-    pub(crate) fn new(reactor: Arc<Reactor<E>>, request: E::Request) -> Self {
-        Request { engine_part: Some(Box::new(request)), reactor }
+    /// Creates a request, or gives the engine's part back if the backlog has no free place.
+    pub(crate) fn new(
+        reactor: Arc<Reactor<E>>,
+        backlog: Option<&Backlog>,
+        request: E::Request,
+    ) -> std::result::Result<Self, E::Request> {
+        let place = backlog.map(Backlog::place);
+        if let Some(None) = place {
+            return Err(request);
+        }
+        Ok(Request { engine_part: Some(Box::new(request)), _place: place.flatten(), reactor })
     }
 
     /// Takes the engine's part out of a request that the consumer answers.
@@ -46,18 +57,15 @@ pub struct Backlog {
     waiting: Arc<()>,
 }
 
-/// A place in a backlog, which a request has until the consumer has answered.
-pub struct BacklogPlace(#[expect(dead_code, reason = "it counts")] Arc<()>);
-
 impl Backlog {
     /// Creates the backlog of a listener with this many places.
     pub fn new(most: usize) -> Self {
         Backlog { most, waiting: Arc::default() }
     }
 
-    /// Returns a place for a request, or `None` if all places are taken.
-    pub fn place(&self) -> Option<BacklogPlace> {
+    /// Takes a place, or returns `None` if all places are taken.
+    fn place(&self) -> Option<Arc<()>> {
         let taken = Arc::strong_count(&self.waiting) - 1;
-        (taken < self.most).then(|| BacklogPlace(Arc::clone(&self.waiting)))
+        (taken < self.most).then(|| Arc::clone(&self.waiting))
     }
 }

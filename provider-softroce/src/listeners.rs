@@ -87,7 +87,7 @@ impl Listeners {
         let serial = self.last_serial;
         let (from, to, private) = (request.from, request.to, request.private.clone());
         let request = PendingRequest { local_address, id, serial, request };
-        let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(request))
+        let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(None, request))
         else {
             // The listener was closed after the request had arrived. If the rejection cannot be
             // sent, no other action is possible.

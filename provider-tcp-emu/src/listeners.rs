@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::half_open::{self, SharedHalfOpen};
-use adapter::{Backlog, BacklogPlace, Table};
+use adapter::{Backlog, Table};
 use capture::Direction;
 use dat_core::Error;
 use dat_sys::DAT_INVALID_PARAMETER;
@@ -80,8 +80,6 @@ pub struct Request {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::Request,
-    #[expect(dead_code, reason = "held as long")]
-    place: BacklogPlace,
 }
 
 impl Listeners {
@@ -310,20 +308,17 @@ impl Listeners {
         index: usize,
         request: setup::Request,
     ) {
-        let Some(caller) = self.callers.get_mut(index) else { return };
-        let listener =
-            self.listeners.get_mut(caller.listener).filter(|l| l.id == caller.listener_id);
-        let Some((sink, place)) = listener.and_then(|l| Some((l.sink, l.backlog.place()?))) else {
-            return self.reset_caller(resources, index);
-        };
-        let Some(Caller { socket, peer: from, local: to, .. }) =
-            self.remove_caller(resources, index)
-        else {
-            return;
-        };
+        let Some(caller) = self.remove_caller(resources, index) else { return };
+        let Caller { socket, peer: from, local: to, listener, listener_id, .. } = caller;
         let private = request.private().to_vec();
-        match resources.context.request(Request { socket, peer: from, local: to, request, place }) {
-            Ok(request) => sink.call(Upcall::Request { request, from, to, private: &private }),
+        let request = Request { socket, peer: from, local: to, request };
+        let listener = self.listeners.get_mut(listener).filter(|l| l.id == listener_id);
+        let Some(listener) = listener else { return self.refuse(resources, request) };
+        match resources.context.request(Some(&listener.backlog), request) {
+            Ok(request) => {
+                let (sink, private) = (listener.sink, &private);
+                sink.call(Upcall::Request { request, from, to, private })
+            }
             Err(request) => self.refuse(resources, request),
         }
     }

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{
-    Backlog, BacklogPlace, Context, MakeProgress, Progress, Remaining, Shared, Target, netdev,
-};
+use adapter::{Backlog, Context, MakeProgress, Progress, Remaining, Shared, Target, netdev};
 use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE};
@@ -49,10 +47,6 @@ struct Listener {
     port: u16,
     backlog: Backlog,
 }
-
-/// A connection request that the consumer has: the connection to the peer, and a place in the
-/// backlog of the listener.
-pub struct Request(ConnectionEnd, #[expect(dead_code, reason = "held as long")] BacklogPlace);
 
 /// Returns an ID for a queue pair or a listener. IDs are never reused, so a late message has no
 /// receiver.
@@ -109,9 +103,8 @@ impl Engine {
     /// connection end, which notifies the peer.
     fn on_connect_request(&mut self, to: usize, end: ConnectionEnd, private: &[u8]) {
         let Some(listener) = self.listeners.get(&to) else { return };
-        let Some(place) = listener.backlog.place() else { return };
         let (from, to) = (end.remote, end.local);
-        if let Ok(request) = self.context.request(Request(end, place)) {
+        if let Ok(request) = self.context.request(Some(&listener.backlog), end) {
             listener.sink.call(Upcall::Request { request, from, to, private });
         }
     }
@@ -125,7 +118,7 @@ impl Engine {
 // ANCHOR: progress
 impl MakeProgress for Engine {
     const NAME: &'static str = "loop";
-    type Request = Request;
+    type Request = ConnectionEnd;
 
     fn poll(&mut self) -> Progress {
         match self.handle_messages() | self.expire() {
@@ -203,7 +196,7 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        Request(mut end, _): Request,
+        mut end: ConnectionEnd,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
@@ -218,7 +211,7 @@ unsafe impl adapter::Engine for Engine {
         Ok(())
     }
 
-    fn reject(&mut self, Request(end, _): Request, private: &[u8]) -> Result<()> {
+    fn reject(&mut self, end: ConnectionEnd, private: &[u8]) -> Result<()> {
         end.peer.send(Message::Reject(private.to_vec()));
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(crate) enum Message {
 
 /// One end of a connection or of a connection attempt. Wherever it is dropped, the
 /// other end is notified.
-pub(crate) struct ConnectionEnd {
+pub struct ConnectionEnd {
     pub(crate) peer: Destination,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
