@@ -26,8 +26,9 @@
 //!
 //! # How to build a provider on this
 //!
-//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It
-//!    never locks, blocks or starts a thread; its caller holds the engine lock. It is called
+//! 1. Write an [`Engine`], which also implements [`MakeProgress`]: sockets, connections and timers
+//!    of one open adapter, as plain data. It never locks, blocks or starts a thread; its caller
+//!    holds the engine lock. It is called
 //!    - when a socket has an event ([`MakeProgress::on_event`]) or a consumer polls
 //!      ([`MakeProgress::poll`]);
 //!    - when a queue pair has requests to send ([`MakeProgress::transmit`]): at once for a single
@@ -38,7 +39,9 @@
 //! 2. Register its sockets with the poller through the [`Context`] that it was created with, edge
 //!    triggered, each with a token of its own. Keep queue pairs in a [`Table`]; the index there is
 //!    the name of the queue pair. The engine receives the [`rnic::Work`] of a queue pair, which is
-//!    the side of the queues that completes, and a sink for the events of its connection.
+//!    the side of the queues that completes, and a sink for the events of its connection. A
+//!    [`Phase`] holds the work or the connection that has it. What the engine needs in order to
+//!    answer a connection request goes to the consumer with the request ([`Context::request`]).
 //! 3. Before the engine lock is released, [`MakeProgress::remaining`] returns what is left to do:
 //!    more work at once, or a deadline. A pass must end, so bursts are limited, and the rest is
 //!    left over.

@@ -14,7 +14,8 @@ pub struct Request<E: MakeProgress> {
     /// upcalls small.
     engine_part: Option<Box<E::Request>>,
     /// A place in the backlog of the listener, unless the engine counts requests itself.
-    _place: Option<Arc<()>>,
+    #[expect(dead_code, reason = "held as long")]
+    place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }
 
@@ -25,11 +26,11 @@ impl<E: MakeProgress> Request<E> {
         backlog: Option<&Backlog>,
         request: E::Request,
     ) -> std::result::Result<Self, E::Request> {
-        let place = backlog.map(Backlog::place);
-        if let Some(None) = place {
-            return Err(request);
-        }
-        Ok(Request { engine_part: Some(Box::new(request)), _place: place.flatten(), reactor })
+        let place = match backlog.map(Backlog::place) {
+            Some(None) => return Err(request),
+            place => place.flatten(),
+        };
+        Ok(Request { engine_part: Some(Box::new(request)), place, reactor })
     }
 
     /// Takes the engine's part out of a request that the consumer answers.
@@ -67,5 +68,19 @@ impl Backlog {
     fn place(&self) -> Option<Arc<()>> {
         let taken = Arc::strong_count(&self.waiting) - 1;
         (taken < self.most).then(|| Arc::clone(&self.waiting))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Backlog;
+
+    #[test]
+    fn a_backlog_has_so_many_places() {
+        let backlog = Backlog::new(2);
+        let (first, second) = (backlog.place(), backlog.place());
+        assert!(first.is_some() && second.is_some() && backlog.place().is_none());
+        drop(first);
+        assert!(backlog.place().is_some());
     }
 }
