@@ -19,8 +19,8 @@ impl Shared {
     }
 
     /// Records that the connection has ended or will never exist. The engine flushes the requests
-    /// that were posted before. A thread that posts later calls [`MakeProgress::transmit`](crate::MakeProgress::transmit), which flushes
-    /// the new request.
+    /// that were posted before. A thread that posts later calls
+    /// [`MakeProgress::transmit`](crate::MakeProgress::transmit), which flushes the new request.
     pub fn end(&self) {
         self.want_receives(true);
     }
