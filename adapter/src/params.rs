@@ -31,6 +31,7 @@ use std::time::Duration;
 use dat_core::{Error, OpenError, environment};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 
+use crate::local_failure::no_resources;
 use crate::netdev::{self, NetAddr};
 
 /// Parsed ia_params, except for the provider's own keys.
@@ -90,7 +91,12 @@ pub fn parse(
 ) -> Result<Params, OpenError> {
     let Unlocated { place, spin, capture, strict, stats } = read(text, defaults, keys, own)?;
     let devices = netdev::addresses().map_err(|e| {
-        OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
+        let reason = format!("listing network devices: {e}");
+        let error = match e.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => no_resources(e),
+            _ => Error::of(DAT_INVALID_ADDRESS),
+        };
+        OpenError::new(error, reason)
     })?;
     let bind = place.map(|place| locate(place, &devices)).transpose()?;
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));

@@ -30,8 +30,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Fails if the event is a different one. That event usually contains the reason for which the connection was
-    /// not established.
+    /// Fails if the event is a different one. That event usually contains the reason for which the
+    /// connection was not established.
     pub fn established(self) -> Result<Vec<u8>, Unexpected> {
         match self {
             Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {

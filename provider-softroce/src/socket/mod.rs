@@ -64,7 +64,7 @@ impl Udp {
         Ok(socket)
     }
 
-    /// Creates a socket that reserves a free port on all addresses of the host, of IPv4 and of IPv6,
+    /// Creates a socket that reserves a free port on all addresses of the host, of IPv4 and IPv6,
     /// and returns the port. Only sockets of this user that [share](Self::bind_shared) the port can
     /// be bound to it. Otherwise another user could bind the port on another address and send
     /// packets whose source is our address and port (IP_PKTINFO). Datagrams that arrive there are

@@ -268,7 +268,7 @@ fn stream_cfg(
         false => (resources.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
-    // A message waits for a receive only if the peer is OpenDAT, too. Any other peer may rely on the
+    // A message waits for a receive only if the peer is OpenDAT. Any other peer may rely on the
     // error that RFC 5041 prescribes for a message without a receive, so it gets that error.
     let waits = resources.params.rnr_wait && extended;
     StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment, waits }
