@@ -48,8 +48,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
-use dat_core::wake::{Wake, WakeReason, trace};
+use dat_core::wake::{Wake, WakeReason};
 use mio::{Events, Poll, Token};
+use telemetry::trace;
 
 pub use self::progress_thread::abort_on_panic;
 use self::progress_thread::{ACTIVE, ProgressThread, RESTING};

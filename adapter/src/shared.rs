@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use dat_core::wake::trace;
 use mio::Waker;
 use mio::event::Event;
+use telemetry::trace;
 
 use crate::doorbells::Doorbells;
 use crate::engine::Engine;

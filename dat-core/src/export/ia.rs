@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use dat_sys::*;
+use telemetry::threads::BlockedSignals;
 
 use super::convert::{control_call, control_functions, out, query};
 use super::register::{self, Version};
@@ -11,7 +12,6 @@ use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::nesting;
 use crate::provider::Transport;
-use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
