@@ -304,6 +304,16 @@ fn messages_are_json_if_the_log_is() {
 }
 
 #[test]
+fn a_reason_that_is_logged_is_no_message_as_well() {
+    let [_, stderr] = messages(&[("OPENDAT_LOG", "warn")]);
+    let [line] = &stderr[..] else { panic!("{stderr:#?}") };
+    assert!(line.contains(" WARN  dat::ia: the adapter cannot be opened"), "{line}");
+    assert!(line.ends_with("error=OPENDAT_PARAMS: crc=maybe: expected on or off"), "{line}");
+    let [_, stderr] = messages(&[("OPENDAT_LOG", "dat::cm=warn")]);
+    assert_eq!(stderr, [format!("dat: {REASON}")]);
+}
+
+#[test]
 fn an_error_that_a_program_prints_is_reported_only_if_asked_for() {
     let count = |types| {
         let [stdout, _] = messages(&[("DAT_DBG_DEST", "1"), ("DAT_DBG_TYPE", types)]);
