@@ -28,8 +28,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use dat_core::{Error, OpenError, environment};
+use dat_core::{Error, OpenError};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
+use telemetry::environment;
 
 use crate::local_failure::no_resources;
 use crate::netdev::{self, NetAddr};

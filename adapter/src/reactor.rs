@@ -49,8 +49,9 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
-use dat_core::wake::{Wake, WakeReason, trace};
+use dat_core::wake::{Wake, WakeReason};
 use mio::{Events, Poll};
+use telemetry::trace;
 
 use self::schedule::DEFAULT_TICK;
 use self::thread_state::{ACTIVE, ProgressThread, RESTING};

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dat_core::wake::trace;
 use mio::event::Event;
 use mio::{Token, Waker};
+use telemetry::trace;
 
 use crate::doorbells::Doorbells;
 use crate::sync::lock;

@@ -22,8 +22,8 @@
 //!
 //! Each call writes its records before it returns. So a killed process leaves a file that ends with
 //! a whole block. Only the file's owner can read it, because it holds the consumers' data. If a
-//! write fails later (for example because the disk is full), recording ends with a line on standard
-//! error.
+//! write fails later (for example because the disk is full), recording ends with a message
+//! ([`telemetry::complain`]).
 
 #![forbid(unsafe_code)]
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
+use telemetry::complain;
 
 use crate::{Direction, pcapng};
 
@@ -266,10 +267,7 @@ impl Output {
         if state.file.is_some()
             && let Err(error) = state.write()
         {
-            let line =
-                format!("OpenDAT: {}: {error}; the capture ends here\n", self.path.display());
-            // Errors are ignored: without standard error there is nowhere to report them.
-            io::stderr().write_all(line.as_bytes()).ok();
+            complain(format_args!("{}: {error}; the capture ends here", self.path.display()));
         }
     }
 }
@@ -340,6 +338,8 @@ fn application() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -380,5 +380,41 @@ mod tests {
         let again = Output::open(name).expect("opens");
         assert_eq!(again.add_interface("x").expect("writes"), 0);
         assert!(path.metadata().expect("the file exists").len() > length);
+    }
+
+    #[test]
+    #[ignore = "not a test: a child of the test below"]
+    fn child_cannot_write() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("capture.pcapng");
+        let output = Output::open(path.to_str().expect("UTF-8")).expect("opens");
+        let mut state = output.lock();
+        state.file = Some(File::open(&path).expect("for reading"));
+        output.packet(&mut state, 0, Instant::now(), Direction::Out, |frame| frame.push(1));
+        output.write(&mut state);
+    }
+
+    #[test]
+    fn the_end_of_a_capture_is_told_where_the_log_goes() {
+        let lines = |variables: &[(&str, &str)]| {
+            let output = Command::new(std::env::current_exe().expect("this program"))
+                .args(["--ignored", "--exact", "output::tests::child_cannot_write"])
+                .env_remove("DAT_DBG_DEST")
+                .envs(variables.iter().copied())
+                .output()
+                .expect("the test program starts");
+            assert!(output.status.success(), "{output:?}");
+            [output.stdout, output.stderr].map(|text| {
+                let text = String::from_utf8(text).expect("text");
+                let is_it = |line: &&str| line.contains("; the capture ends here");
+                text.lines().filter(is_it).map(str::to_owned).collect::<Vec<_>>()
+            })
+        };
+        let [stdout, stderr] = lines(&[]);
+        assert!(stdout.is_empty() && stderr.len() == 1, "{stdout:?} {stderr:?}");
+        assert!(stderr[0].starts_with("dat: /"), "{stderr:?}");
+        let [stdout, stderr] = lines(&[("DAPL_DBG_DEST", "1"), ("OPENDAT_LOG", "json")]);
+        assert!(stderr.is_empty() && stdout.len() == 1, "{stdout:?} {stderr:?}");
+        assert!(stdout[0].contains("\"message\":\"/"), "{stdout:?}");
     }
 }

@@ -227,7 +227,7 @@ fn the_passive_side_and_a_reset() {
         segments(&packets),
         [(1, SYN, 0), (2, SYN | ACK, 0), (1, ACK, 0), (1, RST | ACK, 0)]
     );
-    assert_eq!(streams(&packets), [const { Vec::new() }; 2]);
+    assert_eq!(streams(&packets), [const { Vec::<u8>::new() }; 2]);
 }
 
 #[test]

@@ -10,9 +10,9 @@ use anyhow::Result;
 use clap::Args;
 use registry::entry::{Entry, Origin, Space};
 use registry::host::Devices;
-use registry::report::printable;
 use registry::{Candidate, List};
 use serde::Serialize;
+use telemetry::printable;
 
 use crate::convert::{self, File};
 use crate::output::{print, print_json};

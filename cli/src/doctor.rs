@@ -12,9 +12,9 @@ use anyhow::Result;
 use clap::Args;
 use registry::List;
 use registry::host::names_in;
-use registry::report::printable;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
+use telemetry::printable;
 
 use crate::check::{DEFAULT_LIMIT, Unusable};
 use crate::output::{print, print_json};

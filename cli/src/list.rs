@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, ensure};
 use clap::Args;
 use registry::host::names_in;
-use registry::report::printable;
 use registry::{Candidate, Entry, List, Origin};
 use serde::Serialize;
+use telemetry::printable;
 
 use crate::check::DEFAULT_LIMIT;
 use crate::output::{print, print_json};

@@ -50,8 +50,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
-use registry::report::printable;
 use rustix::io::Errno;
+use telemetry::printable;
 
 // Defines symbols that a provider in a shared library looks up in the program that loads it.
 registry::export_symbols!();
@@ -93,7 +93,9 @@ Environment:
                         level (warn, info, debug, trace), or levels of targets
                         (dat::cm=debug,dat::ep=trace). The word json among them
                         logs one JSON object per line. Without the variable, the
-                        bits of DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED";
+                        bits of DAPL_DBG_TYPE apply, as with OFED. Those of
+                        DAPL_DBG_DEST are the destination: 1 standard output, 2 the
+                        system log";
 
 #[derive(Subcommand)]
 enum Command {
@@ -213,11 +215,9 @@ impl Common {
     }
 }
 
-/// Reports errors in the registry file first and only once. Afterwards the registry prints no
-/// errors: the reason for which an adapter does not open is part of the returned error.
+/// Reports errors in the registry file first and only once.
 fn report_registry_errors() {
     dat::registry().list();
-    registry::report::leave_errors_to_the_caller();
 }
 
 /// Returns whether the command line asks for JSON. The arguments after `dat trace` belong to
@@ -259,7 +259,7 @@ fn main() -> ExitCode {
         Some(Command::Manual(options)) => generate::manual(&options),
         Some(Command::Probe) => list::probe(),
         Some(Command::Peer) => {
-            registry::report::leave_errors_to_the_caller();
+            dat::registry().read_silently();
             return peer::run();
         }
     };

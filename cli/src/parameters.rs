@@ -55,16 +55,16 @@ pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
 pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     let set = |variable: &str| (variable == name).then(|| value.to_owned());
     match name {
-        "OPENDAT_LOG" | "DAPL_DBG_TYPE" => dat_core::log::check_environment(set).err(),
+        "OPENDAT_LOG" | "DAPL_DBG_TYPE" => telemetry::log::check_environment(set).err(),
         "DAPL_DBG_DEST" => {
             // Without a log, its destination has no effect and is not checked.
             let with_log = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };
-            dat_core::log::check_environment(with_log).err()
+            telemetry::log::check_environment(with_log).err()
         }
         "DAT_DBG_TYPE" | "DAT_DBG_DEST" => (!value.trim().is_empty()
-            && dat_core::environment::number(value).is_none())
+            && telemetry::environment::number(value).is_none())
         .then(|| format!("{name}={value}: expected a number, decimal or hexadecimal with 0x")),
         "OPENDAT_PARAMS" => builtin::ADAPTERS
             .iter()

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::{Adapter, StandardAttributes, Value};
-use registry::report::printable;
 use serde_json::{Map, json};
+use telemetry::printable;
 
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};

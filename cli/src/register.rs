@@ -15,10 +15,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use registry::entry::{Api, Entry, Origin, ParseError, ProviderVersion};
 use registry::list::DEFAULT_FILE;
-use registry::report::printable;
 use registry::{conf, toml};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde_json::json;
+use telemetry::printable;
 
 use crate::check::{self, Concern};
 use crate::output::print_json;

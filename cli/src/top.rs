@@ -1,5 +1,5 @@
 //! `dat top`: shows what the adapters of another process do, while it runs. The process answers on
-//! its own sockets (`dat-core`, `stats.rs`).
+//! its own sockets (`telemetry`, `stats.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use dat_core::stats::{DIRECTORY, has_listener, sockets_in};
-use dat_core::user_directory;
-use registry::report::printable;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
+use telemetry::stats::{DIRECTORY, has_listener, sockets_in};
+use telemetry::{printable, user_directory};
 
 use crate::table::{Align::*, Colour, Table, colour};
 use crate::units::{self, plural};

@@ -7,8 +7,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
-use dat_core::log;
-use registry::report::printable;
+use telemetry::{log, printable};
 
 use crate::programs;
 

@@ -250,6 +250,78 @@ fn a_full_standard_error_disturbs_no_program() {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// Runs `dat query` in an environment with these variables. Returns the lines of standard output
+/// and of standard error that the library has written. An invalid parameter keeps the adapter from
+/// opening, and the program prints the error of the registry as its last message.
+fn messages(variables: &[(&str, &str)]) -> [Vec<String>; 2] {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(["query", "tcp-emu"]);
+    for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "DAT_DBG_DEST"] {
+        command.env_remove(variable);
+    }
+    command.env("DAT_OVERRIDE", "/dev/null").env("OPENDAT_PARAMS", "crc=maybe");
+    let output = command.envs(variables.iter().copied()).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| {
+        let text = String::from_utf8(text).expect("text");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    let error = stderr.iter().position(|line| line.starts_with("dat: cannot open IA"));
+    [stdout, stderr[..error.expect("the program's own error")].to_vec()]
+}
+
+const REASON: &str = "tcp-emu (tcp-emu): OPENDAT_PARAMS: crc=maybe: expected on or off";
+
+#[test]
+fn messages_go_where_the_log_goes() {
+    let reason = [format!("dat: {REASON}")];
+    assert_eq!(messages(&[]), [&[][..], &reason]);
+    assert_eq!(messages(&[("DAPL_DBG_DEST", "1")]), [&reason[..], &[]]);
+    // The registry's variable concerns messages only, and takes precedence.
+    assert_eq!(messages(&[("DAT_DBG_DEST", "1")]), [&reason[..], &[]]);
+    assert_eq!(messages(&[("DAPL_DBG_DEST", "1"), ("DAT_DBG_DEST", "0")]), [&[][..], &reason]);
+    assert_eq!(messages(&[("DAT_DBG_TYPE", "0")]), [const { Vec::<String>::new() }; 2]);
+
+    let [stdout, stderr] = messages(&[("DAPL_DBG_DEST", "1"), ("OPENDAT_LOG", "degub")]);
+    assert!(stderr.is_empty(), "{stderr:#?}");
+    let [refusal, line] = &stdout[..] else { panic!("{stdout:#?}") };
+    assert!(refusal.starts_with("dat: OPENDAT_LOG=degub: degub is neither"), "{refusal}");
+    assert_eq!(*line, reason[0]);
+}
+
+#[test]
+fn messages_are_json_if_the_log_is() {
+    let [stdout, stderr] = messages(&[("OPENDAT_LOG", "json,degub")]);
+    assert!(stdout.is_empty(), "{stdout:#?}");
+    let lines: Vec<Value> =
+        stderr.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [refusal, reason] = &lines[..] else { panic!("{lines:#?}") };
+    let text = refusal["message"].as_str().expect("text");
+    assert!(text.starts_with("OPENDAT_LOG=json,degub: degub is neither"), "{text}");
+    assert_eq!((&reason["target"], &reason["level"]), (&"dat".into(), &"warn".into()));
+    assert_eq!(reason["message"], REASON);
+    assert!(reason["process"].is_u64() && reason["seconds"].is_f64(), "{reason}");
+}
+
+#[test]
+fn a_reason_that_is_logged_is_no_message_as_well() {
+    let [_, stderr] = messages(&[("OPENDAT_LOG", "warn")]);
+    let [line] = &stderr[..] else { panic!("{stderr:#?}") };
+    assert!(line.contains(" WARN  dat::ia: the adapter cannot be opened"), "{line}");
+    assert!(line.ends_with("error=OPENDAT_PARAMS: crc=maybe: expected on or off"), "{line}");
+    let [_, stderr] = messages(&[("OPENDAT_LOG", "dat::cm=warn")]);
+    assert_eq!(stderr, [format!("dat: {REASON}")]);
+}
+
+#[test]
+fn an_error_that_a_program_prints_is_reported_only_if_asked_for() {
+    let count = |types| {
+        let [stdout, _] = messages(&[("DAT_DBG_DEST", "1"), ("DAT_DBG_TYPE", types)]);
+        stdout.iter().filter(|line| line.starts_with("dat: cannot open IA")).count()
+    };
+    assert_eq!([count("4"), count("1")], [0, 1]);
+}
+
 #[test]
 fn invalid_log_targets_are_reported() {
     let output = trace(&["--log", "dat::ep=loud"], PING);

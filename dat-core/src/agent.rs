@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use dat_sys::*;
+use telemetry::threads;
 
 use crate::error::{Error, Result};
-use crate::threads;
 
 /// The proxy agent of a CNO, or an empty place for one. Dropping the value waits for a call of the
 /// agent that is in progress, unless the drop happens in that call.

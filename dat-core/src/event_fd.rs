@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
-use crate::wake::trace;
+use telemetry::trace;
 
 /// A file descriptor that other code passes to poll(2).
 pub(crate) struct EventFd {

@@ -3,10 +3,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+#[cfg(not(loom))]
+use telemetry::trace;
+
 use crate::sync::atomic::AtomicU32;
 use crate::wake::WakeReason;
-#[cfg(not(loom))]
-use crate::wake::trace;
 
 /// An atomic word, and the threads that sleep until it changes.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ pub mod srq;
 // What is told of adapters and their objects:
 pub mod counters;
 pub mod log;
-pub mod stats;
+mod stats;
 
 // The parts of objects:
 pub mod addr;
@@ -31,13 +31,10 @@ mod event_fd;
 pub mod handle;
 pub mod wake;
 
-// Threads, signals and the environment of the process:
+// Threads and signals:
 pub mod barrier;
-pub mod environment;
 pub mod futex;
 pub mod nesting;
 mod sync;
-pub mod threads;
-pub mod user_directory;
 
 pub use error::{Error, OpenError, Result};

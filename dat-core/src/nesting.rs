@@ -16,9 +16,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::mpsc::{Sender, channel};
 
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+use telemetry::threads;
 
 use crate::error::{Error, Result};
-use crate::threads;
 
 thread_local! {
     /// One cell for both values. A shared library must look up the address of thread-local

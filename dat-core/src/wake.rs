@@ -1,7 +1,5 @@
 //! The state that a sleeping thread shares with the thread that wakes it.
 
-pub mod trace;
-
 use std::time::Instant;
 
 use crate::futex::Futex;

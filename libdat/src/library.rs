@@ -57,7 +57,8 @@ impl Library {
     /// are tried after the entries of the registry file.
     pub const fn new(api: Api, adapters: &'static [&'static [Builtin]]) -> Library {
         let builtins = Builtins { adapters, api, threadsafe: &[false, true] };
-        Library { registry: Registry::new(builtins), major: api.major }
+        let registry = Registry::new(builtins).reporting_open_errors();
+        Library { registry, major: api.major }
     }
 
     /// Converts a status in the numbers of 2.0 to the numbers of this library's consumers.

@@ -7,10 +7,10 @@ use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
+use telemetry::{Category, report};
 
 use crate::handle;
 use crate::list::{Mismatch, Offer, Wanted};
-use crate::report::{Category, log};
 
 /// One registration of a provider.
 struct Registration {
@@ -96,7 +96,7 @@ pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
     if !handle::add_table(table) {
         return Err(DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
     }
-    log(Category::DynamicRegistry, format_args!("provider {} registered", interface.name));
+    report(Category::DynamicRegistry, format_args!("provider {} registered", interface.name));
     registrations.serial += 1;
     let serial = registrations.serial;
     registrations.all.push(Registration { table, interface, serial, open_ias: 0 });
@@ -115,7 +115,7 @@ pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     if registrations.all[index].open_ias > 0 {
         return Err(DAT_ERROR(DAT_PROVIDER_IN_USE, DAT_NO_SUBTYPE));
     }
-    log(Category::DynamicRegistry, format_args!("provider {} unregistered", interface.name));
+    report(Category::DynamicRegistry, format_args!("provider {} unregistered", interface.name));
     registrations.all.swap_remove(index);
     if !registrations.all.iter().any(|r| r.table == table) {
         handle::remove_table(table);

@@ -8,8 +8,9 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
+use telemetry::environment::os_variable;
+
 use crate::entry::{Entry, Origin};
-use crate::environment::variable;
 
 /// The directories of this host's libraries, and its devices.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct Host {
 impl Host {
     /// This host, as this process sees it.
     pub fn of_process() -> Host {
-        Host::new(Path::new("/"), variable("LD_LIBRARY_PATH"), directories_of_process())
+        Host::new(Path::new("/"), os_variable("LD_LIBRARY_PATH"), directories_of_process())
     }
 
     /// A host whose files are below `root`. `library_path` is a list of directories separated by

@@ -25,11 +25,9 @@ pub mod entry;
 pub mod list;
 pub mod toml;
 
-// The host, the environment, messages, and the boundary to C:
+// The host, and the boundary to C:
 pub mod boundary;
-mod environment;
 pub mod host;
-pub mod report;
 pub mod status;
 
 pub use abi::FNS;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dat_sys::{DAT_PROVIDER, DAT_PROVIDER_INFO};
+use telemetry::environment::os_variable;
 
 use crate::entry::{Api, Entry, Origin, ParseError, ProviderVersion, Space};
-use crate::environment::variable;
 use crate::host::Host;
 use crate::{conf, toml};
 
@@ -160,7 +160,7 @@ impl List {
     /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
     /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_PARAMS has `builtin=off`.
     pub fn from_environment(builtins: Builtins) -> List {
-        List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_PARAMS"), builtins)
+        List::new(os_variable("DAT_OVERRIDE"), os_variable("OPENDAT_PARAMS"), builtins)
     }
 
     /// Like [`List::from_environment`], with explicit values of the two variables.

@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_sys::*;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use telemetry::{Category, report};
 
 use crate::abi;
 use crate::dynamic::{self, Interface, Table};
 use crate::entry::{Entry, Excerpt, Origin};
 use crate::list::{Builtin, Candidate};
-use crate::report::{Category, log};
 use crate::status::Status;
 
 /// The reason for which the provider of an entry could not be loaded.
@@ -154,7 +154,7 @@ fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, Load
     let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
     let (init, fini, library) = open_provider(&entry.library)?;
     let serial = dynamic::serial();
-    log(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
+    report(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
     // SAFETY: the call passes a complete info and a NUL-terminated string to the provider's
     // function. Both exist for the duration of the call, and providers copy what they keep.
     unsafe { init(&info, ia_params.as_ptr()) };
@@ -179,7 +179,7 @@ fn register_builtin(
     info: &DAT_PROVIDER_INFO,
 ) -> Result<Table, LoadError> {
     let refused = |word| LoadError::NotAdded(Status { word, major: 2 }.to_string());
-    log(Category::Library, format_args!("{}: starting {}", Origin::Builtin, key.library));
+    report(Category::Library, format_args!("{}: starting {}", Origin::Builtin, key.library));
     // The parameters of the registered adapter must not change.
     if dynamic::registered_since(&key.interface, 0).is_some() {
         return Err(refused(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE)));
@@ -227,7 +227,7 @@ fn open_provider(name: &str) -> Result<Functions, LoadError> {
 
 fn open_library(name: &str) -> Result<Library, LoadError> {
     promote_to_global_scope();
-    log(Category::Library, format_args!("loading {name}"));
+    report(Category::Library, format_args!("loading {name}"));
     // dlopen would wait for a program that writes to a FIFO.
     if name.contains('/')
         && std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir())
@@ -330,7 +330,7 @@ impl Drop for Provider {
 }
 
 fn unload(loaded: Loaded) {
-    log(Category::Library, format_args!("finishing {}", loaded.key.library));
+    report(Category::Library, format_args!("finishing {}", loaded.key.library));
     if let Some(fini) = loaded.fini {
         // SAFETY: the provider's fini is called once after its init, when no IA of it is open.
         unsafe { fini(&loaded.info) };
@@ -338,12 +338,12 @@ fn unload(loaded: Loaded) {
     // A built-in provider does not unregister. A library that did not would leave a table that is
     // about to be unmapped.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() && loaded.library.is_some() {
-        log(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
+        report(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }
     if let Some(library) = loaded.library
         && let Err(error) = library.close()
     {
-        log(
+        report(
             Category::Library,
             format_args!("unloading {}: {}", loaded.key.library, reason(&error)),
         );

@@ -4,13 +4,13 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use dat_sys::*;
+use telemetry::{Category, report};
 
 use crate::dynamic::{self, Table};
 use crate::entry::Origin;
 use crate::list::{Builtins, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, Provider};
 use crate::open_error::{Attempt, OpenError, OpenFailure};
-use crate::report::{Category, log};
 use crate::status::{Status, in_version};
 use crate::{handle, ia};
 
@@ -25,6 +25,8 @@ const MAX_REPORTED_ERRORS: usize = 8;
 pub struct Registry {
     builtins: Builtins,
     list: OnceLock<List>,
+    /// The category of the errors that [`open`](Self::open) returns.
+    open_errors: Category,
 }
 
 /// The arguments of `dat_ia_open`.
@@ -55,12 +57,25 @@ impl Registry {
     /// A registry that reads the entries of the environment ([`List::from_environment`]) on first
     /// use.
     pub const fn new(builtins: Builtins) -> Registry {
-        Registry { builtins, list: OnceLock::new() }
+        Registry { builtins, list: OnceLock::new(), open_errors: Category::ReturnedError }
+    }
+
+    /// The same registry, which also reports the errors of [`open`](Self::open) to the user. This
+    /// is for C programs, which get only the status.
+    pub const fn reporting_open_errors(mut self) -> Registry {
+        self.open_errors = Category::Error;
+        self
     }
 
     /// A registry of given entries.
     pub fn with_list(list: List) -> Registry {
-        Registry { builtins: Builtins::NONE, list: OnceLock::from(list) }
+        Registry { list: OnceLock::from(list), ..Registry::new(Builtins::NONE) }
+    }
+
+    /// Reads the entries without reporting the errors in their sources, unless they have been read.
+    /// This is for a process whose parent has reported these errors.
+    pub fn read_silently(&self) {
+        self.list.get_or_init(|| List::from_environment(self.builtins));
     }
 
     /// The list of entries. Errors in their sources are reported once, when the list is read.
@@ -68,12 +83,12 @@ impl Registry {
         self.list.get_or_init(|| {
             let list = List::from_environment(self.builtins);
             for error in list.errors().iter().take(MAX_REPORTED_ERRORS) {
-                log(Category::Error, error);
+                report(Category::Error, error);
             }
             if let (Some(more @ 1..), Some(file)) =
                 (list.errors().len().checked_sub(MAX_REPORTED_ERRORS), list.file())
             {
-                log(
+                report(
                     Category::Error,
                     format_args!("{more} more mistakes: `dat check {}` shows them", file.display()),
                 );
@@ -89,8 +104,8 @@ impl Registry {
     /// # Errors
     ///
     /// [`OpenError`] contains the status for the consumer, and every attempt with the reason of its
-    /// failure. The error is also reported ([`report`](crate::report)). If a later attempt
-    /// succeeds, the failed ones are reported as registry messages only.
+    /// failure. If a later attempt succeeds, the failed ones are reported only as messages of the
+    /// registry.
     pub fn open(&self, request: &Request<'_>) -> Result<Opened, OpenError> {
         let (candidates, mismatch) = match self.list().find(&request.wanted) {
             Ok(candidates) => (candidates, None),
@@ -143,7 +158,7 @@ impl Registry {
 
     fn report_success(&self, request: &Request<'_>, failed: &[Attempt]) {
         for attempt in failed {
-            log(
+            report(
                 Category::StaticRegistry,
                 format_args!("{}: {attempt}; the next entry opened", request.wanted.name),
             );
@@ -157,7 +172,7 @@ impl Registry {
         attempts: Vec<Attempt>,
     ) -> OpenError {
         let error = OpenError::new(&request.wanted, mismatch, attempts, self.list());
-        log(Category::Error, &error);
+        report(self.open_errors, &error);
         error
     }
 }

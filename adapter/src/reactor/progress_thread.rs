@@ -1,14 +1,13 @@
 //! The thread that makes progress for consumers that make none themselves.
 
-use std::io::{self, Write};
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dat_core::threads;
-use dat_core::wake::trace;
 use rustix::thread::set_current_timer_slack;
+use telemetry::{complain, threads, trace};
 
 use super::Reactor;
 use super::schedule::{Action, ExitReason, Schedule, TickReport};
@@ -24,9 +23,7 @@ const TIME_SLICE: Duration = Duration::from_micros(100);
 /// consumers would wait for completions that never come.
 pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
-        let message = format!("dat: {provider}: the progress thread panicked; the process ends\n");
-        // The process ends even if standard error is closed.
-        let _ = io::stderr().write_all(message.as_bytes());
+        complain(format_args!("{provider}: the progress thread panicked; the process ends"));
         std::process::abort();
     }
 }

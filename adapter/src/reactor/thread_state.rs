@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use dat_core::wake::trace;
+use telemetry::trace;
 
 use crate::sync::lock;
 

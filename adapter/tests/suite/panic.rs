@@ -31,6 +31,14 @@ fn a_panic_of_the_progress_thread_is_reported_and_ends_the_process() {
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {stderr}", output.status);
     let expected = format!("dat: {NAME}: the progress thread panicked");
     assert!(stderr.contains(&expected), "{stderr}");
+
+    // The message goes where the log goes, in the same format.
+    child.env("DAPL_DBG_DEST", "1").env("OPENDAT_LOG", "json,warn");
+    let output = child.output().expect("the test program starts");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let expected =
+        format!("\"message\":\"{NAME}: the progress thread panicked; the process ends\"");
+    assert!(stdout.lines().any(|line| line.contains(&expected)), "{stdout}");
 }
 
 #[test]

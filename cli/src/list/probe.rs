@@ -46,6 +46,11 @@ pub(super) fn probe_entry(candidate: &Candidate) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.arg("probe");
+    // The messages of the process are part of the reason, so they are text on standard error. If
+    // the process logged, a message could be an event of the log instead.
+    for variable in ["DAT_DBG_DEST", "DAPL_DBG_DEST", "DAPL_DBG_TYPE", "OPENDAT_LOG"] {
+        command.env_remove(variable);
+    }
     if std::env::var_os(RESOLVER_OPTIONS).is_none() {
         command.env(RESOLVER_OPTIONS, "timeout:1 attempts:2");
     }

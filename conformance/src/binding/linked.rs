@@ -34,7 +34,7 @@ const BUILTINS: Builtins = Builtins {
 };
 
 /// The registry of this binding. The cases of the crate `dat` use it, too.
-pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS);
+pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS).reporting_open_errors();
 
 /// The kind of object that a function expects as its first argument: a function that finds the
 /// provider's object, and the subtype of the error if there is none.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use telemetry::Hex;
 use tracing::{debug, warn};
 
 use super::csp::Csp;
@@ -18,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
-use crate::log::Hex;
 use crate::provider::Transport;
 
 /// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use telemetry::Hex;
 use tracing::debug;
 
 use super::bound_qp::BoundQp;
@@ -13,7 +14,7 @@ use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
 use crate::error::{Error, Result};
-use crate::log::{self, Hex};
+use crate::log;
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
 /// The peer of a connected endpoint, to which dat_ep_dup_connect connects another endpoint.

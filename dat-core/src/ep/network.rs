@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use telemetry::Hex;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
@@ -19,7 +20,6 @@ use crate::error::Result;
 use crate::evd::{Evd, Order};
 use crate::handle::Ref;
 use crate::ia::Ia;
-use crate::log::Hex;
 use crate::provider::{Receiver, Transport, Upcall};
 
 /// The part of an endpoint that the network changes.

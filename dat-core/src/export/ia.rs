@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use dat_sys::*;
+use telemetry::threads::BlockedSignals;
 
 use super::convert::{control_call, control_functions, out, query};
 use super::register::{self, Version};
@@ -11,7 +12,6 @@ use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::nesting;
 use crate::provider::Transport;
-use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
@@ -74,12 +74,7 @@ pub(super) unsafe fn open_as(
         // Signals are blocked while the adapter is opened. Otherwise a timer whose signal arrives
         // often enough could keep system calls from ever completing.
         let _blocked = BlockedSignals::during_a_call();
-        let opened = (provider.open)(name, &registered.params).inspect_err(|error| {
-            tracing::warn!(
-                target: "dat::ia", ia = name, provider = provider.name, %error,
-                "the adapter cannot be opened"
-            );
-        });
+        let opened = (provider.open)(name, &registered.params);
         let entered = opened.and_then(|opened| {
             let of_transport = registered.table(opened.0.tables());
             let table = match handles {
@@ -92,7 +87,7 @@ pub(super) unsafe fn open_as(
         });
         let (ia, own_async_evd) = entered.map_err(|error| {
             if !error.reason.is_empty() {
-                register::report_error(provider.name, name, &error.reason);
+                tell_why(name, provider.name, &error.reason);
             }
             error.code
         })?;
@@ -102,6 +97,18 @@ pub(super) unsafe fn open_as(
         ia_handle.write(ia);
         Ok(())
     })
+}
+
+/// Tells the user once why an adapter cannot be opened: in the log, or by a message if that event
+/// is not logged. The program gets only a number.
+fn tell_why(ia: &str, provider: &str, reason: &str) {
+    if tracing::enabled!(target: "dat::ia", tracing::Level::WARN) {
+        tracing::warn!(
+            target: "dat::ia", ia, provider, error = reason, "the adapter cannot be opened"
+        );
+    } else {
+        register::report_error(provider, ia, reason);
+    }
 }
 
 control_functions! {

@@ -1,16 +1,13 @@
 //! The registered entries and their function tables; dat_provider_init and dat_provider_fini.
 
 use std::ffi::{CStr, CString, c_char};
-use std::fmt;
-use std::io::{self, Write};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
+use telemetry::{Category, log, report};
 
 use super::any_provider::{AnyProvider, Table, Tables};
-use crate::environment;
-use crate::log;
 
 /// The version of uDAPL that an entry asks for. It determines the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +96,7 @@ pub unsafe fn init(
     // SAFETY: the caller fulfils the contract of this function.
     let (info, params) = unsafe {
         let Some(info) = info.as_ref() else {
-            return report_error(provider.name, "?", &"dat_provider_init got no provider info");
+            return report_error(provider.name, "?", "dat_provider_init got no provider info");
         };
         let params = if ia_params.is_null() { c"" } else { CStr::from_ptr(ia_params) };
         (info, params)
@@ -213,17 +210,7 @@ fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
     CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok().map(str::to_owned)
 }
 
-/// Reports an error that C has no status for to the user, on standard error unless DAT_DBG_TYPE
-/// excludes errors.
-pub(super) fn report_error(provider: &str, ia: &str, reason: &dyn fmt::Display) {
-    const ERRORS: u32 = 1;
-    let wanted = environment::variable("DAT_DBG_TYPE")
-        .and_then(|text| environment::number(&text))
-        .unwrap_or(ERRORS);
-    if wanted & ERRORS != 0 {
-        // Written in one call, so that lines of several threads do not mix. A closed standard error
-        // is no reason to fail.
-        let line = format!("dat: {ia} ({provider}): {reason}\n");
-        let _ = io::stderr().write_all(line.as_bytes());
-    }
+/// Reports an error that C has no status for to the user.
+pub(super) fn report_error(provider: &str, ia: &str, reason: &str) {
+    report(Category::Error, format_args!("{ia} ({provider}): {reason}"));
 }

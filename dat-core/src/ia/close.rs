@@ -1,6 +1,7 @@
 //! dat_ia_close.
 
 use dat_sys::*;
+use telemetry::Hex;
 use tracing::info;
 
 use super::{Ia, sharing};
@@ -13,7 +14,6 @@ use crate::ep::{self, Ep};
 use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node, Object, Retired};
-use crate::log::Hex;
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};

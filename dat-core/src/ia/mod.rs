@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
+use telemetry::Hex;
 use tracing::warn;
 
 pub use self::close::close;
@@ -25,7 +26,6 @@ use crate::ep::FreedFlows;
 use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
-use crate::log::Hex;
 use crate::mem::mapping::Mappings;
 use crate::nesting;
 use crate::provider::Transport;

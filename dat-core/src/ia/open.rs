@@ -1,16 +1,16 @@
 //! dat_ia_open.
 
 use dat_sys::*;
+use telemetry::Hex;
+use telemetry::threads::BlockedSignals;
 use tracing::info;
 
 use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node, Pin, Ref, Slot};
-use crate::log::Hex;
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
-use crate::threads::BlockedSignals;
 
 /// The EVD to which an adapter reports asynchronous errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

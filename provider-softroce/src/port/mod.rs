@@ -44,10 +44,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use dat_core::environment::is_trusted;
-use dat_core::user_directory::NoDirectory;
 use rnic::allowance::Allowances;
 use rustix::process::{geteuid, getuid};
+use telemetry::environment::is_trusted;
+use telemetry::user_directory::NoDirectory;
 
 pub(crate) use self::liveness::{LivenessConnection, LivenessListener};
 pub(crate) use self::local_socket::{LocalMessage, LocalSocket, ReceiveBuffer, SocketRequest};

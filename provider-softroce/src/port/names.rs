@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dat_core::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use telemetry::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 
 use super::SLOTS;
 use super::local_socket::LocalSocket;
@@ -355,7 +355,7 @@ pub(super) fn means_no_owner(error: &io::Error) -> bool {
 mod tests {
     use std::fs::TryLockError;
 
-    use dat_core::user_directory::PLACES;
+    use telemetry::user_directory::PLACES;
 
     use super::*;
 

@@ -1,13 +1,18 @@
 //! The environment of the process. It is ignored in a program that has more rights than the user
 //! who started it (set-user-ID and the like), because it names files that are read and written.
 
+use std::ffi::OsString;
 use std::sync::OnceLock;
 
 /// The value of an environment variable. `None` if the variable is not set, or if the environment
-/// must not be trusted. What is not UTF-8 becomes U+FFFD.
+/// must not be trusted.
+pub fn os_variable(name: &str) -> Option<OsString> {
+    is_trusted().then(|| std::env::var_os(name))?
+}
+
+/// The value of an environment variable, as [`os_variable`]. What is not UTF-8 becomes U+FFFD.
 pub fn variable(name: &str) -> Option<String> {
-    let value = is_trusted().then(|| std::env::var_os(name))?;
-    value.map(|value| value.to_string_lossy().into_owned())
+    os_variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Whether the environment may be trusted: the program has no more rights than the user who started

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::gettid;
 use tracing::{Level, enabled, trace};
 
-use crate::log::Hex;
+use crate::line::Hex;
 
 /// A sleep of this thread. Dropping the value logs the end of the sleep.
 #[must_use]

@@ -43,7 +43,7 @@ fn unblock_faults() {
 /// and for the signals by which a user ends a program. A signal that arrives while the value exists
 /// is handled when the value is dropped. Several system calls start again after each handler, so a
 /// timer that fires often enough would keep them from ending.
-pub(crate) struct BlockedSignals {
+pub struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
     /// A pointer type, so that the value is not `Send`: the mask belongs to this thread.
@@ -52,7 +52,7 @@ pub(crate) struct BlockedSignals {
 
 impl BlockedSignals {
     /// Blocks signals during a control call that consists of many system calls.
-    pub(crate) fn during_a_call() -> Self {
+    pub fn during_a_call() -> Self {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }
 

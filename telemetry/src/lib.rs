@@ -1,0 +1,25 @@
+//! What the library tells its user: the log, messages about errors, and counters.
+//!
+//! The environment decides where the log and the messages go, and whether their lines are text or
+//! JSON (docs/dat-conf.md). Nothing is logged unless the environment asks for it, but a message
+//! goes to standard error by default.
+
+// The layers, from top to bottom. First what other crates report:
+pub mod log;
+mod message;
+pub mod stats;
+pub mod trace;
+
+// What all lines contain, the variables that select them, and where they go:
+mod line;
+mod settings;
+
+mod destination;
+
+// The process and its user:
+pub mod environment;
+pub mod threads;
+pub mod user_directory;
+
+pub use line::Hex;
+pub use message::{Category, complain, printable, report};

@@ -1,0 +1,31 @@
+//! What all lines contain.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::settings::settings;
+
+/// Which process writes a line, since several may write to one terminal, and when, in seconds.
+pub(crate) fn process_and_seconds() -> (u32, f64) {
+    (std::process::id(), settings().start.elapsed().as_secs_f64())
+}
+
+/// A line as a JSON object. The caller may add fields.
+pub(crate) fn json_line(level: &str, target: &str, message: &str) -> Value {
+    let (process, seconds) = process_and_seconds();
+    json!({
+        "process": process, "seconds": seconds, "level": level, "target": target,
+        "message": message
+    })
+}
+
+/// A handle or an address, formatted in hexadecimal as programs print it.
+#[derive(Debug)]
+pub struct Hex(pub usize);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}

@@ -1,0 +1,131 @@
+//! The log of a program that has no subscriber of the crate `tracing`. [`start`] installs a
+//! subscriber if the environment asks for it. dat-core's module `log` lists the events.
+
+use std::fmt;
+use std::sync::Once;
+
+use serde_json::Value;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{self as show, FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use crate::complain;
+use crate::line::{json_line, process_and_seconds};
+use crate::settings::{Settings, parse, settings};
+
+pub use crate::settings::DEFAULT_LEVEL;
+
+/// Installs a subscriber, on the first call, if `OPENDAT_LOG` or `DAPL_DBG_TYPE` asks for one and
+/// the program has none.
+pub fn start() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| match &settings().targets {
+        Ok(None) => {}
+        Ok(Some(targets)) => install(targets.clone()),
+        Err(why) => complain(format_args!("{why}; logging is off")),
+    });
+}
+
+fn install(targets: Targets) {
+    let settings = settings();
+    // Text that cannot be written is lost. A report of that on standard error could panic, below a
+    // C function.
+    let lines = show::layer()
+        .with_writer(settings.log_destination)
+        .event_format(LineFormat { json: settings.json })
+        .log_internal_errors(false);
+    // A program that has a subscriber of its own keeps it.
+    let _ = set_global_default(Registry::default().with(lines.with_filter(targets)));
+}
+
+/// Checks that the variables that [`start`] reads are valid.
+///
+/// # Errors
+///
+/// The error says what is wrong with the first invalid variable.
+pub fn check_environment(variable: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    Settings::from_variables(variable).targets.map(drop)
+}
+
+/// Checks a value of `OPENDAT_LOG`. Returns the same text.
+///
+/// # Errors
+///
+/// The error says what is wrong with the value.
+pub fn check(text: &str) -> Result<String, String> {
+    parse(text).map(|_| text.to_owned())
+}
+
+/// Formats each event as one line, with the process id and the seconds since the start.
+struct LineFormat {
+    json: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for LineFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let Fields { message, others } = fields;
+        if self.json {
+            let level = level.as_str().to_ascii_lowercase();
+            let mut line = json_line(&level, target, &message);
+            for (name, value) in others {
+                line[name] = value;
+            }
+            return writeln!(out, "{line}");
+        }
+        let (process, seconds) = process_and_seconds();
+        write!(out, "dat[{process}] {seconds:.6} {level:5} {target}: {message}")?;
+        for (name, value) in &others {
+            match value {
+                Value::String(text) => write!(out, " {name}={text}")?,
+                other => write!(out, " {name}={other}")?,
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// The fields of an event, in the order of the event.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.others.push((name, format!("{value:?}").into())),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.others.push((field.name(), value.into()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.others.push((field.name(), value.into()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.others.push((field.name(), value.into()));
+    }
+}

@@ -1,0 +1,140 @@
+//! Messages to the user, in plain words. They go to one destination, in one format, whichever part
+//! of the library has them.
+
+use std::fmt;
+
+use crate::line::json_line;
+use crate::settings::settings;
+
+/// The category of a message, which DAT_DBG_TYPE selects. The variable and its bits are those of
+/// OFED's libdat2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// A failure. This category is enabled unless DAT_DBG_TYPE is set without its bit.
+    Error,
+    /// A failure that the caller learns in full from the returned error. This category is disabled
+    /// unless DAT_DBG_TYPE is set with the bit of failures.
+    ReturnedError,
+    /// A library is loaded or unloaded.
+    Library,
+    /// An entry is read or chosen.
+    StaticRegistry,
+    /// A provider registers or unregisters.
+    DynamicRegistry,
+}
+
+impl Category {
+    /// The bit of DAT_DBG_TYPE.
+    fn bit(self) -> u32 {
+        match self {
+            Category::Error | Category::ReturnedError => 1,
+            Category::Library => 2,
+            Category::StaticRegistry => 4,
+            Category::DynamicRegistry => 8,
+        }
+    }
+
+    /// `types`: the value of DAT_DBG_TYPE, if it is set.
+    fn is_enabled(self, types: Option<u32>) -> bool {
+        types.map_or(self == Category::Error, |types| types & self.bit() != 0)
+    }
+
+    /// The level of the message in JSON.
+    fn level(self) -> &'static str {
+        match self {
+            Category::Error | Category::ReturnedError => WARN,
+            Category::Library | Category::StaticRegistry | Category::DynamicRegistry => "debug",
+        }
+    }
+}
+
+/// The level of failures in JSON.
+const WARN: &str = "warn";
+
+/// Writes a message if its category is enabled. The caller indents further lines of the message.
+pub fn report(category: Category, message: impl fmt::Display) {
+    if category.is_enabled(settings().message_types) {
+        write(category.level(), &message.to_string());
+    }
+}
+
+/// Writes a message about a failure of which the user learns in no other way. No variable disables
+/// it.
+pub fn complain(message: impl fmt::Display) {
+    write(WARN, &message.to_string());
+}
+
+fn write(level: &str, message: &str) {
+    let (settings, message) = (settings(), printable(message));
+    let line = match settings.json {
+        true => format!("{}\n", json_line(level, "dat", &message)),
+        false => format!("dat: {message}\n"),
+    };
+    // A closed standard stream must not cause a failure.
+    let _ = settings.message_destination.write_line(line.as_bytes());
+}
+
+/// The number of characters of a line that are shown.
+const MAX_LINE_CHARS: usize = 1000;
+
+/// Makes a text safe for a terminal. Control characters, which a registry file or a provider may
+/// have put there, become escapes; line ends and tabs stay. Very long lines are truncated.
+pub fn printable(text: &str) -> String {
+    let is_harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    let mut printable = String::new();
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        let end = content.char_indices().nth(MAX_LINE_CHARS).map(|(end, _)| end);
+        for c in content[..end.unwrap_or(content.len())].chars() {
+            match is_harmless(c) {
+                true => printable.push(c),
+                false => printable.extend(c.escape_default()),
+            }
+        }
+        if end.is_some() {
+            printable += &format!("… ({} octets)", content.len());
+        }
+        printable += &line[content.len()..];
+    }
+    printable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_reported_unless_they_are_returned_or_turned_off() {
+        let enabled = |types| {
+            let all = [
+                Category::Error,
+                Category::ReturnedError,
+                Category::Library,
+                Category::StaticRegistry,
+                Category::DynamicRegistry,
+            ];
+            all.map(|category| category.is_enabled(types))
+        };
+        assert_eq!(enabled(None), [true, false, false, false, false]);
+        assert_eq!(enabled(Some(0)), [false; 5]);
+        assert_eq!(enabled(Some(1)), [true, true, false, false, false]);
+        assert_eq!(enabled(Some(10)), [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing() {
+        assert_eq!(
+            printable("\tname \u{1b}[2J\u{7}\u{9b}\nµ"),
+            "\tname \\u{1b}[2J\\u{7}\\u{9b}\nµ"
+        );
+    }
+
+    #[test]
+    fn of_a_long_line_the_beginning_is_shown() {
+        let long = "µ".repeat(1 << 20);
+        let text = printable(&format!("a\n{long}\nb\n"));
+        assert_eq!(text, format!("a\n{}… (2097152 octets)\nb\n", "µ".repeat(MAX_LINE_CHARS)));
+        let fits = "x".repeat(MAX_LINE_CHARS);
+        assert_eq!(printable(&fits), fits);
+    }
+}
