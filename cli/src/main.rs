@@ -145,9 +145,10 @@ enum Command {
     /// that starts it sends the entry
     #[command(hide = true)]
     Probe,
-    /// Load a library, and report why it is not a provider
+    /// Start the provider of an entry, and report why its library is not a provider; the process
+    /// that starts it sends the entry
     #[command(hide = true)]
-    Inspect(check::Inspection),
+    Inspect,
 }
 
 /// Options that several commands share: the adapter, its address, and the output format.
@@ -245,7 +246,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(options)) => doctor::run(&options),
         Some(Command::Query(options)) => query::run(&options),
         Some(Command::Check(options)) => check::run(&options),
-        Some(Command::Inspect(inspection)) => check::inspect(&inspection),
+        Some(Command::Inspect) => check::inspect(),
         Some(Command::Convert(options)) => convert::run(&options),
         Some(Command::Register(options)) => register::register(&options),
         Some(Command::Unregister(options)) => register::unregister(&options),
