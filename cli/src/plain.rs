@@ -4,23 +4,25 @@
 
 use std::borrow::Cow;
 use std::io::{Write, stdout};
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::connection::Connection;
+use crate::arguments::Common;
 use crate::machine;
-use crate::measure::{Operation, Role, Wait, Workload, run_schedule};
+use crate::measure::Workload;
+use crate::operation::Operation;
 use crate::output::print_json;
 use crate::pair::{Pair, Placement};
-use crate::parent::send;
-use crate::peer::{self, ConnectionInfo, Message, Plan};
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step, median};
+use crate::peer::{ConnectionInfo, Message, Plan};
+use crate::plain_sockets::Against;
+use crate::rounds::median;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
-use crate::{Common, cpu, units};
+use crate::wait::{Role, Wait};
+use crate::work::Work;
+use crate::work::plain::{self, MIN_TRIAL_TIME, Round};
+use crate::{cpu, units};
 
 /// The options of `--plain`.
 #[derive(Args)]
@@ -63,16 +65,6 @@ struct Row {
     bar: Bar,
 }
 
-/// The plain socket that DAT is compared with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Against {
-    /// A TCP stream.
-    Tcp,
-    /// UDP datagrams, one call per message.
-    Udp,
-}
-
 /// The bar for a row: the ratio of DAT to the plain socket that it must meet.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,12 +72,6 @@ enum Bar {
     AtMost(f64),
     AtLeast(f64),
 }
-
-/// The minimum time of one trial. Each round has one of DAT and one of the plain socket.
-const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
-/// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
-/// take longer.
-const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 
 const MIB: usize = 1 << 20;
 
@@ -219,21 +205,6 @@ const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
 /// ratio.
 const MIN_STEP: f64 = 0.90;
 
-/// The work of both processes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    pub(crate) what: Workload,
-    pub(crate) against: Against,
-    rounds: u32,
-}
-
-/// The result of one round: half a round trip in seconds, or bytes per second.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Round {
-    dat: f64,
-    raw: f64,
-}
-
 /// The result of a row in the JSON output.
 #[derive(Serialize)]
 struct Measured {
@@ -364,7 +335,7 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.raw_wait,
-            work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
+            work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
         };
         let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
@@ -473,47 +444,6 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
     );
     writeln!(stdout(), "\n{}", colour(&wrapped(&text, ""), Colour::Faint))?;
     Ok(())
-}
-
-impl Work {
-    /// Runs the work of one process.
-    pub(crate) fn run(
-        &self,
-        connection: &mut Connection,
-        sockets: &mut PlainSockets,
-        role: Role,
-    ) -> Result<()> {
-        sockets.against = self.against;
-        let rules = Rules {
-            rounds: self.rounds as usize,
-            duration: Duration::ZERO,
-            min_trial_time: MIN_TRIAL_TIME,
-            operations: MIN_OPERATIONS,
-            max_trial_time: MAX_TRIAL_TIME,
-            // There is one attempt, because the result is the ratio, and each round is reported
-            // separately.
-            attempts: 1,
-        };
-        let mut schedule = Schedule::new(rules, 2);
-        let report_progress = |share| send(&Message::Progress(share));
-        run_schedule(
-            &mut schedule,
-            sockets,
-            role,
-            report_progress,
-            |sockets, Step { part, operations }| match part {
-                0 => self.what.run_dat(connection, sockets, role, operations),
-                _ => self.what.run_plain(sockets, role, operations),
-            },
-        )?;
-        if role == Role::Client {
-            let rounds = schedule.into_rounds().context("no round was measured")?;
-            for (dat, raw) in rounds.parts[0].iter().zip(&rounds.parts[1]) {
-                send(&Message::Round(Round { dat: dat.sample.value, raw: raw.sample.value }));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
