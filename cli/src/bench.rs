@@ -76,8 +76,7 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md next to plain sockets instead, with the bar that
-    /// each has to meet
+    /// Measure the rows of docs/performance.md next to plain sockets instead
     #[arg(long, conflicts_with_all = [
         "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
         "csv", "html",
@@ -118,13 +117,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let host = options.host.as_deref().map(resolve).transpose()?;
     let processors = cpu::assign(&options.cpus, host.is_none())?;
     if options.plain {
-        return plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows);
+        plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows)?;
+        return Ok(true);
     }
     // Clap does not require --plain for these options if an option that conflicts with --plain is
     // given.
     ensure!(
         !options.rows.is_any_given(),
-        "--check, --row and --watched apply to --plain: add it, and remove other options"
+        "--row and --watched apply to --plain: add it, and remove other options"
     );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
