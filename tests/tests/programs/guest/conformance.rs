@@ -151,12 +151,12 @@ impl Target {
         let (_, ours) = REGISTRIES[0];
         let limit = match self.provider {
             "ofa" => String::new(),
-            _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::TIMEOUT_VARIABLE),
+            _ => format!("--event-timeout {EVENT_LIMIT_SECONDS}"),
         };
         // The suite's exit status 1, which means that a case has failed, does not count here.
         // Processes that die print lines that are not JSON.
         let line = format!(
-            "{ours} {limit} /tmp/dist/bin/dat conformance --provider {} \
+            "{ours} /tmp/dist/bin/dat conformance {limit} --provider {} \
              --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
             self.provider,
             cases.join(" ")
