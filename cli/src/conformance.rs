@@ -135,7 +135,7 @@ fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
         );
     }
     let wanted = |case: &Case| {
-        binding.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
+        case.is_for(binding) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
     };
     Ok(all.into_iter().filter(wanted).collect())
 }

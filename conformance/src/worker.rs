@@ -17,12 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::binding::Binding;
-use crate::case::{Case, NotPassed};
-use crate::crash;
+use crate::case::Case;
+use crate::check::NotPassed;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
 use crate::rig::peer::{self, PEER_COMMAND};
 use crate::time_limits;
+use crate::{cases, crash};
 
 /// The prefix of an answer. Libraries and providers may also print to standard output.
 const ANSWER_PREFIX: &str = "conformance: ";
@@ -191,7 +192,7 @@ pub fn serve(target: &str) -> io::Result<()> {
     time_limits::set_event_timeout(target.event_timeout);
     crash::report_crashes();
     let api = target.binding.api();
-    let cases = crate::all();
+    let cases = cases::all();
     let mut commands = io::stdin().lines();
     while let Some(id) = commands.next() {
         let id = id?;

@@ -191,7 +191,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
 impl Setup {
     /// Returns the cases that apply to the target.
     fn cases(&self) -> Vec<Case> {
-        conformance::all().into_iter().filter(|case| self.binding.has(case)).collect()
+        conformance::all().into_iter().filter(|case| case.is_for(&self.binding)).collect()
     }
 
     /// Returns the cases of this run. The short run has one case per function for most targets.

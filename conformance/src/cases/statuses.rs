@@ -4,9 +4,9 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::refused_or_fails;
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, unsupported};
+use super::requests::{self, refused_or_fails};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ok, unsupported};
 use crate::rig::{Rig, cookie, event_timeout_us};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
@@ -282,7 +282,7 @@ pub(super) const CASES: &[Row] = &[
         "A null handle is refused.",
         |rig| {
             answers(
-                super::bind(
+                requests::bind(
                     rig,
                     NONE,
                     &rig.memory(8)?,
@@ -764,7 +764,7 @@ pub(super) const CASES: &[Row] = &[
                 (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
-            super::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
+            requests::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
         },
     ),
     must(

@@ -59,7 +59,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     let mut trials = Vec::new();
     for target in &TARGETS {
         let cases =
-            conformance::all().into_iter().filter(|case| binding.has(case)).map(|case| case.id);
+            conformance::all().into_iter().filter(|case| case.is_for(&binding)).map(|case| case.id);
         let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
         let cases: Vec<(String, String)> = cases.collect();
         let wanted =
@@ -91,7 +91,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             move || {
                 let [.., ofa] = &TARGETS;
                 let cases: Vec<_> =
-                    conformance::all().into_iter().filter(|case| binding.has(case)).collect();
+                    conformance::all().into_iter().filter(|case| case.is_for(&binding)).collect();
                 let cases: Vec<_> = cases
                     .into_iter()
                     .map(|case| case.id)
