@@ -3,28 +3,30 @@
 
 mod csv;
 mod html;
+mod result;
 mod text;
-mod work;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde::Serialize;
 
-use self::work::{
-    Figures, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_MESSAGE_BYTES,
-    MAX_ROUNDS, Point,
-};
-pub(crate) use self::work::{Outcome, Work};
+use self::result::{Document, Measured, Subject};
+use crate::arguments::{Common, report_registry_errors, resolve, size};
 use crate::machine::MeasurementInfo;
-use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait};
+use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::output::{Output, print_json};
 use crate::pair::{Pair, Placement};
-use crate::peer::{self, ConnectionInfo, Message, Plan};
+use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
 use crate::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
-use crate::{Common, cpu, ping, plain, units};
+use crate::wait::{Role, Wait};
+use crate::work::Work;
+use crate::work::bench::{
+    self, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_ROUNDS, Outcome,
+    Point,
+};
+use crate::{cpu, plain, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -74,8 +76,7 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md next to plain sockets instead, with the bar that
-    /// each has to meet
+    /// Measure the rows of docs/performance.md next to plain sockets instead
     #[arg(long, conflicts_with_all = [
         "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
         "csv", "html",
@@ -83,17 +84,6 @@ pub(crate) struct Options {
     plain: bool,
     #[command(flatten)]
     rows: plain::RowOptions,
-}
-
-/// Parses a size in bytes: `64`, `4K`, `1M`.
-pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 1 << 10),
-        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
-    };
-    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    size.filter(|size| (1..=MAX_MESSAGE_BYTES).contains(size))
-        .ok_or_else(|| format!("expected 1 to {} bytes, as in 64, 4K or 1M", MAX_MESSAGE_BYTES))
 }
 
 fn depth(text: &str) -> Result<usize, String> {
@@ -121,51 +111,20 @@ fn seconds(text: &str) -> Result<f64, String> {
     })
 }
 
-/// An adapter's name in the registry, and the name that its provider has for it.
-#[derive(Serialize)]
-struct Subject {
-    name: String,
-    provider: String,
-}
-
-#[derive(Serialize)]
-struct Measured {
-    operation: Operation,
-    size: usize,
-    depth: usize,
-    connections: usize,
-    wait: Wait,
-    /// The figures of each adapter, in the order of the command line.
-    figures: Vec<Figures>,
-}
-
-#[derive(Serialize)]
-struct Document {
-    adapters: Vec<Subject>,
-    /// The address of the peer.
-    address: String,
-    #[serde(flatten)]
-    circumstances: MeasurementInfo,
-    /// The processors of the client and the server, if either is pinned.
-    pinned: Option<[Option<usize>; 2]>,
-    /// The minimum number of rounds per row.
-    rounds: u32,
-    points: Vec<Measured>,
-}
-
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::report_registry_errors();
+    report_registry_errors();
     let common = &options.common;
-    let host = options.host.as_deref().map(ping::resolve).transpose()?;
+    let host = options.host.as_deref().map(resolve).transpose()?;
     let processors = cpu::assign(&options.cpus, host.is_none())?;
     if options.plain {
-        return plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows);
+        plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows)?;
+        return Ok(true);
     }
     // Clap does not require --plain for these options if an option that conflicts with --plain is
     // given.
     ensure!(
         !options.rows.is_any_given(),
-        "--check, --row and --watched apply to --plain: add it, and remove other options"
+        "--row and --watched apply to --plain: add it, and remove other options"
     );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
@@ -175,8 +134,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         None => common.address(&names[1..])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let work =
-        Work { points: points.clone(), rounds, seconds: options.duration.unwrap_or(0.0), wait };
+    let work = bench::Work {
+        points: points.clone(),
+        rounds,
+        seconds: options.duration.unwrap_or(0.0),
+        wait,
+    };
     ensure!(
         work.memory(names.len()) <= MAX_MEMORY_BYTES,
         "that many connections with messages of {} need {} of memory at each end; the limit is {}",
@@ -192,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         cpu: None,
         wait,
         raw_wait: Wait::Block,
-        work: peer::Work::Bench(work),
+        work: Work::Bench(work),
     };
     // Open the page before measuring, so that a file that cannot be written is an error at once.
     let page = options.html.as_deref().map(Output::new).transpose()?;
@@ -291,64 +254,9 @@ impl Options {
     }
 }
 
-impl Measured {
-    fn new(point: Point, wait: Wait, figures: Vec<Figures>) -> Self {
-        let Point { operation, size, depth, connections } = point;
-        Measured { operation, size, depth, connections, wait, figures }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times::Times;
-
-    /// A row whose figures have the maximum width.
-    pub(super) fn measured(size: usize, depth: usize) -> Measured {
-        let latency = Times {
-            samples: 900,
-            min: 900e-6,
-            p50: 999.4e-6,
-            p90: Some(1e-3),
-            p99: Some(1.1e-3),
-            p999: None,
-            max: 2e-3,
-            mean: 1e-3,
-        };
-        let figures = Figures {
-            latency,
-            latency_spread: Some(0.04),
-            operations_per_second: 1e9,
-            bytes_per_second: 1e9 * size as f64,
-            rate_spread: Some(0.01),
-            client_cpu: 300e-6,
-            server_cpu: 400e-6,
-            rounds: 5,
-            operations: 1000,
-            noisy: false,
-        };
-        let point = Point { operation: Operation::Send, size, depth, connections: 1 };
-        Measured::new(point, Wait::Poll, vec![figures])
-    }
-
-    pub(super) fn document(points: Vec<Measured>) -> Document {
-        Document {
-            adapters: vec![Subject { name: "tcp-emu".to_owned(), provider: "tcp-emu".to_owned() }],
-            address: "127.0.0.1".to_owned(),
-            circumstances: MeasurementInfo {
-                date: "2026-11-25T07:03:04Z".to_owned(),
-                version: "0.1.0",
-                command: "dat bench --html 'a <b>'".to_owned(),
-                cpu: "A CPU".to_owned(),
-                processors: 2,
-                kernel: "6.1".to_owned(),
-            },
-            pinned: Some([Some(0), Some(1)]),
-            rounds: 5,
-            points,
-        }
-    }
-
     #[test]
     fn a_duration_leaves_time_for_the_rounds() {
         assert_eq!(seconds("0.5"), Ok(0.5));

@@ -19,7 +19,7 @@ use crate::output::{print, print_json};
 use crate::parameters;
 use crate::table::{Colour, colour};
 use crate::units::{self, plural};
-pub(crate) use start::{Inspection, START_LIMIT, inspect, wait_within};
+pub(crate) use start::inspect;
 use start::{LibraryFault, inspect_library};
 
 mod start;

@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use conformance::{Binding, Case, Format, Level, Pool, Report, Target};
+use conformance::{
+    Binding, Case, DEFAULT_EVENT_TIMEOUT, Format, Level, MAX_EVENT_TIMEOUT, Pool, Report, Target,
+};
 use serde::Serialize;
 
 use crate::output::{Output, print, print_json};
@@ -33,6 +36,10 @@ pub(crate) struct Options {
     /// Look the provider up in this registry file, as if DAT_OVERRIDE named it
     #[arg(long, value_name = "FILE")]
     registry: Option<PathBuf>,
+    /// Wait this many seconds for each event that must happen; a busy host needs more than a quiet
+    /// one
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_EVENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_TIMEOUT.as_secs()))]
+    event_timeout: u64,
     /// Count a missing feature that the standard requires as a failure
     #[arg(long)]
     strict: bool,
@@ -73,7 +80,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         fs::File::open(file)
             .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
-    let target = Target { binding, provider: options.provider.clone() };
+    let event_timeout = Duration::from_secs(options.event_timeout);
+    let target = Target { binding, provider: options.provider.clone(), event_timeout };
     let (program, argument) =
         (std::env::current_exe().context("finding this program")?, target.to_argument());
     let registry = options.registry.clone();
@@ -90,13 +98,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         command
     };
     let loud = worker.clone();
-    Pool::new(move || loud(false))
+    Pool::new(&target, move || loud(false))
         .open()
         // The place in the suite's source is cut off, because it matters only for errors of cases.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so there is nothing to test: {why}"))?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;
-    let mut pool = Pool::new(move || worker(true));
+    let mut pool = Pool::new(&target, move || worker(true));
     let progress = Progress::new(cases.len());
     let run = |(done, case)| {
         progress.show(done as f64);
@@ -127,7 +135,7 @@ fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
         );
     }
     let wanted = |case: &Case| {
-        binding.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
+        case.is_for(binding) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
     };
     Ok(all.into_iter().filter(wanted).collect())
 }

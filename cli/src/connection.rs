@@ -13,7 +13,8 @@ use dat::{
     MemoryRegion, RemoteRegion, Segment, Status,
 };
 
-use crate::measure::{ATOMIC_BYTES, CONNECT_TIMEOUT, Operation, PEER_TIMEOUT, Wait};
+use crate::operation::{ATOMIC_BYTES, Operation};
+use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Wait};
 
 /// The number of receives that are always posted.
 pub(crate) const POSTED_RECEIVES: usize = 512;

@@ -262,7 +262,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let faults = set.iter().filter_map(|(name, value)| {
         if let Some(replacement) = parameters::replacement(name) {
             let message = format!("{name} is no longer read");
-            let fix = format!("unset it, and set {replacement}");
+            let fix = format!("unset it, and {replacement}");
             return Some(Finding::problem("environment", message, fix));
         }
         if let Some(meant) = parameters::misspelt(name) {

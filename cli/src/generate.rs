@@ -6,11 +6,9 @@ use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-
-use crate::Cli;
 
 #[derive(Args)]
 pub(crate) struct Completions {
@@ -18,10 +16,9 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Prints a completion script for the shell.
-pub(crate) fn completions(options: &Completions) -> Result<bool> {
+/// Prints a completion script of `all`, the whole program, for the shell.
+pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> {
     // Without this list of visible commands, Bash would also complete hidden ones.
-    let all = Cli::command();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
     // The script is written to memory first, because clap_complete panics if it cannot write.
@@ -37,11 +34,11 @@ pub(crate) struct Manual {
     directory: PathBuf,
 }
 
-/// Writes the manual pages: dat(1), and one for each command.
-pub(crate) fn manual(options: &Manual) -> Result<bool> {
+/// Writes the manual pages of `all`, the whole program: dat(1), and one for each command.
+pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let mut all = Cli::command().disable_help_subcommand(true);
+    let mut all = all.disable_help_subcommand(true);
     all.build();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
     for command in std::iter::once(&all).chain(shown) {

@@ -7,18 +7,18 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use registry::host::names_in;
 use registry::{Candidate, Entry, List, Origin};
-use serde::Serialize;
-use telemetry::printable;
 
 use crate::check::DEFAULT_LIMIT;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
+use document::{Document, Item, NO_DEVICE, NOT_OPENED, State};
 use opener::Opener;
 pub(crate) use opener::any_opens;
 use probe::{Answer, probe_entry};
 pub(crate) use probe::{open, probe};
 use text::{Fold, View, text};
 
+mod document;
 mod opener;
 mod probe;
 mod text;
@@ -48,98 +48,6 @@ pub(crate) struct Options {
     /// those that open, in the order in which the registry tries them
     #[arg(long)]
     json: bool,
-}
-
-/// An entry in the JSON output.
-#[derive(Serialize)]
-struct Item {
-    name: String,
-    /// The API and its version, `u2.0`.
-    api: String,
-    thread_safe: bool,
-    /// The library, or `None` for a provider that is linked into this program.
-    library: Option<String>,
-    version: String,
-    parameters: String,
-    /// `file:line:column`, or `built in`.
-    origin: String,
-    #[serde(skip)]
-    line: Option<usize>,
-    /// The adapter's own attributes, if it opens: names and values.
-    attributes: Vec<(String, String)>,
-    #[serde(flatten)]
-    state: State,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "state", content = "reason", rename_all = "snake_case")]
-enum State {
-    Opens,
-    Fails(String),
-    /// The entry was not opened, because as many other entries as the limit permits had been opened
-    /// before its turn.
-    NotOpened(&'static str),
-    /// This program cannot use the entry.
-    Unused(&'static str),
-}
-
-/// The reason of [`State::NotOpened`].
-const NOT_OPENED: &str = "this command opens a limited number of entries; to open this one, name \
-                          it, as in `dat list NAME`, or raise --limit";
-
-#[derive(Serialize)]
-struct Document {
-    /// The registry file.
-    file: Option<String>,
-    /// Whether OPENDAT_PARAMS turned the built-in entries off.
-    builtins_off: bool,
-    entries: Vec<Item>,
-    /// How many entries were not opened because of the limit.
-    #[serde(skip_serializing_if = "is_zero")]
-    not_opened: usize,
-    /// The errors in the file.
-    errors: Vec<String>,
-    /// Additional advice.
-    #[serde(skip)]
-    hint: Option<&'static str>,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
-/// The advice if entries of a file fail, as those that distributions ship do, and the host has no
-/// device.
-const NO_DEVICE: &str = "this host has no RDMA device: tcp-emu and softroce need none, and are \
-                         built in; `dat register NAME libdat_tcp_emu.so` adds one under the \
-                         name that a program asks for";
-
-impl Document {
-    /// Replaces control characters, since a registry file may contain anything.
-    fn printable(self) -> Document {
-        let text = |text: String| printable(&text);
-        let item = |item: Item| Item {
-            name: printable(&item.name),
-            library: item.library.map(text),
-            origin: printable(&item.origin),
-            attributes: item
-                .attributes
-                .into_iter()
-                .map(|(name, value)| (text(name), text(value)))
-                .collect(),
-            state: match item.state {
-                State::Fails(reason) => State::Fails(printable(&reason)),
-                state => state,
-            },
-            ..item
-        };
-        Document {
-            file: self.file.map(text),
-            entries: self.entries.into_iter().map(item).collect(),
-            errors: self.errors.into_iter().map(text).collect(),
-            ..self
-        }
-    }
 }
 
 /// Lists the entries. Returns whether the registry file has no errors.

@@ -18,18 +18,26 @@ mod serve;
 mod top;
 mod trace;
 
-// The two processes of a measurement, and the conversation with their parent:
+// The arguments that several commands have:
+mod arguments;
+
+// The two processes of a measurement, and what they do:
 mod pair;
-mod parent;
 mod peer;
+mod work;
 
 // Measuring, by DAT and by plain sockets:
 mod connection;
 mod measure;
+mod operation;
 mod plain_sockets;
 mod rounds;
 mod times;
 mod verify;
+mod wait;
+
+// The processes that this program starts:
+mod parent;
 
 // Facts about this host, its programs and its registry:
 mod cpu;
@@ -44,12 +52,10 @@ mod table;
 mod units;
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use rustix::io::Errno;
 use telemetry::printable;
 
@@ -147,77 +153,10 @@ enum Command {
     /// that starts it sends the entry
     #[command(hide = true)]
     Probe,
-    /// Load a library, and report why it is not a provider
+    /// Start the provider of an entry, and report why its library is not a provider; the process
+    /// that starts it sends the entry
     #[command(hide = true)]
-    Inspect(check::Inspection),
-}
-
-/// Options that several commands share: the adapter, its address, and the output format.
-#[derive(Args)]
-struct Common {
-    /// The adapter, by its name in the registry
-    #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
-    adapter: String,
-    /// The address at which the adapter is reached on this host; by default the one that its entry
-    /// names, else 127.0.0.1
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
-    address: Option<dat::Address>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    json: bool,
-}
-
-fn address(text: &str) -> Result<dat::Address, &'static str> {
-    text.parse()
-        .map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
-}
-
-/// Returns the address of an adapter whose entry names a device or an address. The adapter cannot
-/// be reached at any other address.
-fn address_from_entry(name: &str) -> anyhow::Result<Option<dat::Address>> {
-    let candidates = dat::registry().list().candidates();
-    let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
-    match of_name.and_then(|candidate| registry::host::device_parameter(&candidate.entry)) {
-        Some(_) => Ok(dat::Adapter::open(name)?.attributes().address),
-        None => Ok(None),
-    }
-}
-
-impl Common {
-    /// Returns the address at which this adapter and `others` are reached on this host.
-    ///
-    /// # Errors
-    /// Fails if the address is unusable. The check runs before the two processes start, because the
-    /// error is clearer here.
-    fn address(&self, others: &[String]) -> anyhow::Result<dat::Address> {
-        let address = match self.address {
-            Some(address) => address,
-            None => std::iter::once(&self.adapter)
-                .chain(others)
-                .find_map(|name| address_from_entry(name).transpose())
-                .transpose()?
-                .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
-        };
-        match TcpListener::bind(address.with_port(0)) {
-            Ok(_) => Ok(address),
-            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => anyhow::bail!(
-                "{address} is not an address of this host; `ip -brief address` lists its \
-                  addresses; without --address it is 127.0.0.1"
-            ),
-            Err(error) if error.kind() == ErrorKind::InvalidInput => anyhow::bail!(
-                "{address} does not say on which network device; append the number that \
-                 `ip address` shows, as in {address}%2"
-            ),
-            Err(error) => {
-                Err(error).with_context(|| format!("listening on {address} for plain TCP"))
-            }
-        }
-    }
-}
-
-/// Reports errors in the registry file first and only once.
-fn report_registry_errors() {
-    dat::registry().list();
+    Inspect,
 }
 
 /// Returns whether the command line asks for JSON. The arguments after `dat trace` belong to
@@ -245,7 +184,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(options)) => doctor::run(&options),
         Some(Command::Query(options)) => query::run(&options),
         Some(Command::Check(options)) => check::run(&options),
-        Some(Command::Inspect(inspection)) => check::inspect(&inspection),
+        Some(Command::Inspect) => check::inspect(),
         Some(Command::Convert(options)) => convert::run(&options),
         Some(Command::Register(options)) => register::register(&options),
         Some(Command::Unregister(options)) => register::unregister(&options),
@@ -255,8 +194,8 @@ fn main() -> ExitCode {
         Some(Command::Conformance(options)) => conformance::run(&options),
         Some(Command::Top(options)) => top::run(&options),
         Some(Command::Trace(options)) => trace::run(&options),
-        Some(Command::Completions(options)) => generate::completions(&options),
-        Some(Command::Manual(options)) => generate::manual(&options),
+        Some(Command::Completions(options)) => generate::completions(&options, &Cli::command()),
+        Some(Command::Manual(options)) => generate::manual(&options, Cli::command()),
         Some(Command::Probe) => list::probe(),
         Some(Command::Peer) => {
             dat::registry().read_silently();

@@ -4,123 +4,17 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RECEIVES};
+use crate::operation::Operation;
 use crate::plain_sockets::{Direction, PlainSockets};
 use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
+use crate::wait::{PEER_TIMEOUT, Role};
 
-/// The maximum time that a connection may take to be established, or to end.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum time to wait for the other process of a connection. A longer wait means that the
-/// other process has failed. On a host with twenty runnable threads per processor, 10 s were too
-/// short.
-pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The role of one of the two processes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Role {
-    Client,
-    Server,
-}
-
-/// The way in which a process waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Wait {
-    Poll,
-    Block,
-}
-
-impl Wait {
-    /// Starts a time limit for a polling loop.
-    #[inline]
-    pub(crate) fn poll_limit(self, limit: Duration) -> PollLimit {
-        PollLimit { turns: 0, since: None, limit }
-    }
-}
-
-/// The time limit of a polling loop. It reads the clock only every 4096 calls.
-pub(crate) struct PollLimit {
-    turns: u32,
-    since: Option<Instant>,
-    limit: Duration,
-}
-
-impl PollLimit {
-    #[inline]
-    pub(crate) fn check(&mut self, what: &str) -> Result<()> {
-        self.turns = self.turns.wrapping_add(1);
-        if self.turns.is_multiple_of(1 << 12)
-            && self.since.get_or_insert_with(Instant::now).elapsed() > self.limit
-        {
-            bail!("waited {} s for {what}", self.limit.as_secs());
-        }
-        Ok(())
-    }
-}
-
-/// An operation that moves data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Operation {
-    Send,
-    #[value(name = "write")]
-    RdmaWrite,
-    #[value(name = "read")]
-    RdmaRead,
-    FetchAdd,
-    CompareSwap,
-}
-
-impl Operation {
-    /// The operations of the standard, which every adapter has.
-    pub(crate) const ALL: [Operation; 3] =
-        [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Operation::Send => "send/receive",
-            Operation::RdmaWrite => "RDMA write",
-            Operation::RdmaRead => "RDMA read",
-            Operation::FetchAdd => "fetch and add",
-            Operation::CompareSwap => "compare and swap",
-        }
-    }
-
-    /// Returns the name that the command line uses.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Operation::Send => "send",
-            Operation::RdmaWrite => "write",
-            Operation::RdmaRead => "read",
-            Operation::FetchAdd => "fetch-add",
-            Operation::CompareSwap => "compare-swap",
-        }
-    }
-
-    /// Returns a name of at most 12 characters.
-    pub(crate) fn short(self) -> &'static str {
-        if self.is_atomic() { self.word() } else { self.name() }
-    }
-
-    /// Returns whether this is an atomic operation of the extension, which works on
-    /// [`ATOMIC_BYTES`] bytes.
-    pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, Operation::FetchAdd | Operation::CompareSwap)
-    }
-
-    /// Returns whether the operation completes only when data of the peer have arrived, after a
-    /// whole round trip.
-    pub(crate) fn is_round_trip(self) -> bool {
-        self == Operation::RdmaRead || self.is_atomic()
-    }
-}
-
-/// The size of an atomic operation's operand.
-pub(crate) const ATOMIC_BYTES: usize = 8;
 
 /// A workload that is measured with DAT and with plain sockets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]

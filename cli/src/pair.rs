@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::measure::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::peer::{Message, Plan};
+use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::{cpu, parent};
 
 /// The maximum time between two messages of a process that works. A process that waits for the

@@ -28,18 +28,19 @@ const KNOWN_VARIABLES: [&str; 7] = [
     "OPENDAT_PARAMS",
 ];
 
-/// Environment variables that earlier versions read, and what replaces them.
-const REPLACEMENTS: [(&str, &str); 7] = [
-    ("OPENDAT_BUILTIN", "OPENDAT_PARAMS=\"builtin=off\""),
-    ("OPENDAT_CAPTURE", "OPENDAT_PARAMS=\"capture=FILE\""),
-    ("OPENDAT_LOG_FORMAT", "OPENDAT_LOG=json,LEVELS"),
-    ("OPENDAT_MTU", "OPENDAT_PARAMS=\"mtu=OCTETS\""),
-    ("OPENDAT_NET", "OPENDAT_PARAMS=\"net=CONDITIONS\""),
-    ("OPENDAT_SPIN_US", "OPENDAT_PARAMS=\"spin=MICROSECONDS\""),
-    ("OPENDAT_STATS", "OPENDAT_PARAMS=\"stats=on\""),
+/// Environment variables that earlier versions read, and what to do instead of setting them.
+const REPLACEMENTS: [(&str, &str); 8] = [
+    ("OPENDAT_BUILTIN", "set OPENDAT_PARAMS=\"builtin=off\""),
+    ("OPENDAT_CAPTURE", "set OPENDAT_PARAMS=\"capture=FILE\""),
+    ("OPENDAT_CONFORMANCE_PATIENCE", "run dat conformance --event-timeout SECONDS"),
+    ("OPENDAT_LOG_FORMAT", "set OPENDAT_LOG=json,LEVELS"),
+    ("OPENDAT_MTU", "set OPENDAT_PARAMS=\"mtu=OCTETS\""),
+    ("OPENDAT_NET", "set OPENDAT_PARAMS=\"net=CONDITIONS\""),
+    ("OPENDAT_SPIN_US", "set OPENDAT_PARAMS=\"spin=MICROSECONDS\""),
+    ("OPENDAT_STATS", "set OPENDAT_PARAMS=\"stats=on\""),
 ];
 
-/// Returns what replaces a variable that earlier versions read.
+/// Returns what to do instead of setting a variable that earlier versions read.
 pub(crate) fn replacement(name: &str) -> Option<&'static str> {
     REPLACEMENTS.iter().find(|(removed, _)| *removed == name).map(|(_, replacement)| *replacement)
 }

@@ -2,11 +2,14 @@
 //! one socket, which is the child's standard input. Standard output is not used, because a provider
 //! may print to it.
 
-use std::io::{BufRead, BufReader, Read, Write, stdin};
+use std::io::{self, BufRead, BufReader, Read, Write, stdin};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -23,6 +26,48 @@ pub(crate) fn connect(child: &mut Command) -> Result<UnixStream> {
 /// In the parent: sends the one line that tells the process what to do.
 pub(crate) fn send_plan(mut child: &UnixStream, plan: &impl Serialize) -> Result<()> {
     Ok(writeln!(child, "{}", serde_json::to_string(plan)?)?)
+}
+
+/// How long a provider may take to start: far more than any needs.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// In the parent: runs a process that starts a provider, because the provider may crash or hang.
+/// Sends the process its plan. Returns its answer, or `None` if it has sent none, and its exit
+/// status, or `None` if it still ran after `limit` and was killed.
+pub(crate) fn ask<T: DeserializeOwned>(
+    mut command: Command,
+    plan: &impl Serialize,
+    limit: Duration,
+) -> Result<(Option<T>, Option<ExitStatus>)> {
+    let socket = connect(&mut command)?;
+    let mut child = command.spawn().context("starting this program")?;
+    drop(command); // closes our copy of the child's end of the socket
+    // If the process has ended already, its exit status says so.
+    let _ = send_plan(&socket, plan);
+    let _ = socket.shutdown(Shutdown::Write); // a library that reads standard input reads its end
+    let status = wait_within(&mut child, limit).context("waiting for this program")?;
+    // A process that the library has left running may keep the other end of the socket open.
+    socket.set_nonblocking(true)?;
+    let mut answer = String::new();
+    let _ = BufReader::new(socket).read_line(&mut answer);
+    Ok((serde_json::from_str(&answer).ok(), status))
+}
+
+/// Waits until a process ends. A process that still runs after `limit` is killed; the result is
+/// then `None`.
+fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() >= limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// In the child: reads its plan.
@@ -46,7 +91,7 @@ pub(crate) fn send(message: &impl Serialize) {
 /// In the child: ends the process when its parent ends. No other input is read from the parent.
 pub(crate) fn exit_with_parent() -> Result<()> {
     let mut socket = socket()?;
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         while socket.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         std::process::exit(1);
     });
@@ -62,4 +107,18 @@ fn socket() -> Result<&'static UnixStream> {
     }
     let socket = stdin().as_fd().try_clone_to_owned().context("duplicating standard input")?;
     Ok(SOCKET.get_or_init(|| socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_stopped_is_reaped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
+        assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
+    }
 }

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::connection::{Connection, Listening};
-use crate::measure::{Role, Wait};
+use crate::cpu;
 use crate::parent::{self, send};
 use crate::plain_sockets::PlainSockets;
 use crate::times::Times;
-use crate::{bench, cpu, demo, ping, plain};
+use crate::wait::{Role, Wait};
+use crate::work::{Work, bench, demo, plain};
 
 /// The time that the client may take to start.
 const CLIENT_START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,14 +39,6 @@ pub(crate) struct Plan {
     /// The way in which plain TCP waits.
     pub(crate) raw_wait: Wait,
     pub(crate) work: Work,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Work {
-    Demo(demo::Work),
-    Plain(plain::Work),
-    Bench(bench::Work),
-    Ping(ping::Work),
 }
 
 /// The ports at which the server listens.
@@ -103,26 +96,6 @@ impl ConnectionInfo {
     }
 }
 
-impl Work {
-    /// Returns the size of the largest message in bytes.
-    fn largest(&self) -> usize {
-        match self {
-            Work::Demo(work) => work.largest(),
-            Work::Plain(work) => work.what.size(),
-            Work::Bench(work) => work.largest(),
-            Work::Ping(work) => work.size,
-        }
-    }
-
-    /// Returns the number of connections per adapter.
-    fn connections(&self) -> usize {
-        match self {
-            Work::Bench(work) => work.connections(),
-            Work::Demo(_) | Work::Plain(_) | Work::Ping(_) => 1,
-        }
-    }
-}
-
 /// Runs as one of the two processes.
 pub(crate) fn run() -> ExitCode {
     match run_plan() {
@@ -144,21 +117,34 @@ fn run_plan() -> Result<()> {
     if let Some(cpu) = plan.cpu {
         cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
     }
-    let (mut connections, mut connect_sockets) = match plan.role {
+    let (mut connections, mut sockets) = match plan.role {
         Role::Server => serve(&plan, &adapters)?,
         Role::Client => connect(&plan, &adapters)?,
     };
     let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
-    let congestion_control = connect_sockets.congestion_control();
+    let congestion_control = sockets.congestion_control();
     send(&Message::Connected(ConnectionInfo { providers, congestion_control }));
     let first = connections.first_mut().context("the plan names no adapter")?;
+    let progress = |done| send(&Message::Progress(done));
     match &plan.work {
-        Work::Demo(work) => work.run(first, &mut connect_sockets, plan.role)?,
-        Work::Plain(work) => work.run(first, &mut connect_sockets, plan.role)?,
-        Work::Ping(work) => work.run(first, &mut connect_sockets, plan.role)?,
-        Work::Bench(work) => work.run(&mut connections, &mut connect_sockets, plan.role)?,
+        Work::Demo(work) => {
+            work.run(first, &mut sockets, plan.role, progress, |row| send(&Message::Row(row)))?;
+        }
+        Work::Plain(work) => {
+            let rounds = work.run(first, &mut sockets, plan.role, progress)?;
+            rounds.into_iter().for_each(|round| send(&Message::Round(round)));
+        }
+        Work::Ping(work) => {
+            let answered = |seconds| send(&Message::Answered(seconds));
+            let times = work.run(first, &mut sockets, plan.role, progress, answered)?;
+            times.into_iter().for_each(|times| send(&Message::Pinged(times)));
+        }
+        Work::Bench(work) => {
+            let measured = |outcome| send(&Message::Measured(outcome));
+            work.run(&mut connections, &mut sockets, plan.role, progress, measured)?;
+        }
     }
-    connect_sockets.barrier()?;
+    sockets.barrier()?;
     connections.into_iter().try_for_each(Connection::disconnect)?;
     send(&Message::Done);
     Ok(())

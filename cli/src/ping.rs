@@ -1,35 +1,23 @@
 //! `dat ping`: checks whether a peer answers, and how long each answer takes.
 
 use std::io::{Write, stdout};
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::thread::sleep;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::connection::Connection;
-use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait, latency};
+use crate::arguments::{Common, report_registry_errors, resolve, size};
+use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::output::{print, print_json};
 use crate::pair::{Pair, Placement};
-use crate::parent::send;
-use crate::peer::{self, ConnectionInfo, Message, Plan};
-use crate::plain_sockets::PlainSockets;
+use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
-use crate::{Common, cpu, serve, units};
-
-/// The maximum message size.
-const MAX_MESSAGE_BYTES: u32 = 1 << 24;
-/// The maximum number of messages.
-const MAX_COUNT: u32 = 10_000_000;
-/// The maximum time between two messages in seconds. The other process waits for the next message
-/// no longer than 10 s.
-const MAX_INTERVAL_SECONDS: f64 = 5.0;
-/// If answers are not reported one by one, progress is reported after this number of answers.
-const ANSWERS_PER_REPORT: usize = 1000;
+use crate::wait::{Role, Wait};
+use crate::work::Work;
+use crate::work::ping::{self, MAX_COUNT, MAX_INTERVAL_SECONDS};
+use crate::{cpu, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -40,7 +28,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
     /// Message size in bytes: 64 by default; atomic operations always use 8 bytes
-    #[arg(long, short, value_parser = crate::bench::size)]
+    #[arg(long, short, value_parser = size)]
     size: Option<usize>,
     /// The number of messages
     #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
@@ -65,18 +53,6 @@ fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| format!("expected 0 to {MAX_INTERVAL_SECONDS} seconds"))
 }
 
-/// The work of both processes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    pub(crate) size: usize,
-    count: usize,
-    operation: Operation,
-    /// The time between an answer and the next message, in seconds.
-    interval: f64,
-    /// Whether the client reports each answer.
-    tells_each: bool,
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
     adapter: &'a str,
@@ -93,7 +69,7 @@ struct Document<'a> {
 
 /// Runs the pings. Fails if the peer does not answer.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::report_registry_errors();
+    report_registry_errors();
     let Options { common, count, operation, .. } = options;
     let size = options.size.unwrap_or(if operation.is_atomic() { ATOMIC_BYTES } else { 64 });
     let host = options.host.as_deref().map(resolve).transpose()?;
@@ -110,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         operation.name()
     );
     let tells_each = !options.quiet && !common.json;
-    let work = Work {
+    let work = ping::Work {
         size,
         count: *count as usize,
         operation: *operation,
@@ -125,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         cpu: None,
         wait,
         raw_wait: Wait::Block,
-        work: peer::Work::Ping(work),
+        work: Work::Ping(work),
     };
     let processors = cpu::assign(&[], host.is_none())?;
     let mut pair = Pair::start_with(&plan, Placement { params: "", host, processors })?;
@@ -169,35 +145,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
-    ensure!(
-        !host.trim().is_empty(),
-        "the host is an empty string; without a host, leave the argument out"
-    );
-    if let Some((name, port)) = host.rsplit_once(':')
-        && (!name.contains(':') || name.ends_with(']'))
-    {
-        let is_port = port.parse::<u16>().is_ok_and(|port| port != 0);
-        ensure!(
-            is_port,
-            "{port:?} is not a port: expected a number from 1 to 65535 after the colon, as in \
-             {name}:{}",
-            serve::PORT
-        );
-    }
-    let found = match host.to_socket_addrs() {
-        Ok(found) => Ok(found),
-        Err(_) => (host, serve::PORT).to_socket_addrs(),
-    };
-    let found = found.with_context(|| {
-        format!("finding {host}: expected a host name or an address, as in 192.0.2.7 or node7:7471")
-    })?;
-    let all: Vec<SocketAddr> = found.collect();
-    // tcp-emu and softroce serve IPv4 by default, so an IPv4 address is preferred.
-    let best = all.iter().find(|address| address.is_ipv4()).or(all.first());
-    best.copied().with_context(|| format!("{host} has no address"))
-}
-
 fn head(adapter: &str, address: &str, operation: Operation, size: usize) -> String {
     let head = format!(
         "{} of {} to {address} and back, over {adapter}:",
@@ -237,78 +184,9 @@ fn summary(document: &Document<'_>) -> String {
     )
 }
 
-impl Work {
-    /// Returns whether the work is within the limits of the command line. A client of `dat serve`
-    /// may send values beyond the limits.
-    pub(crate) fn is_valid(&self) -> bool {
-        (1..=MAX_MESSAGE_BYTES as usize).contains(&self.size)
-            && (1..=MAX_COUNT as usize).contains(&self.count)
-            && (0.0..=MAX_INTERVAL_SECONDS).contains(&self.interval)
-    }
-
-    /// Runs the work of one process.
-    pub(crate) fn run(
-        &self,
-        connection: &mut Connection,
-        sockets: &mut PlainSockets,
-        role: Role,
-    ) -> Result<()> {
-        sockets.barrier()?;
-        let warm = latency(connection, role, self.operation, self.size, self.count.min(100), 1)?;
-        drop(warm);
-        sockets.barrier()?;
-        let interval = Duration::from_secs_f64(self.interval);
-        // `latency` returns half a round trip, except for operations that complete after the whole
-        // round trip.
-        let whole = if self.operation.is_round_trip() { 1.0 } else { 2.0 };
-        let slice = if self.tells_each || !interval.is_zero() { 1 } else { ANSWERS_PER_REPORT };
-        let mut times = Vec::new();
-        for done in (0..self.count).step_by(slice) {
-            let count = slice.min(self.count - done);
-            if role == Role::Client && done > 0 && !interval.is_zero() {
-                sleep(interval);
-            }
-            times.extend(
-                latency(connection, role, self.operation, self.size, count, 1)?
-                    .iter()
-                    .map(|time| time * whole),
-            );
-            match times.last() {
-                Some(last) if self.tells_each => send(&Message::Answered(*last)),
-                Some(_) => send(&Message::Progress(times.len() as f64)),
-                None => {}
-            }
-        }
-        if role == Role::Client {
-            send(&Message::Pinged(Times::of(times)));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_has_the_port_of_dat_serve_unless_it_says_another() {
-        assert_eq!(resolve("192.0.2.7").expect("an address").to_string(), "192.0.2.7:7471");
-        assert_eq!(resolve("192.0.2.7:80").expect("an address").to_string(), "192.0.2.7:80");
-        assert_eq!(resolve("::1").expect("an address").to_string(), "[::1]:7471");
-        assert_eq!(resolve("[::1]:80").expect("an address").to_string(), "[::1]:80");
-        let why = |host: &str| resolve(host).expect_err("no host").to_string();
-        assert!(why("no such host").contains("expected a host name or an address"));
-        assert!(why(" ").contains("leave the argument out"));
-        for port in ["99999", "0", "http", ""] {
-            let host = format!("192.0.2.7:{port}");
-            let why = why(&host);
-            assert!(
-                why.starts_with(&format!("{port:?} is not a port"))
-                    && why.ends_with("as in 192.0.2.7:7471"),
-                "{why}"
-            );
-        }
-    }
 
     #[test]
     fn lines_fit_a_terminal() {

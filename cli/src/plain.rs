@@ -4,23 +4,25 @@
 
 use std::borrow::Cow;
 use std::io::{Write, stdout};
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::connection::Connection;
+use crate::arguments::Common;
 use crate::machine;
-use crate::measure::{Operation, Role, Wait, Workload, run_schedule};
+use crate::measure::Workload;
+use crate::operation::Operation;
 use crate::output::print_json;
 use crate::pair::{Pair, Placement};
-use crate::parent::send;
-use crate::peer::{self, ConnectionInfo, Message, Plan};
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step, median};
+use crate::peer::{ConnectionInfo, Message, Plan};
+use crate::plain_sockets::Against;
+use crate::rounds::median;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
-use crate::{Common, cpu, units};
+use crate::wait::{Role, Wait};
+use crate::work::Work;
+use crate::work::plain::{self, MIN_TRIAL_TIME, Round};
+use crate::{cpu, units};
 
 /// The options of `--plain`.
 #[derive(Args)]
@@ -36,15 +38,12 @@ pub(crate) struct RowOptions {
     /// that uses datagrams
     #[arg(long, requires = "watched")]
     udp: bool,
-    /// Exit with 1 if a row misses its bar
-    #[arg(long, requires = "plain")]
-    check: bool,
 }
 
 impl RowOptions {
     /// Returns whether any of the options is given.
     pub(crate) fn is_any_given(&self) -> bool {
-        self.check || self.watched || self.row.is_some()
+        self.watched || self.row.is_some()
     }
 }
 
@@ -60,36 +59,26 @@ struct Row {
     raw_wait: Wait,
     /// What OPENDAT_PARAMS contains for both processes, instead of ia_params.
     params: &'static str,
-    bar: Bar,
 }
-
-/// The plain socket that DAT is compared with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Against {
-    /// A TCP stream.
-    Tcp,
-    /// UDP datagrams, one call per message.
-    Udp,
-}
-
-/// The bar for a row: the ratio of DAT to the plain socket that it must meet.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Bar {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-/// The minimum time of one trial. Each round has one of DAT and one of the plain socket.
-const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
-/// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
-/// take longer.
-const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 
 const MIB: usize = 1 << 20;
 
 const PING_PONG: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
+const SENDS: Workload = Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
+const WRITES: Workload =
+    Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 };
+const READS: Workload = Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 };
+
+const fn row(
+    name: &'static str,
+    provider: &'static str,
+    what: Workload,
+    against: Against,
+    [wait, raw_wait]: [Wait; 2],
+    params: &'static str,
+) -> Row {
+    Row { name: Cow::Borrowed(name), provider, what, against, wait, raw_wait, params }
+}
 
 /// Returns a row for a consumer that polls memory. It is compared with a program whose second
 /// thread sleeps in read(2).
@@ -102,111 +91,41 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         wait: Wait::Poll,
         raw_wait: Wait::Block,
         params: "",
-        bar: Bar::AtMost(1.30),
     }
 }
 
 const ROWS: [Row; 10] = [
-    Row {
-        name: Cow::Borrowed("64 B ping-pong, polling"),
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtMost(1.10),
-    },
-    Row {
-        name: Cow::Borrowed("64 B ping-pong, blocking"),
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Block,
-        raw_wait: Wait::Block,
-        params: "spin=0",
-        bar: Bar::AtMost(1.15),
-    },
-    Row {
-        name: Cow::Borrowed("64 B, adaptive wait / spin"),
-        provider: "tcp-emu",
-        what: PING_PONG,
-        against: Against::Tcp,
-        wait: Wait::Block,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtMost(1.20),
-    },
-    Row {
-        name: Cow::Borrowed("1 MiB RDMA write, window 16"),
-        provider: "tcp-emu",
-        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtLeast(0.90),
-    },
-    Row {
-        name: Cow::Borrowed("1 MiB RDMA read, window 16"),
-        provider: "tcp-emu",
-        what: Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtLeast(0.85),
-    },
-    Row {
-        name: Cow::Borrowed("64 B sends, 64 outstanding"),
-        provider: "tcp-emu",
-        what: Workload::Stream { operation: Operation::Send, size: 64, window: 64 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtLeast(10.0),
-    },
-    Row {
-        name: Cow::Borrowed("64 B ping-pong polling, UDP"),
-        provider: "softroce",
-        what: PING_PONG,
-        against: Against::Udp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtMost(1.25),
-    },
-    Row {
-        name: Cow::Borrowed("1 MiB RDMA write, MTU 4096"),
-        provider: "softroce",
-        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "mtu=4096",
-        bar: Bar::AtLeast(0.55),
-    },
-    Row {
-        name: Cow::Borrowed("1 MiB RDMA write, MTU 1024"),
-        provider: "softroce",
-        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
-        against: Against::Tcp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "mtu=1024",
-        bar: Bar::AtLeast(0.40),
-    },
-    Row {
-        name: Cow::Borrowed("64 B sends, 64 outst., UDP"),
-        provider: "softroce",
-        what: Workload::Stream { operation: Operation::Send, size: 64, window: 64 },
-        against: Against::Udp,
-        wait: Wait::Poll,
-        raw_wait: Wait::Poll,
-        params: "",
-        bar: Bar::AtLeast(2.0),
-    },
+    row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], ""),
+    row("64 B ping-pong, blocking", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Block; 2], "spin=0"),
+    row(
+        "64 B, adaptive wait / spin",
+        "tcp-emu",
+        PING_PONG,
+        Against::Tcp,
+        [Wait::Block, Wait::Poll],
+        "",
+    ),
+    row("1 MiB RDMA write, window 16", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], ""),
+    row("1 MiB RDMA read, window 16", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], ""),
+    row("64 B sends, 64 outstanding", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
+    row("64 B ping-pong polling, UDP", "softroce", PING_PONG, Against::Udp, [Wait::Poll; 2], ""),
+    row(
+        "1 MiB RDMA write, MTU 4096",
+        "softroce",
+        WRITES,
+        Against::Tcp,
+        [Wait::Poll; 2],
+        "mtu=4096",
+    ),
+    row(
+        "1 MiB RDMA write, MTU 1024",
+        "softroce",
+        WRITES,
+        Against::Tcp,
+        [Wait::Poll; 2],
+        "mtu=1024",
+    ),
+    row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [Wait::Poll; 2], ""),
 ];
 
 /// The sizes in bytes of the rows with polled memory, in ascending order.
@@ -214,26 +133,6 @@ const WATCHED_SIZES: [usize; 11] =
     [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
 /// Calls of DAT per millisecond in the rows with polled memory.
 const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
-/// The minimum ratio between the bandwidth of a size and that of the next smaller size. A smaller
-/// ratio is a dip. If the plain socket also moves less, the limit is relative to the plain socket's
-/// ratio.
-const MIN_STEP: f64 = 0.90;
-
-/// The work of both processes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    pub(crate) what: Workload,
-    pub(crate) against: Against,
-    rounds: u32,
-}
-
-/// The result of one round: half a round trip in seconds, or bytes per second.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Round {
-    dat: f64,
-    raw: f64,
-}
-
 /// The result of a row in the JSON output.
 #[derive(Serialize)]
 struct Measured {
@@ -251,13 +150,6 @@ struct Measured {
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
-    bar: Bar,
-    /// For rows with polled memory, the ratio of the bandwidth to that of the next smaller size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<f64>,
-    /// Whether `step` is below the limit.
-    dips: bool,
-    met: bool,
 }
 
 #[derive(Serialize)]
@@ -272,16 +164,15 @@ struct Document<'a> {
     rows: Vec<Measured>,
 }
 
-const TABLE: Table<6> =
-    Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16), (Left, 5), (Left, 4)] };
+const TABLE: Table<4> = Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16)] };
 
-/// Runs all rows. Returns false if a row misses its bar and `--check` is given.
+/// Runs all rows.
 pub(crate) fn run(
     common: &Common,
     rounds: u32,
     processors: [Option<usize>; 2],
     options: &RowOptions,
-) -> Result<bool> {
+) -> Result<()> {
     let Common { adapter, json, .. } = common;
     let address = common.address(&[])?;
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
@@ -297,7 +188,7 @@ pub(crate) fn run(
     let rows: Vec<Row> = of_provider.into_iter().filter(is_wanted).collect();
     anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {names}");
     if !json {
-        let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
+        let head = ["", "DAT", "raw", "ratio (min–max)"];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
     }
     let mut info = ConnectionInfo::default();
@@ -305,16 +196,12 @@ pub(crate) fn run(
     for row in rows {
         let (connected, rounds) = row.run(adapter, &address, rounds, processors)?;
         info = connected;
-        let mut result = row.judge(rounds);
-        if let Some(smaller) = measured.last().filter(|last| row.follows(last)) {
-            result.compare(smaller);
-        }
+        let result = row.measured(rounds);
         if !json {
             writeln!(stdout(), "{}", line(&result))?;
         }
         measured.push(result);
     }
-    let met = measured.iter().all(|row| row.met);
     let document = Document {
         adapter,
         provider: info.provider(),
@@ -327,12 +214,7 @@ pub(crate) fn run(
         kernel: machine::kernel(),
         rows: measured,
     };
-    if *json {
-        print_json(&document)?;
-    } else {
-        print_foot(&document, rounds)?;
-    }
-    Ok(met || !options.check)
+    if *json { print_json(&document) } else { print_foot(&document, rounds) }
 }
 
 /// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu.
@@ -364,7 +246,7 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.raw_wait,
-            work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
+            work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
         };
         let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
@@ -379,12 +261,7 @@ impl Row {
         Ok((info, rounds))
     }
 
-    /// Returns whether this row has polled memory of a larger size than `smaller`.
-    fn follows(&self, smaller: &Measured) -> bool {
-        matches!(self.what, Workload::Watch { size, .. } if size > smaller.size)
-    }
-
-    fn judge(&self, rounds: Vec<Round>) -> Measured {
+    fn measured(&self, rounds: Vec<Round>) -> Measured {
         let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
         let ratio = median(&ratios);
         let column =
@@ -404,27 +281,8 @@ impl Row {
             ratio,
             ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            bar: self.bar,
-            met: match self.bar {
-                Bar::AtMost(bar) => ratio <= bar,
-                Bar::AtLeast(bar) => ratio >= bar,
-            },
-            step: None,
-            dips: false,
             rounds,
         }
-    }
-}
-
-impl Measured {
-    /// Checks for a dip compared with the next smaller size.
-    fn compare(&mut self, smaller: &Measured) {
-        let more = self.size as f64 / smaller.size as f64;
-        let step = more * smaller.dat / self.dat;
-        let step_of_raw = more * smaller.raw / self.raw;
-        self.step = Some(step);
-        self.dips = step < MIN_STEP * step_of_raw.min(1.0);
-        self.met &= !self.dips;
     }
 }
 
@@ -436,22 +294,11 @@ fn line(row: &Measured) -> String {
         _ => units::bandwidth(value),
     };
     let digits = if row.ratio < 9.995 { 2 } else { 1 };
-    let bar = match row.bar {
-        Bar::AtMost(bar) => format!("≤{bar:.2}"),
-        Bar::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
-    };
-    let verdict = match (row.met, row.dips) {
-        (true, _) => colour("met", Colour::Good),
-        (false, true) => colour("dip", Colour::Bad),
-        (false, false) => colour("miss", Colour::Bad),
-    };
     TABLE.row([
         row.name.to_owned(),
         value(row.dat),
         value(row.raw),
         format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
-        bar,
-        verdict,
     ])
 }
 
@@ -475,47 +322,6 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
     Ok(())
 }
 
-impl Work {
-    /// Runs the work of one process.
-    pub(crate) fn run(
-        &self,
-        connection: &mut Connection,
-        sockets: &mut PlainSockets,
-        role: Role,
-    ) -> Result<()> {
-        sockets.against = self.against;
-        let rules = Rules {
-            rounds: self.rounds as usize,
-            duration: Duration::ZERO,
-            min_trial_time: MIN_TRIAL_TIME,
-            operations: MIN_OPERATIONS,
-            max_trial_time: MAX_TRIAL_TIME,
-            // There is one attempt, because the result is the ratio, and each round is reported
-            // separately.
-            attempts: 1,
-        };
-        let mut schedule = Schedule::new(rules, 2);
-        let report_progress = |share| send(&Message::Progress(share));
-        run_schedule(
-            &mut schedule,
-            sockets,
-            role,
-            report_progress,
-            |sockets, Step { part, operations }| match part {
-                0 => self.what.run_dat(connection, sockets, role, operations),
-                _ => self.what.run_plain(sockets, role, operations),
-            },
-        )?;
-        if role == Role::Client {
-            let rounds = schedule.into_rounds().context("no round was measured")?;
-            for (dat, raw) in rounds.parts[0].iter().zip(&rounds.parts[1]) {
-                send(&Message::Round(Round { dat: dat.sample.value, raw: raw.sample.value }));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,7 +334,7 @@ mod tests {
             let unit = if matches!(row.what, Workload::Stream { .. }) { 1.0 } else { 1e-12 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
             let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
-            let measured = row.judge(rounds.to_vec());
+            let measured = row.measured(rounds.to_vec());
             let line = line(&measured);
             assert!(line.chars().count() <= 80, "{line}");
         }

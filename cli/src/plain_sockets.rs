@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use crate::measure::{PEER_TIMEOUT, Role, Wait};
-use crate::plain::Against;
+use crate::wait::{PEER_TIMEOUT, Role, Wait};
 
 /// The number of bytes for which a reader of small messages asks at once, like a program that knows
 /// what it will receive.
@@ -25,6 +25,16 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The congestion control that providers choose for connections within the host, in this order.
 /// Both sides of a comparison use the same congestion control.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
+
+/// The plain socket that DAT is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Against {
+    /// A TCP stream.
+    Tcp,
+    /// UDP datagrams, one call per message.
+    Udp,
+}
 
 /// The plain sockets of one process, connected to those of the other.
 pub(crate) struct PlainSockets {

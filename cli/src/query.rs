@@ -6,6 +6,7 @@ use dat::{Adapter, StandardAttributes, Value};
 use serde_json::{Map, json};
 use telemetry::printable;
 
+use crate::arguments::report_registry_errors;
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
 
@@ -21,7 +22,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let name = &options.adapter;
-    crate::report_registry_errors();
+    report_registry_errors();
     let attributes =
         Adapter::open(name)?.standard_attributes().with_context(|| format!("querying {name}"))?;
     match options.json {

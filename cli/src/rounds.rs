@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use crate::units;
+
 /// The requirements for the rounds of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rules {
@@ -33,10 +35,10 @@ pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(50);
 /// The default minimum number of operations in a round's trial.
 pub(crate) const MIN_OPERATIONS: usize = 1000;
 /// The maximum spread (see [`spread`]). A row is noisy if one of its values has a larger spread.
-pub(crate) const MAX_SPREAD: f64 = 0.15;
+const MAX_SPREAD: f64 = 0.15;
 /// The maximum ratio of mean and median latency. A row with a larger ratio is also noisy, because a
 /// few interrupted operations take so much time that median latency and rate contradict each other.
-pub(crate) const MAX_TAIL_RATIO: f64 = 1.5;
+const MAX_TAIL_RATIO: f64 = 1.5;
 
 /// The minimum duration of a trial that shows how long an operation takes, as a share of the
 /// duration of a round's trial.
@@ -364,6 +366,21 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     let at = share * last as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     below + (above - below) * at.fract()
+}
+
+/// Returns a remark on noisy rows, or an empty text if there are none.
+pub(crate) fn noise(rows: usize) -> String {
+    let subject = match rows {
+        0 => return String::new(),
+        1 => "One row".to_owned(),
+        many => format!("{many} rows"),
+    };
+    format!(
+        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than \
+         {MAX_TAIL_RATIO} times the median, or there was no time for all rounds. Something \
+         else keeps the machine busy.",
+        units::spread(MAX_SPREAD)
+    )
 }
 
 #[cfg(test)]

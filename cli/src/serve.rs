@@ -18,12 +18,11 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use self::places::{Place, Places};
 use self::waiting_clients::WaitingClients;
-use crate::measure::Role;
-use crate::peer::{Message, Plan, Work};
+use crate::arguments::{SERVE_PORT, report_registry_errors};
+use crate::peer::{Message, Plan};
+use crate::wait::Role;
+use crate::work::Work;
 use crate::{pair, parent};
-
-/// The TCP port at which clients' requests arrive. The data use other ports.
-pub(crate) const PORT: u16 = 7471;
 
 /// The number of clients that the kernel queues until they are accepted.
 const KERNEL_BACKLOG: i32 = 4096;
@@ -40,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Listen on this TCP port
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = SERVE_PORT)]
     port: u16,
     /// Print a JSON document that says where the server listens
     #[arg(long)]
@@ -57,7 +56,7 @@ struct Document<'a> {
 
 /// Serves until it is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::report_registry_errors();
+    report_registry_errors();
     for adapter in &options.adapters {
         drop(dat::Adapter::open(adapter)?);
     }

@@ -1,7 +1,5 @@
 //! Formats numbers.
 
-use crate::rounds::{MAX_SPREAD, MAX_TAIL_RATIO};
-
 /// Formats a size in bytes, for example as `64 B`, `4 KiB` or `16 MiB`.
 pub(crate) fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
@@ -96,21 +94,6 @@ pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     }
 }
 
-/// Returns a remark on noisy rows, or an empty text if there are none.
-pub(crate) fn noise(rows: usize) -> String {
-    let subject = match rows {
-        0 => return String::new(),
-        1 => "One row".to_owned(),
-        many => format!("{many} rows"),
-    };
-    format!(
-        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than \
-         {MAX_TAIL_RATIO} times the median, or there was no time for all rounds. Something \
-         else keeps the machine busy.",
-        spread(MAX_SPREAD)
-    )
-}
-
 /// Formats a number with three significant digits.
 fn digits(value: f64) -> String {
     match value {
@@ -146,11 +129,6 @@ mod tests {
         assert_eq!(
             [&[5, 5][..], &[2, 5], &[1]].map(|all| rounds(all.iter().copied())),
             ["5 rounds", "2 to 5 rounds", "1 round"]
-        );
-        assert!(
-            noise(0).is_empty()
-                && noise(2)
-                    .starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, ")
         );
         assert_eq!([7, 999, 1000, 1_234_567].map(thousands), ["7", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|count| plural(count, "entry", "entries")), ["1 entry", "2 entries"]);

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::connection::{Connection, GUARD_BYTES};
-use crate::measure::{Operation, Role};
+use crate::operation::Operation;
 use crate::plain_sockets::PlainSockets;
+use crate::wait::Role;
 
 /// The value of bytes that were not written to.
 const UNTOUCHED_BYTE: u8 = 0xa5;

@@ -559,8 +559,6 @@ fn bench_measures_a_row_against_plain_tcp() {
     let number = |field: &str| row[field].as_f64().expect("a number");
     assert!(number("ratio_min") > 0.0 && number("ratio_min") <= number("ratio"));
     assert!(number("ratio") <= number("ratio_max"));
-    assert_eq!(row["bar"]["at_most"], 1.1);
-    assert_eq!(row["met"].as_bool(), Some(number("ratio") <= 1.1));
     let output = run(&mut dat(&["bench", "--plain", "--row", "no such row"]));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("the rows are"), "{}", stderr(&output));

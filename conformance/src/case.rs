@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::api::Api;
+use crate::binding::{Binding, Version};
+use crate::check::{NotPassed, Outcome};
 use crate::rig::Rig;
 
 /// One requirement of the standard and the code that checks it.
@@ -23,8 +26,8 @@ pub struct Case {
 pub(crate) enum Run {
     /// The case is run by a function of its own.
     Alone(fn(&mut Rig) -> Outcome),
-    /// The case is run as a cell of the matrix of operations and endpoint states.
-    Cell(crate::cases::Cell),
+    /// The case is one of several that a function runs. The function is called with its number.
+    Numbered(fn(&mut Rig, usize) -> Outcome, usize),
 }
 
 /// The weight of a requirement.
@@ -38,18 +41,6 @@ pub enum Level {
     /// The requirement is a recommendation of the standard, or the standard leaves room for
     /// interpretation.
     Should,
-}
-
-/// The result of a case: it has passed, or has not.
-pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
-
-/// The reason for which a case did not pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotPassed {
-    /// The provider violates the requirement.
-    Failed(String),
-    /// The standard makes the feature optional, and the provider lacks it.
-    Unsupported(String),
 }
 
 /// A row in a table of cases.
@@ -120,6 +111,10 @@ const NEW_IN_2_0: &[&str] = &[
     "dat_rmr_create_for_ep",
 ];
 
+/// The functions that only the C library implements, without a provider.
+const C_LIBRARY_FUNCTIONS: &[&str] =
+    &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
+
 impl Case {
     /// Returns the function that the case is about.
     pub fn function(&self) -> &str {
@@ -143,8 +138,18 @@ impl Case {
         !new && self.function() != "rust"
     }
 
+    /// Returns whether a binding has the functions that the case needs: those that only the C
+    /// library has, or the Rust API.
+    pub fn is_for(&self, binding: &Binding) -> bool {
+        match binding {
+            Binding::Linked => !C_LIBRARY_FUNCTIONS.contains(&self.function()),
+            Binding::Library(_, Version::V1_2) => self.is_in_1_2(),
+            Binding::Library(_, Version::V2_0) => self.function() != "rust",
+        }
+    }
+
     /// Runs the case in this process, on a newly opened adapter of this name.
-    pub(crate) fn run(&self, api: &'static crate::api::Api, provider: &str) -> Outcome {
+    pub(crate) fn run(&self, api: &'static Api, provider: &str) -> Outcome {
         if !api.has(self.function()) {
             return Err(NotPassed::Unsupported(format!(
                 "the library does not export {}",
@@ -154,7 +159,7 @@ impl Case {
         let mut rig = Rig::open(api, provider)?;
         let outcome = match self.run {
             Run::Alone(run) => run(&mut rig),
-            Run::Cell(cell) => cell.run(&mut rig),
+            Run::Numbered(run, number) => run(&mut rig, number),
         };
         // If the close fails, the case fails, too, but an earlier failure is more informative.
         let closed = rig.close();

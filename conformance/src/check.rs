@@ -6,7 +6,17 @@ use std::panic::Location;
 use dat_sys::describe::status_names;
 use dat_sys::*;
 
-use crate::case::{NotPassed, Outcome};
+/// The result of a case: it has passed, or has not.
+pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
+
+/// The reason for which a case did not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotPassed {
+    /// The provider violates the requirement.
+    Failed(String),
+    /// The standard makes the feature optional, and the provider lacks it.
+    Unsupported(String),
+}
 
 /// Returns a failure with its place.
 #[track_caller]

@@ -28,8 +28,9 @@ mod binding;
 mod functions;
 
 pub use binding::{Binding, Version};
-pub use case::{Case, Level, NotPassed, matches_pattern};
+pub use case::{Case, Level, matches_pattern};
 pub use cases::all;
+pub use check::NotPassed;
 pub use report::{Format, Record, Report, Verdict};
-pub use time_limits::TIMEOUT_VARIABLE;
+pub use time_limits::{DEFAULT_EVENT_TIMEOUT, MAX_EVENT_TIMEOUT};
 pub use worker::{Pool, Target, serve};

@@ -14,15 +14,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::binding::Binding;
-use crate::case::{Case, NotPassed};
-use crate::crash;
+use crate::case::Case;
+use crate::check::NotPassed;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
 use crate::rig::peer::{self, PEER_COMMAND};
 use crate::time_limits;
+use crate::{cases, crash};
 
 /// The prefix of an answer. Libraries and providers may also print to standard output.
 const ANSWER_PREFIX: &str = "conformance: ";
@@ -37,6 +38,8 @@ pub struct Target {
     pub binding: Binding,
     /// The adapter's name in the binding's registry.
     pub provider: String,
+    /// The time that a case waits for each event that must happen.
+    pub event_timeout: Duration,
 }
 
 impl Target {
@@ -56,6 +59,7 @@ impl fmt::Display for Target {
 /// crash.
 pub struct Pool {
     command: Box<dyn Fn() -> Command + Send>,
+    case_timeout: Duration,
     worker: Option<Worker>,
 }
 
@@ -85,9 +89,11 @@ impl WorkerLine {
 }
 
 impl Pool {
-    /// Creates a pool. `command` returns the command of a process that calls [`serve`].
-    pub fn new(command: impl Fn() -> Command + Send + 'static) -> Pool {
-        Pool { command: Box::new(command), worker: None }
+    /// Creates a pool. `command` returns the command of a process that calls [`serve`] with the
+    /// target.
+    pub fn new(target: &Target, command: impl Fn() -> Command + Send + 'static) -> Pool {
+        let case_timeout = time_limits::case_timeout(target.event_timeout);
+        Pool { command: Box::new(command), case_timeout, worker: None }
     }
 
     /// Opens and closes the adapter. If that fails, no case is meaningful.
@@ -117,7 +123,7 @@ impl Pool {
         };
         // The write fails if the process has ended. The code below detects that.
         let _ = writeln!(worker.commands, "{what}");
-        match worker.lines.recv_timeout(time_limits::case_timeout()) {
+        match worker.lines.recv_timeout(self.case_timeout) {
             Ok(WorkerLine::CrashIn(place)) => Err(worker.describe_end(&place)),
             Ok(WorkerLine::Answer(line)) => {
                 self.worker = Some(worker);
@@ -125,7 +131,7 @@ impl Pool {
                     .map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => {
-                Err(format!("has not returned within {} s", time_limits::case_timeout().as_secs()))
+                Err(format!("has not returned within {} s", self.case_timeout.as_secs()))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(worker.describe_end(crash::UNREPORTED_PLACE))
@@ -183,9 +189,10 @@ impl Drop for Worker {
 /// Fails if the argument is not from [`Target::to_argument`], or if the pipes break.
 pub fn serve(target: &str) -> io::Result<()> {
     let target: Target = serde_json::from_str(target)?;
+    time_limits::set_event_timeout(target.event_timeout);
     crash::report_crashes();
     let api = target.binding.api();
-    let cases = crate::all();
+    let cases = cases::all();
     let mut commands = io::stdin().lines();
     while let Some(id) = commands.next() {
         let id = id?;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use conformance::{Binding, Case, Pool, Target, Verdict, Version};
 use known::KnownOutcome;
@@ -19,9 +20,9 @@ use tempfile::TempDir;
 /// The variable with which this program starts itself to run cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// The time that a case waits for an event that must happen, in seconds. It is long enough for a
-/// very busy machine.
-const EVENT_TIMEOUT_SECONDS: &str = "60";
+/// The time that a case waits for an event that must happen. It is long enough for a very busy
+/// machine.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     if let Ok(target) = std::env::var(WORKER_VARIABLE) {
@@ -190,7 +191,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
 impl Setup {
     /// Returns the cases that apply to the target.
     fn cases(&self) -> Vec<Case> {
-        conformance::all().into_iter().filter(|case| self.binding.has(case)).collect()
+        conformance::all().into_iter().filter(|case| case.is_for(&self.binding)).collect()
     }
 
     /// Returns the cases of this run. The short run has one case per function for most targets.
@@ -237,16 +238,17 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let target = Target { binding: setup.binding.clone(), provider: setup.ia.into() }.to_argument();
+    let (binding, provider) = (setup.binding.clone(), setup.ia.into());
+    let target = Target { binding, provider, event_timeout: EVENT_TIMEOUT };
+    let argument = target.to_argument();
     let (conf, builtin) =
         (setup.conf.clone(), if setup.builtin { "builtin=on" } else { "builtin=off" });
-    let pool = Arc::new(Mutex::new(Pool::new(move || {
+    let pool = Arc::new(Mutex::new(Pool::new(&target, move || {
         let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
         command
-            .env(WORKER_VARIABLE, &target)
+            .env(WORKER_VARIABLE, &argument)
             .env("DAT_OVERRIDE", &conf)
             .env("OPENDAT_PARAMS", builtin);
-        command.env(conformance::TIMEOUT_VARIABLE, EVENT_TIMEOUT_SECONDS);
         // This suppresses the messages about errors that cases cause on purpose.
         command.env("DAT_DBG_TYPE", "0");
         command

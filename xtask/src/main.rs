@@ -1,8 +1,9 @@
-//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | attacks |
-//! dist | package | deny`.
+//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | bench | mpi | guest |
+//! attacks | dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod bench;
 mod cargo;
 mod deny;
 mod dist;
@@ -48,6 +49,8 @@ enum Task {
     Miri,
     /// Run random calls in several threads under the thread sanitizer (not part of test)
     Tsan(tsan::Options),
+    /// Measure DAT next to plain sockets, and check that each row meets its bar (not part of test)
+    Bench(bench::Options),
     /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
     /// test)
     Mpi(mpi::speed::Options),
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Task::Mutants(options) => mutants::run(&options),
         Task::Tsan(options) => tsan::stage(&options).and_then(|stage| test::run_only(vec![stage])),
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
+        Task::Bench(options) => bench::run(&options),
         Task::Mpi(options) => mpi::speed::run(&options),
         Task::Deny(options) => deny::run(&options),
     };

@@ -5,7 +5,8 @@ use std::io::{Write, stdout};
 
 use anyhow::Result;
 
-use super::{Figures, Measured};
+use super::result::Measured;
+use crate::work::bench::Figures;
 
 /// The column names. Latencies and processor times are in seconds; a spread is a share of its
 /// median.
@@ -72,7 +73,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::measured;
+    use super::super::result::tests::measured;
     use super::*;
 
     #[test]

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Document, Figures, Measured};
+use super::result::{Document, Measured};
+use super::text;
 use crate::machine::MeasurementInfo;
-use crate::measure::Operation;
+use crate::operation::Operation;
 use crate::times::Times;
-use crate::{bench::text, units};
+use crate::units;
+use crate::work::bench::Figures;
 
 /// The size of a plot and the margins around its area, in pixels.
 const WIDTH: f64 = 400.0;
@@ -346,7 +348,7 @@ th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: l
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{document, measured};
+    use super::super::result::tests::{document, measured};
     use super::*;
 
     #[test]

@@ -4,13 +4,13 @@ use std::io::{Write, stdout};
 
 use anyhow::Result;
 
-use super::work::MAX_TRIAL_TIME;
-use super::{Document, Figures, Measured};
-use crate::measure::Wait;
-use crate::rounds::{MIN_OPERATIONS, MIN_TRIAL_TIME};
+use super::result::{Document, Measured, Subject};
+use crate::rounds::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
 use crate::units;
+use crate::wait::Wait;
+use crate::work::bench::{Figures, MAX_TRIAL_TIME};
 
 /// The table of one adapter.
 const ONE_ADAPTER: Table<8> = Table {
@@ -290,8 +290,7 @@ pub(super) fn foot(document: &Document) -> Result<()> {
 /// Returns paragraphs that explain how the figures were measured.
 pub(super) fn notes(document: &Document) -> Vec<String> {
     let Document { adapters, address, circumstances, pinned, points, .. } = document;
-    let subject =
-        |subject: &super::Subject| format!("{} (provider {})", subject.name, subject.provider);
+    let subject = |subject: &Subject| format!("{} (provider {})", subject.name, subject.provider);
     let subjects = adapters.iter().map(subject).collect::<Vec<_>>().join(" and ");
     let processors = circumstances.processors;
     let place = match pinned {
@@ -336,7 +335,7 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
     ];
     let noisy =
         points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
-    notes.extend((noisy > 0).then(|| units::noise(noisy)));
+    notes.extend((noisy > 0).then(|| rounds::noise(noisy)));
     notes
 }
 
@@ -366,13 +365,13 @@ fn rounds(document: &Document) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{document, measured};
+    use super::super::result::tests::{document, measured};
     use super::*;
 
     /// A row with figures of the maximum width.
     fn longest() -> Measured {
         let mut row = measured(64 << 10, 1);
-        row.operation = crate::measure::Operation::CompareSwap;
+        row.operation = crate::operation::Operation::CompareSwap;
         row.figures[0].latency.p99 = Some(12.34e-3);
         row
     }

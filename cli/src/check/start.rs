@@ -1,19 +1,15 @@
 //! Starts the provider of an entry in a process of its own, because it may crash or hang.
 
-use std::io::{self, BufRead, BufReader};
-use std::net::Shutdown;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
 use registry::LoadError;
 use registry::entry::Entry;
 use serde::{Deserialize, Serialize};
 
-use crate::parent;
+use crate::parent::{self, START_LIMIT};
 
 /// Why a library does not provide an entry, and what to do about it, if that is known.
 #[derive(Clone, Serialize, Deserialize)]
@@ -32,71 +28,43 @@ impl LibraryFault {
     }
 }
 
-/// How long a provider may take to start: far more than any needs.
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
-
 /// Starts an entry's provider in a process of its own, because the provider may crash or hang.
 pub(super) fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
     let answer = || {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
-        start(command, &entry.library, START_LIMIT)
+        command.arg("inspect");
+        start(command, entry, START_LIMIT)
     };
     answer().unwrap_or_else(|error| Some(LibraryFault::of_entry(format!("{error:#}"))))
 }
 
-/// Runs a process that starts a library, and returns what it reports. A process that reports
-/// nothing or does not end is a fault of the library.
-fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<LibraryFault>> {
+/// Runs a process that starts an entry's provider, and returns what it reports. A process that
+/// reports nothing or does not end is a fault of the library.
+fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<LibraryFault>> {
     // Nobody reads what the library prints, so it must not fill a pipe.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let socket = parent::connect(&mut command)?;
-    socket.shutdown(Shutdown::Write)?;
-    let mut child = command.spawn().context("starting this program")?;
-    drop(command);
-    let Some(status) = wait_within(&mut child, limit).context("waiting for this program")? else {
-        let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
+    let line = registry::conf::write(std::slice::from_ref(entry));
+    let library = &entry.library;
+    Ok(match parent::ask(command, &line, limit)? {
+        (Some(fault), Some(_)) => fault,
+        (None, Some(status)) => Some(LibraryFault::of_entry(format!(
+            "starting {library} terminates the program ({status})"
+        ))),
         // The fault counts for the whole library, because starting it for another entry would take
         // as long.
-        return Ok(Some(LibraryFault { why, remedy: None, of_library: true }));
-    };
-    // A process that the library has left running may keep the other end of the socket open.
-    socket.set_nonblocking(true)?;
-    let mut answer = String::new();
-    let _ = BufReader::new(socket).read_line(&mut answer);
-    Ok(serde_json::from_str(&answer).unwrap_or_else(|_| {
-        Some(LibraryFault::of_entry(format!(
-            "starting {library} terminates the program ({status})"
-        )))
-    }))
+        (_, None) => Some(LibraryFault {
+            why: format!("starting {library} does not end within {} s", limit.as_secs_f32()),
+            remedy: None,
+            of_library: true,
+        }),
+    })
 }
 
-/// Waits until a process ends. A process that still runs after `limit` is killed; the result is
-/// then `None`.
-pub(crate) fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if start.elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct Inspection {
-    /// The entry, as a line of dat.conf
-    entry: String,
-}
-
-/// Starts an entry's provider, and tells the parent why it is not a provider.
-pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
-    let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
+/// Starts the provider of the entry that the parent sends as a line of dat.conf, and tells the
+/// parent why it is not a provider.
+pub(crate) fn inspect() -> Result<bool> {
+    let line: String = parent::receive_plan()?;
+    let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
     let entry = entries.first().context("no entry of dat.conf")?;
     let fault = registry::check_starts(entry).err();
     parent::send(&fault.map(|error| LibraryFault {
@@ -118,7 +86,9 @@ mod tests {
     fn started(script: &str, limit: Duration) -> Option<LibraryFault> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        start(command, "libx.so", limit).expect("sh starts")
+        let line = "x u2.0 nonthreadsafe default libx.so v.1.0 \"\" \"\"";
+        let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
+        start(command, &entries[0], limit).expect("sh starts")
     }
 
     /// Like `started`, without a time limit.
@@ -131,13 +101,6 @@ mod tests {
         let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
         assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
         assert!(fault.of_library, "it is not tried again");
-    }
-
-    #[test]
-    fn a_process_that_is_stopped_is_reaped() {
-        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
-        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
-        assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
     }
 
     #[test]

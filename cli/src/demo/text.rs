@@ -5,10 +5,10 @@ use std::io::{Write as _, stdout};
 
 use anyhow::Result;
 
-use super::{RULES, Row, UNMEASURED};
 use crate::peer::ConnectionInfo;
-use crate::rounds::MIN_OPERATIONS;
+use crate::rounds::{self, MIN_OPERATIONS};
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
+use crate::work::demo::{RULES, Row, UNMEASURED};
 use crate::{cpu, units};
 
 const NARROW: Table<8> = Table {
@@ -146,13 +146,13 @@ fn measured(rows: &[Row]) -> String {
 }
 
 fn noise(rows: &[Row]) -> String {
-    units::noise(rows.iter().filter(|row| row.noisy).count())
+    rounds::noise(rows.iter().filter(|row| row.noisy).count())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Operation;
+    use crate::operation::Operation;
 
     /// A row whose figures have the maximum width.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {

@@ -2,8 +2,7 @@
 //! hang, or print anything.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
-use std::net::Shutdown;
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -14,8 +13,7 @@ use registry::{Candidate, Entry, Origin};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::check::{START_LIMIT, wait_within};
-use crate::parent;
+use crate::parent::{self, START_LIMIT};
 
 /// Opens an entry. Returns why it does not open.
 pub(crate) fn open(candidate: &Candidate) -> std::result::Result<(), String> {
@@ -131,21 +129,10 @@ fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answe
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
     command.stdout(output).stderr(complaints);
-    let socket = parent::connect(&mut command)?;
-    let mut child = command.spawn()?;
-    drop(command); // closes our copy of the child's end of the socket
-    // A process that has ended already is reported below.
-    let _ = parent::send_plan(&socket, plan);
-    let _ = socket.shutdown(Shutdown::Write); // a library that reads standard input reads its end
-    let status = wait_within(&mut child, limit)?;
-    // A process that the library has left running may keep the other end of the socket open.
-    socket.set_nonblocking(true)?;
-    let mut answer = String::new();
-    let _ = BufReader::new(socket).read_line(&mut answer);
-    let reason = match (serde_json::from_str::<Answer>(&answer), status) {
-        (Ok(Answer::Fails(reason)), _) => reason,
-        (Ok(answer), Some(_)) => return Ok(answer),
-        (Err(_), Some(status)) => format!("opening it terminated the program ({status})"),
+    let reason = match parent::ask(command, plan, limit)? {
+        (Some(Answer::Fails(reason)), _) => reason,
+        (Some(answer), Some(_)) => return Ok(answer),
+        (None, Some(status)) => format!("opening it terminated the program ({status})"),
         // The answer counts for the whole library, because opening another entry of it would take
         // as long.
         (_, None) => {

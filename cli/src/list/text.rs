@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use registry::entry::Excerpt;
 
-use super::{Document, Item, State};
+use super::document::{Document, Item, State};
 use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use crate::units::{plural, ranges};
 
@@ -383,7 +383,7 @@ mod tests {
             entries: vec![fails, opens],
             errors: vec![reason.clone()],
             not_opened: 0,
-            hint: Some(super::super::NO_DEVICE),
+            hint: Some(super::super::document::NO_DEVICE),
         };
         let narrow = text(&document, View::Grouped, Fold::AtWidth);
         assert!(narrow.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH), "{narrow}");
@@ -428,7 +428,11 @@ mod tests {
         };
         let left = |n: usize| {
             let library = format!("lib{n}.so");
-            item(&format!("left{n}"), Some(&library), State::NotOpened(super::super::NOT_OPENED))
+            item(
+                &format!("left{n}"),
+                Some(&library),
+                State::NotOpened(super::super::document::NOT_OPENED),
+            )
         };
         let mut entries: Vec<Item> = (0..20_000).map(fails).chain((0..3).map(left)).collect();
         entries.push(item("opens", Some("x.so"), State::Opens));

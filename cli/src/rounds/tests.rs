@@ -253,3 +253,13 @@ fn the_median_is_in_the_middle() {
     assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
     assert!(median(&[]).is_nan());
 }
+
+#[test]
+fn a_remark_says_how_many_rows_are_noisy() {
+    assert!(noise(0).is_empty());
+    let several = noise(2);
+    assert!(
+        several.starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, "),
+        "{several}"
+    );
+}

@@ -7,8 +7,16 @@ use std::path::Path;
 use dat_sys::RegistryFns;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW};
 
-use super::Version;
 use crate::api::Api;
+
+/// The version of DAT that a C library implements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Version {
+    /// The version uDAPL 1.2, of a `libdat.so.1`.
+    V1_2,
+    /// The version uDAPL 2.0, of a `libdat2.so.2`.
+    V2_0,
+}
 
 /// Returns the functions of a library of 2.0.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {

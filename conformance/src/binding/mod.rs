@@ -8,9 +8,9 @@ mod linked;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::Case;
 use crate::api::Api;
 
+pub use self::library::Version;
 pub(crate) use self::linked::REGISTRY;
 
 /// The way in which the suite calls the functions of DAT.
@@ -23,19 +23,6 @@ pub enum Binding {
     Library(PathBuf, Version),
 }
 
-/// The version of DAT that a C library implements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Version {
-    /// The version uDAPL 1.2, of a `libdat.so.1`.
-    V1_2,
-    /// The version uDAPL 2.0, of a `libdat2.so.2`.
-    V2_0,
-}
-
-/// The functions that only the C library implements, without a provider.
-const C_LIBRARY_FUNCTIONS: &[&str] =
-    &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
-
 impl Binding {
     /// Returns the binding to a library of either version.
     ///
@@ -44,16 +31,6 @@ impl Binding {
     /// Returns why the library cannot be loaded or is not a DAT library.
     pub fn library(path: &Path) -> Result<Binding, String> {
         Ok(Binding::Library(path.to_owned(), library::version(path)?))
-    }
-
-    /// Returns whether the binding has the functions that a case needs: those that only the C
-    /// library has, or the Rust API.
-    pub fn has(&self, case: &Case) -> bool {
-        match self {
-            Binding::Linked => !C_LIBRARY_FUNCTIONS.contains(&case.function()),
-            Binding::Library(_, Version::V1_2) => case.is_in_1_2(),
-            Binding::Library(_, Version::V2_0) => case.function() != "rust",
-        }
     }
 
     /// Returns the functions of the binding. A library stays loaded.

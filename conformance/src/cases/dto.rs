@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{refused_or_fails, refused_or_takes_nothing};
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure_equal, ok, unsupported};
+use super::requests::{self, refused_or_fails, refused_or_takes_nothing};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure_equal, ok, unsupported};
 use crate::rig::{Pair, Rig, cookie, until};
 
 pub(super) const CASES: &[Row] = &[
@@ -493,7 +493,7 @@ pub(super) const CASES: &[Row] = &[
                 answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
                 answer => ok(answer)?,
             }
-            ok(super::bind(
+            ok(requests::bind(
                 rig,
                 rmr,
                 &memory,

@@ -4,9 +4,9 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::refused_or_fails;
-use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, answers_with, ensure, ensure_equal, ok};
+use super::requests::{self, refused_or_fails};
+use crate::case::{Row, must, should};
+use crate::check::{Outcome, answers, answers_with, ensure, ensure_equal, ok};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let pair = rig.pair()?;
             let (rmr, memory, mut context) = (rig.rmr()?, rig.memory(64)?, 0);
-            ok(super::bind(
+            ok(requests::bind(
                 rig,
                 rmr,
                 &memory,

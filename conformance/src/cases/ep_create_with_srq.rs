@@ -4,10 +4,10 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
-use super::{refused_or_fails, refused_or_takes_nothing};
-use crate::case::{Outcome, Row, must, should};
+use super::requests::{refused_or_fails, refused_or_takes_nothing};
+use crate::case::{Row, must, should};
 use crate::check::{
-    answers, answers_with, ensure, ensure_equal, failed, ok, supported, unsupported,
+    Outcome, answers, answers_with, ensure, ensure_equal, failed, ok, supported, unsupported,
 };
 use crate::rig::{Ep, Rig, event_timeout_us, until};
 

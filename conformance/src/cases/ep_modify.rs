@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ensure_equal, ok};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, answers_with, ensure_equal, ok};
 use crate::rig::{Rig, event_timeout_us};
 
 pub(super) const CASES: &[Row] = &[

@@ -7,13 +7,12 @@ mod reach;
 use dat_sys::*;
 
 use self::operation::Operation;
-use crate::case::{Case, Level, Outcome, Run};
-use crate::check::{answers, ensure_equal, failed, name, ok, supported};
+use crate::case::{Case, Level, Run};
+use crate::check::{NotPassed, Outcome, answers, ensure_equal, failed, name, ok, supported};
 use crate::rig::Rig;
 
 /// An operation in a state, which is a cell of the table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cell {
+struct Cell {
     operation: Operation,
     state: DAT_EP_STATE,
     expected: Expected,
@@ -106,9 +105,9 @@ const TABLE: &[(Operation, [Expected; 15])] = {
 
 /// Returns a case for each cell that the standard determines.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
-    TABLE.iter().flat_map(|&(operation, row)| {
-        let cells = STATES.into_iter().zip(row).filter(|(_, expected)| *expected != Expected::Open);
-        cells.map(move |((state, words), expected)| {
+    (0..TABLE.len() * STATES.len()).filter_map(|number| {
+        let (Cell { operation, state, expected }, words) = Cell::numbered(number);
+        (expected != Expected::Open).then(|| {
             let (function, variant) = operation.names();
             let multipath = [DAT_EP_STATE_CONNECTED_SINGLE_PATH, DAT_EP_STATE_CONNECTED_MULTI_PATH];
             Case {
@@ -119,7 +118,7 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
                     false => operation.clause(),
                 },
                 requirement: format!("In the state {words} the operation {}.", expected.words()),
-                run: Run::Cell(Cell { operation, state, expected }),
+                run: Run::Numbered(|rig, number| Cell::numbered(number).0.run(rig), number),
             }
         })
     })
@@ -142,8 +141,15 @@ impl Expected {
 }
 
 impl Cell {
+    /// Returns a cell of the table by its number, row by row, and the words of its state.
+    fn numbered(number: usize) -> (Cell, &'static str) {
+        let (row, column) = (number / STATES.len(), number % STATES.len());
+        let ((operation, results), (state, words)) = (TABLE[row], STATES[column]);
+        (Cell { operation, state, expected: results[column] }, words)
+    }
+
     /// Brings an endpoint into the state, runs the operation, and checks the result.
-    pub(crate) fn run(&self, rig: &mut Rig) -> Outcome {
+    fn run(&self, rig: &mut Rig) -> Outcome {
         // The objects that the operation needs are created before the state is reached, because the
         // state may not last.
         let tools = operation::Tools::new(rig, self.operation)?;
@@ -198,9 +204,7 @@ impl Cell {
         let arrived = rig.connection(evd, event)?;
         ensure_equal("ep_handle of the event", arrived.ep_handle, ep)?;
         rig.state_is(ep, to).map_err(|stop| match stop {
-            crate::case::NotPassed::Failed(why) => {
-                failed(format_args!("after {}: {why}", name(event)))
-            }
+            NotPassed::Failed(why) => failed(format_args!("after {}: {why}", name(event))),
             other => other,
         })
     }

@@ -4,8 +4,8 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ensure, ensure_equal, ok, one_of, supported};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, answers_with, ensure, ensure_equal, ok, one_of, supported};
 use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[

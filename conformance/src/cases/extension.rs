@@ -6,8 +6,8 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::binding::extension::Words;
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure, ensure_equal, failed, ok, one_of, unsupported};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure, ensure_equal, failed, ok, one_of, unsupported};
 use crate::rig::{Pair, Region, Rig, dto_completion, named};
 
 pub(super) const CASES: &[Row] = &[

@@ -4,8 +4,8 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, ensure, ensure_equal, failed, ok};
+use crate::case::{Row, must, should};
+use crate::check::{Outcome, answers, ensure, ensure_equal, failed, ok};
 use crate::rig::{Rig, named, text};
 
 pub(super) const CASES: &[Row] = &[

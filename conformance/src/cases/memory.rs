@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{bind, refused_or_fails};
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
+use super::requests::{bind, refused_or_fails};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{EVD_QUEUE_LENGTH, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[

@@ -4,9 +4,9 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::refused_or_fails;
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure, ensure_equal, failed, ok, one_of};
+use super::requests::refused_or_fails;
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure, ensure_equal, failed, ok, one_of};
 use crate::rig::{Pair, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[

@@ -4,8 +4,8 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[

@@ -5,8 +5,8 @@ use std::time::Duration;
 use dat::{Access, Adapter, Close, ConnectionEvent, EndpointState, ErrorKind, Event, Status};
 
 use crate::binding::REGISTRY;
-use crate::case::{Outcome, Row, must};
-use crate::check::{ensure, ensure_equal, failed};
+use crate::case::{Row, must};
+use crate::check::{Outcome, ensure, ensure_equal, failed};
 use crate::rig::Rig;
 use crate::time_limits::event_timeout;
 

@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::refused_or_takes_nothing;
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
+use super::requests::refused_or_takes_nothing;
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[

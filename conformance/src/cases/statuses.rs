@@ -4,446 +4,175 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::refused_or_fails;
-use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, unsupported};
+use super::requests::{self, refused_or_fails};
+use crate::case::{Row, must};
+use crate::check::{Outcome, answers, ok, unsupported};
 use crate::rig::{Rig, cookie, event_timeout_us};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
 /// A mask bit that names a parameter of endpoints only.
 const STRANGE: u32 = 0x4000_0000;
 
+/// Returns the row `null-handle` of a function, which refuses a null handle in this call.
+macro_rules! null_handle {
+    ($function:literal, |$rig:ident| $call:expr) => {
+        must(
+            concat!($function, "/null-handle"),
+            "RETURN VALUES: invalid handle",
+            "A null handle is refused.",
+            |$rig| answers($call, DAT_INVALID_HANDLE),
+        )
+    };
+}
+
 pub(super) const CASES: &[Row] = &[
     // ---- Handles ----
-    must(
-        "dat_cno_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_cno_query(NONE, DAT_CNO_FIELD_ALL, &mut DAT_CNO_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_cno_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_cno_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_cno_modify_agent/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_cno_modify_agent(NONE, DAT_OS_WAIT_PROXY_AGENT::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_cr_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_cr_query(NONE, DAT_CR_FIELD_ALL, &mut DAT_CR_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_cr_accept/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.accept(NONE, rig.ep()?.ep, b""), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_cr_reject/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_cr_reject(NONE, 0, null_mut()), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_enable/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_enable(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_disable/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_disable(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_set_unwaitable/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_set_unwaitable(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_clear_unwaitable/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_clear_unwaitable(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_modify_cno/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_modify_cno(NONE, NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_post_se/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.post_se(NONE, 1), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_resize/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_resize(NONE, 8), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_evd_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_evd_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_evd_query(NONE, DAT_EVD_FIELD_ALL, &mut DAT_EVD_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_ep_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_ep_query(NONE, DAT_EP_FIELD_ALL, &mut DAT_EP_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_ep_get_status/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_ep_get_status(NONE, &mut 0, &mut 0, &mut 0), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_disconnect/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_ep_disconnect(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_dup_connect/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_ep_dup_connect(
-                    NONE,
-                    rig.ep()?.ep,
-                    event_timeout_us(),
-                    0,
-                    null_mut(),
-                    DAT_QOS_BEST_EFFORT,
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_ep_reset/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_ep_reset(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_ep_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_post_send/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.send(NONE, &[], 1), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_post_recv/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.recv(NONE, &[], 1), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ep_post_rdma_read/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.read(NONE, &[], 1, &rig.memory(8)?.remote()), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_lmr_create/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_lmr_create(
-                    NONE,
-                    DAT_MEM_TYPE_VIRTUAL,
-                    DAT_REGION_DESCRIPTION { for_va: rig.allocate(64) },
-                    64,
-                    rig.pz()?,
-                    DAT_MEM_PRIV_ALL_FLAG,
-                    DAT_VA_TYPE_VA,
-                    &mut null_mut(),
-                    &mut 0,
-                    &mut 0,
-                    &mut 0,
-                    &mut 0,
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_lmr_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_lmr_query(NONE, DAT_LMR_FIELD_ALL, &mut DAT_LMR_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_lmr_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_lmr_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_lmr_sync_rdma_read/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_lmr_sync_rdma_read(NONE, &rig.memory(8)?.all(), 1),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_lmr_sync_rdma_write/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_lmr_sync_rdma_write(NONE, &rig.memory(8)?.all(), 1),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_rmr_create/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_rmr_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_rmr_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_rmr_query(NONE, DAT_RMR_FIELD_ALL, &mut DAT_RMR_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_rmr_bind/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                super::bind(
-                    rig,
-                    NONE,
-                    &rig.memory(8)?,
-                    DAT_MEM_PRIV_ALL_FLAG,
-                    rig.ep()?.ep,
-                    1,
-                    &mut 0,
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_rmr_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_rmr_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_psp_create/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_psp_create(
-                    NONE,
-                    rig.free_qualifier()?,
-                    rig.evd(DAT_EVD_CR_FLAG)?,
-                    DAT_PSP_CONSUMER_FLAG,
-                    &mut null_mut(),
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_psp_create_any/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_psp_create_any(
-                    NONE,
-                    &mut 0,
-                    rig.evd(DAT_EVD_CR_FLAG)?,
-                    DAT_PSP_CONSUMER_FLAG,
-                    &mut null_mut(),
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_psp_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_psp_query(NONE, DAT_PSP_FIELD_ALL, &mut DAT_PSP_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_psp_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_psp_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_rsp_create/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_rsp_create(
-                    rig.ia,
-                    rig.free_qualifier()?,
-                    NONE,
-                    rig.evd(DAT_EVD_CR_FLAG)?,
-                    &mut null_mut(),
-                ),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_rsp_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_rsp_query(NONE, DAT_RSP_FIELD_ALL, &mut DAT_RSP_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_rsp_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_rsp_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_pz_create/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_pz_create(NONE, &mut null_mut()), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_pz_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_pz_query(NONE, DAT_PZ_FIELD_ALL, &mut DAT_PZ_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_pz_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_pz_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_srq_query/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| {
-            answers(
-                rig.api.dat_srq_query(NONE, DAT_SRQ_FIELD_ALL, &mut DAT_SRQ_PARAM::zeroed()),
-                DAT_INVALID_HANDLE,
-            )
-        },
-    ),
-    must(
-        "dat_srq_resize/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_srq_resize(NONE, 8), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_srq_set_lw/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_srq_set_lw(NONE, 1), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_srq_free/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_srq_free(NONE), DAT_INVALID_HANDLE),
-    ),
-    must(
-        "dat_ia_close/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_ia_close(NONE, DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE),
-    ),
+    null_handle!("dat_cno_query", |rig| rig.api.dat_cno_query(
+        NONE,
+        DAT_CNO_FIELD_ALL,
+        &mut DAT_CNO_PARAM::zeroed()
+    )),
+    null_handle!("dat_cno_free", |rig| rig.api.dat_cno_free(NONE)),
+    null_handle!("dat_cno_modify_agent", |rig| rig
+        .api
+        .dat_cno_modify_agent(NONE, DAT_OS_WAIT_PROXY_AGENT::zeroed())),
+    null_handle!("dat_cr_query", |rig| rig.api.dat_cr_query(
+        NONE,
+        DAT_CR_FIELD_ALL,
+        &mut DAT_CR_PARAM::zeroed()
+    )),
+    null_handle!("dat_cr_accept", |rig| rig.accept(NONE, rig.ep()?.ep, b"")),
+    null_handle!("dat_cr_reject", |rig| rig.api.dat_cr_reject(NONE, 0, null_mut())),
+    null_handle!("dat_evd_enable", |rig| rig.api.dat_evd_enable(NONE)),
+    null_handle!("dat_evd_disable", |rig| rig.api.dat_evd_disable(NONE)),
+    null_handle!("dat_evd_set_unwaitable", |rig| rig.api.dat_evd_set_unwaitable(NONE)),
+    null_handle!("dat_evd_clear_unwaitable", |rig| rig.api.dat_evd_clear_unwaitable(NONE)),
+    null_handle!("dat_evd_modify_cno", |rig| rig.api.dat_evd_modify_cno(NONE, NONE)),
+    null_handle!("dat_evd_post_se", |rig| rig.post_se(NONE, 1)),
+    null_handle!("dat_evd_resize", |rig| rig.api.dat_evd_resize(NONE, 8)),
+    null_handle!("dat_evd_free", |rig| rig.api.dat_evd_free(NONE)),
+    null_handle!("dat_evd_query", |rig| rig.api.dat_evd_query(
+        NONE,
+        DAT_EVD_FIELD_ALL,
+        &mut DAT_EVD_PARAM::zeroed()
+    )),
+    null_handle!("dat_ep_query", |rig| rig.api.dat_ep_query(
+        NONE,
+        DAT_EP_FIELD_ALL,
+        &mut DAT_EP_PARAM::zeroed()
+    )),
+    null_handle!("dat_ep_get_status", |rig| rig
+        .api
+        .dat_ep_get_status(NONE, &mut 0, &mut 0, &mut 0)),
+    null_handle!("dat_ep_disconnect", |rig| rig.api.dat_ep_disconnect(NONE, DAT_CLOSE_ABRUPT_FLAG)),
+    null_handle!("dat_ep_dup_connect", |rig| rig.api.dat_ep_dup_connect(
+        NONE,
+        rig.ep()?.ep,
+        event_timeout_us(),
+        0,
+        null_mut(),
+        DAT_QOS_BEST_EFFORT,
+    )),
+    null_handle!("dat_ep_reset", |rig| rig.api.dat_ep_reset(NONE)),
+    null_handle!("dat_ep_free", |rig| rig.api.dat_ep_free(NONE)),
+    null_handle!("dat_ep_post_send", |rig| rig.send(NONE, &[], 1)),
+    null_handle!("dat_ep_post_recv", |rig| rig.recv(NONE, &[], 1)),
+    null_handle!("dat_ep_post_rdma_read", |rig| rig.read(NONE, &[], 1, &rig.memory(8)?.remote())),
+    null_handle!("dat_lmr_create", |rig| rig.api.dat_lmr_create(
+        NONE,
+        DAT_MEM_TYPE_VIRTUAL,
+        DAT_REGION_DESCRIPTION { for_va: rig.allocate(64) },
+        64,
+        rig.pz()?,
+        DAT_MEM_PRIV_ALL_FLAG,
+        DAT_VA_TYPE_VA,
+        &mut null_mut(),
+        &mut 0,
+        &mut 0,
+        &mut 0,
+        &mut 0,
+    )),
+    null_handle!("dat_lmr_query", |rig| rig.api.dat_lmr_query(
+        NONE,
+        DAT_LMR_FIELD_ALL,
+        &mut DAT_LMR_PARAM::zeroed()
+    )),
+    null_handle!("dat_lmr_free", |rig| rig.api.dat_lmr_free(NONE)),
+    null_handle!("dat_lmr_sync_rdma_read", |rig| rig.api.dat_lmr_sync_rdma_read(
+        NONE,
+        &rig.memory(8)?.all(),
+        1
+    )),
+    null_handle!("dat_lmr_sync_rdma_write", |rig| rig.api.dat_lmr_sync_rdma_write(
+        NONE,
+        &rig.memory(8)?.all(),
+        1
+    )),
+    null_handle!("dat_rmr_create", |rig| rig.api.dat_rmr_create(NONE, &mut null_mut())),
+    null_handle!("dat_rmr_query", |rig| rig.api.dat_rmr_query(
+        NONE,
+        DAT_RMR_FIELD_ALL,
+        &mut DAT_RMR_PARAM::zeroed()
+    )),
+    null_handle!("dat_rmr_bind", |rig| requests::bind(
+        rig,
+        NONE,
+        &rig.memory(8)?,
+        DAT_MEM_PRIV_ALL_FLAG,
+        rig.ep()?.ep,
+        1,
+        &mut 0,
+    )),
+    null_handle!("dat_rmr_free", |rig| rig.api.dat_rmr_free(NONE)),
+    null_handle!("dat_psp_create", |rig| rig.api.dat_psp_create(
+        NONE,
+        rig.free_qualifier()?,
+        rig.evd(DAT_EVD_CR_FLAG)?,
+        DAT_PSP_CONSUMER_FLAG,
+        &mut null_mut(),
+    )),
+    null_handle!("dat_psp_create_any", |rig| rig.api.dat_psp_create_any(
+        NONE,
+        &mut 0,
+        rig.evd(DAT_EVD_CR_FLAG)?,
+        DAT_PSP_CONSUMER_FLAG,
+        &mut null_mut(),
+    )),
+    null_handle!("dat_psp_query", |rig| rig.api.dat_psp_query(
+        NONE,
+        DAT_PSP_FIELD_ALL,
+        &mut DAT_PSP_PARAM::zeroed()
+    )),
+    null_handle!("dat_psp_free", |rig| rig.api.dat_psp_free(NONE)),
+    null_handle!("dat_rsp_create", |rig| rig.api.dat_rsp_create(
+        rig.ia,
+        rig.free_qualifier()?,
+        NONE,
+        rig.evd(DAT_EVD_CR_FLAG)?,
+        &mut null_mut(),
+    )),
+    null_handle!("dat_rsp_query", |rig| rig.api.dat_rsp_query(
+        NONE,
+        DAT_RSP_FIELD_ALL,
+        &mut DAT_RSP_PARAM::zeroed()
+    )),
+    null_handle!("dat_rsp_free", |rig| rig.api.dat_rsp_free(NONE)),
+    null_handle!("dat_pz_create", |rig| rig.api.dat_pz_create(NONE, &mut null_mut())),
+    null_handle!("dat_pz_query", |rig| rig.api.dat_pz_query(
+        NONE,
+        DAT_PZ_FIELD_ALL,
+        &mut DAT_PZ_PARAM::zeroed()
+    )),
+    null_handle!("dat_pz_free", |rig| rig.api.dat_pz_free(NONE)),
+    null_handle!("dat_srq_query", |rig| rig.api.dat_srq_query(
+        NONE,
+        DAT_SRQ_FIELD_ALL,
+        &mut DAT_SRQ_PARAM::zeroed()
+    )),
+    null_handle!("dat_srq_resize", |rig| rig.api.dat_srq_resize(NONE, 8)),
+    null_handle!("dat_srq_set_lw", |rig| rig.api.dat_srq_set_lw(NONE, 1)),
+    null_handle!("dat_srq_free", |rig| rig.api.dat_srq_free(NONE)),
+    null_handle!("dat_ia_close", |rig| rig.api.dat_ia_close(NONE, DAT_CLOSE_ABRUPT_FLAG)),
     // ---- Masks ----
     must(
         "dat_cno_query/unknown-field",
@@ -690,12 +419,9 @@ pub(super) const CASES: &[Row] = &[
             )
         },
     ),
-    must(
-        "dat_set_consumer_context/null-handle",
-        "RETURN VALUES: invalid handle",
-        "A null handle is refused.",
-        |rig| answers(rig.api.dat_set_consumer_context(NONE, cookie(1)), DAT_INVALID_HANDLE),
-    ),
+    null_handle!("dat_set_consumer_context", |rig| rig
+        .api
+        .dat_set_consumer_context(NONE, cookie(1))),
     must(
         "dat_cr_handoff/no-qualifier",
         "RETURN VALUES: invalid parameter",
@@ -764,7 +490,7 @@ pub(super) const CASES: &[Row] = &[
                 (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
-            super::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
+            requests::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
         },
     ),
     must(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Count, Record, Report, Verdict};
+use super::record::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
 #[derive(Serialize)]

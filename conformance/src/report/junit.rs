@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Count, Record, Report, Verdict};
+use super::record::{Count, Record, Report, Verdict};
 
 pub(super) fn write(report: &Report) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

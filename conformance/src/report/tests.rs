@@ -1,6 +1,8 @@
 use std::time::Duration;
 
+use super::record::Count;
 use super::*;
+use crate::case::Level;
 
 fn report() -> Report {
     let verdicts = [

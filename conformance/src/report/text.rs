@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Count, Record, Report, Verdict};
+use super::record::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
 /// Returns a line for each function and, if `by_clause`, for each clause of its page.

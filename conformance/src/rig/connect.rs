@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{Ep, Rig, event_timeout_us};
-use crate::case::Outcome;
-use crate::check::ok;
+use super::adapter::{Rig, event_timeout_us};
+use super::objects::{EVD_QUEUE_LENGTH, Ep};
+use crate::check::{Outcome, ok};
 
 /// A public service point with an EVD of its own.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Pair {
 impl Rig {
     /// Creates a public service point on a free qualifier. The consumer creates its endpoints.
     pub(crate) fn listen(&self) -> Outcome<Listener> {
-        self.listen_for(DAT_PSP_CONSUMER_FLAG, super::objects::EVD_QUEUE_LENGTH)
+        self.listen_for(DAT_PSP_CONSUMER_FLAG, EVD_QUEUE_LENGTH)
     }
 
     /// Creates a public service point with these flags and this backlog.

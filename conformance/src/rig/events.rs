@@ -2,9 +2,9 @@
 
 use dat_sys::*;
 
-use super::{RequestEvent, Rig, event_timeout_us};
-use crate::case::Outcome;
-use crate::check::{answers, ensure_equal, failed, name, ok};
+use super::adapter::{Rig, event_timeout_us};
+use super::connect::RequestEvent;
+use crate::check::{Outcome, answers, ensure_equal, failed, name, ok};
 
 /// The completion of a DTO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

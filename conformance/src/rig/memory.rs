@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{Rig, cookie};
-use crate::case::Outcome;
-use crate::check::ok;
+use super::adapter::Rig;
+use super::events::cookie;
+use crate::check::{Outcome, ok};
 
 /// Memory to which a provider may write at any time, so it is accessed only by copying.
-pub(super) struct Block {
+struct Block {
     at: *mut u8,
     layout: Layout,
 }
@@ -49,7 +49,7 @@ impl Rig {
         if at.is_null() {
             handle_alloc_error(layout);
         }
-        self.memory.borrow_mut().push(Block { at, layout });
+        self.keep_memory(Block { at, layout });
         at.cast()
     }
 

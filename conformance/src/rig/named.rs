@@ -4,9 +4,8 @@ use std::ffi::{CStr, c_char};
 
 use dat_sys::*;
 
-use super::Rig;
-use crate::case::Outcome;
-use crate::check::{answers, ensure, failed, ok, one_of};
+use super::adapter::{Rig, text};
+use crate::check::{Outcome, answers, ensure, failed, ok, one_of};
 
 /// Reads an array of named attributes as names and values.
 #[track_caller]
@@ -89,5 +88,5 @@ pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
     ))?;
     let count = usize::try_from(count).unwrap_or(0);
     ensure(count <= infos.len(), format_args!("{count} are listed"))?;
-    Ok(infos[..count].iter().filter_map(|info| super::text(&info.ia_name)).collect())
+    Ok(infos[..count].iter().filter_map(|info| text(&info.ia_name)).collect())
 }

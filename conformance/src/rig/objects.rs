@@ -4,9 +4,8 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
-use super::Rig;
-use crate::case::Outcome;
-use crate::check::{ensure_equal, ok, supported, unsupported};
+use super::adapter::Rig;
+use crate::check::{Outcome, ensure_equal, ok, supported, unsupported};
 
 /// The minimum number of events that the EVDs of a rig have room for.
 pub(crate) const EVD_QUEUE_LENGTH: DAT_COUNT = 64;

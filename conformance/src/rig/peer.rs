@@ -12,10 +12,13 @@ use std::ptr::null_mut;
 use dat_sys::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Ep, Region, Rig, Shared};
+use super::adapter::Rig;
+use super::events::event_name;
+use super::memory::Region;
+use super::objects::Ep;
+use super::shared::Shared;
 use crate::api::Api;
-use crate::case::{NotPassed, Outcome};
-use crate::check::{failed, ok, unsupported};
+use crate::check::{NotPassed, Outcome, failed, ok, unsupported};
 use crate::crash;
 
 /// The command that is sent instead of a case's name: the worker is to be a peer from now on.
@@ -121,14 +124,9 @@ impl Rig {
             DAT_CONNECTION_EVENT_NON_PEER_REJECTED | DAT_CONNECTION_EVENT_UNREACHABLE => {
                 return unsupported("this adapter does not lead to another process");
             }
-            number => return Err(failed(super::events::event_name(number))),
+            number => return Err(failed(event_name(number))),
         }
         Ok((ep, peer))
-    }
-
-    /// Keeps a process until the case has ended.
-    pub(crate) fn keep(&self, peer: Peer) {
-        self.peers.borrow_mut().push(peer);
     }
 }
 

@@ -9,9 +9,9 @@ use std::ptr::null_mut;
 use dat_sys::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Region, Rig};
-use crate::case::Outcome;
-use crate::check::failed;
+use super::adapter::Rig;
+use super::memory::Region;
+use crate::check::{Outcome, failed};
 
 /// Memory that processes share: a file, and its name in DAT.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use super::{Rig, event_timeout_us};
+use super::adapter::{Rig, event_timeout_us};
+use super::events::software_value;
 use crate::api::Api;
-use crate::case::Outcome;
-use crate::check::failed;
+use crate::check::{Outcome, failed};
 
 /// The ID of a thread that is about to block.
 pub(crate) struct BlockedThread(AtomicI32);
@@ -182,7 +182,7 @@ impl Rig {
             while taken.load(Ordering::Relaxed) < events && Instant::now() < limit {
                 let mut event = DAT_EVENT::zeroed();
                 if api.dat_evd_dequeue(number as DAT_EVD_HANDLE, &mut event) == DAT_SUCCESS {
-                    values.push(super::software_value(&event));
+                    values.push(software_value(&event));
                     taken.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -68,15 +68,29 @@ impl RemainingJob {
     }
 }
 
-/// Estimates how long the remaining jobs take if each test takes `each`: the maximum of the longest
-/// job, and of all jobs divided by their slots.
+/// Estimates how long the remaining jobs take: the maximum of the longest job, and of all jobs
+/// divided by their slots. A test of a job without a previous time is assumed to take as long as
+/// the tests of other remaining jobs with the same load or, if none of these has a previous time,
+/// `each`.
 pub(crate) fn remaining(left: &[RemainingJob], slots: Slots, each: Duration) -> Duration {
-    let sum = |load| {
-        left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>()
-    };
-    let longest = left.iter().map(|job| job.time(each)).max().unwrap_or_default();
+    let time = |job: &RemainingJob| job.time(time_of_test(left, job.load).unwrap_or(each));
+    let sum = |load| left.iter().filter(|job| job.load == load).map(time).sum::<Duration>();
+    let longest = left.iter().map(time).max().unwrap_or_default();
     let slot = |load| sum(load) / u32::try_from(slots.count(load)).unwrap_or(u32::MAX).max(1);
     longest.max(slot(Load::Computes)).max(slot(Load::Spins) + slot(Load::Guest))
+}
+
+/// Returns the mean time of a test in the last complete run, over the jobs with this load whose
+/// times are known.
+fn time_of_test(jobs: &[RemainingJob], load: Load) -> Option<Duration> {
+    let (mut time, mut tests) = (Duration::ZERO, 0);
+    for job in jobs.iter().filter(|job| job.load == load && job.tests > 0) {
+        if let Some(last_time) = job.last_time {
+            time += last_time;
+            tests += job.tests;
+        }
+    }
+    (tests > 0).then(|| time.div_f64(tests as f64))
 }
 
 #[cfg(test)]
@@ -124,6 +138,8 @@ mod tests {
         assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
         // The tests of a job without a previous time are assumed to take as long as others.
         assert_eq!(time(&[left(Spins, 8, 0, None)]), 8);
+        assert_eq!(time(&[left(Spins, 8, 0, None), left(Spins, 2, 0, Some(10))]), 50);
+        assert_eq!(time(&[left(Spins, 8, 0, None), left(Computes, 2, 0, Some(6))]), 8);
         assert_eq!(time(&[left(Computes, 10, 0, Some(10)); 6]), 20);
         assert_eq!(time(&[left(Guest, 10, 0, Some(10)); 6]), 15);
     }

@@ -1,6 +1,6 @@
-//! Stores the duration of each job in the last run: a file in the target directory has a line for
-//! each job, with seconds and name. The first run uses the times of another machine with two
-//! processors, in `times/`. The longest jobs start first, and the remaining time is estimated.
+//! Stores the duration of each job that passed in the last run: a file in the target directory has
+//! a line for each job, with seconds and name. The first run uses the times of another machine with
+//! two processors, in `times/`. The longest jobs start first, and the remaining time is estimated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,33 +10,37 @@ use std::time::Duration;
 
 pub(crate) struct Times {
     path: PathBuf,
-    of: BTreeMap<String, Duration>,
+    /// The times of earlier runs.
+    earlier: BTreeMap<String, Duration>,
+    /// The times of this run. Only these are saved, so that no name outlives its job.
+    now: BTreeMap<String, Duration>,
 }
 
 impl Times {
     /// Loads the times from the file. The times of jobs that are not in the file come from
-    /// `typical`. Unreadable lines are ignored.
+    /// `typical`, where the last line of a job counts. Unreadable lines are ignored.
     pub(crate) fn load(path: PathBuf, typical: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {
             let (seconds, name) = line.split_once(' ')?;
             Some((name.to_owned(), Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?))
         };
-        Self { path, of: typical.lines().chain(text.lines()).filter_map(line).collect() }
+        let earlier = typical.lines().chain(text.lines()).filter_map(line).collect();
+        Self { path, earlier, now: BTreeMap::new() }
     }
 
     pub(crate) fn of(&self, job: &str) -> Option<Duration> {
-        self.of.get(job).copied()
+        self.now.get(job).or_else(|| self.earlier.get(job)).copied()
     }
 
     pub(crate) fn set(&mut self, job: String, time: Duration) {
-        self.of.insert(job, time);
+        self.now.insert(job, time);
     }
 
     /// Writes the file. The times only improve an estimate, so errors are ignored.
     pub(crate) fn save(&self) {
         let mut text = String::new();
-        for (name, time) in &self.of {
+        for (name, time) in &self.now {
             let _ = writeln!(text, "{:.1} {name}", time.as_secs_f64());
         }
         fs::write(&self.path, text).ok();
@@ -58,6 +62,8 @@ mod tests {
         times.set("a job".to_owned(), Duration::from_millis(2500));
         times.save();
         let loaded = Times::load(path.clone(), typical);
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        assert_eq!(text, "2.5 a job\n", "a job that did not run may not exist any more");
         std::fs::remove_file(path).expect("it was written");
         let of = |job| loaded.of(job).map(|time| time.as_millis());
         assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);

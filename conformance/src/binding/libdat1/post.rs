@@ -4,7 +4,7 @@ use std::ptr::null;
 
 use dat_sys::*;
 
-use super::{changed, filled, status};
+use super::functions::{changed, filled, status};
 
 /// Segments that were converted to 1.2. Null stays null. The library refuses an invalid count.
 struct Segments {

@@ -7,7 +7,8 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
-use super::{changed, filled, mask, status};
+use super::functions::{changed, filled, status};
+use super::mask;
 
 /// Copies the members that have the same type in both versions.
 macro_rules! copied {

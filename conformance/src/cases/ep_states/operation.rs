@@ -4,8 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::Outcome;
-use crate::check::{ensure_equal, ok};
+use crate::check::{Outcome, ensure_equal, ok};
 use crate::rig::{
     CommonPoint, Ep, Listener, Pair, Region, RequestEvent, Rig, cookie, event_timeout_us,
 };

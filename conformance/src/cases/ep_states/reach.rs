@@ -4,8 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use crate::case::Outcome;
-use crate::check::{failed, ok, supported, unsupported};
+use crate::check::{Outcome, failed, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
 /// Returns a new endpoint in this state.

@@ -59,7 +59,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     let mut trials = Vec::new();
     for target in &TARGETS {
         let cases =
-            conformance::all().into_iter().filter(|case| binding.has(case)).map(|case| case.id);
+            conformance::all().into_iter().filter(|case| case.is_for(&binding)).map(|case| case.id);
         let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
         let cases: Vec<(String, String)> = cases.collect();
         let wanted =
@@ -91,7 +91,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             move || {
                 let [.., ofa] = &TARGETS;
                 let cases: Vec<_> =
-                    conformance::all().into_iter().filter(|case| binding.has(case)).collect();
+                    conformance::all().into_iter().filter(|case| case.is_for(&binding)).collect();
                 let cases: Vec<_> = cases
                     .into_iter()
                     .map(|case| case.id)
@@ -151,12 +151,12 @@ impl Target {
         let (_, ours) = REGISTRIES[0];
         let limit = match self.provider {
             "ofa" => String::new(),
-            _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::TIMEOUT_VARIABLE),
+            _ => format!("--event-timeout {EVENT_LIMIT_SECONDS}"),
         };
         // The suite's exit status 1, which means that a case has failed, does not count here.
         // Processes that die print lines that are not JSON.
         let line = format!(
-            "{ours} {limit} /tmp/dist/bin/dat conformance --provider {} \
+            "{ours} /tmp/dist/bin/dat conformance {limit} --provider {} \
              --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
             self.provider,
             cases.join(" ")

@@ -1,4 +1,4 @@
-//! The work of both processes of a benchmark.
+//! The work of `dat bench`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,83 +8,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
 use crate::cpu;
-use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait, latency, run_schedule, stream};
-use crate::parent::send;
-use crate::peer::Message;
+use crate::measure::{latency, run_schedule, stream};
+use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::plain_sockets::PlainSockets;
 use crate::rounds::{
     DEFAULT_ROUNDS, Figure, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample, Schedule, Trial,
 };
 use crate::times::Times;
+use crate::wait::{Role, Wait};
 
 /// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
 /// take longer.
-pub(super) const MAX_TRIAL_TIME: Duration = Duration::from_millis(250);
+pub(crate) const MAX_TRIAL_TIME: Duration = Duration::from_millis(250);
 /// The maximum number of times that a noisy row is measured.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The maximum message size.
-pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// The maximum number of outstanding operations per connection.
-pub(super) const MAX_DEPTH: usize = 120;
+pub(crate) const MAX_DEPTH: usize = 120;
 /// The maximum number of connections per adapter.
-pub(super) const MAX_CONNECTIONS: usize = 64;
+pub(crate) const MAX_CONNECTIONS: usize = 64;
 /// The maximum number of bytes that one process registers.
-pub(super) const MAX_MEMORY_BYTES: usize = 1 << 30;
+pub(crate) const MAX_MEMORY_BYTES: usize = 1 << 30;
 /// The limits of one benchmark: points, rounds per point, and seconds per point.
 const MAX_POINTS: usize = 10_000;
-pub(super) const MAX_ROUNDS: u32 = 1000;
-pub(super) const MAX_DURATION_SECONDS: f64 = 3600.0;
+pub(crate) const MAX_ROUNDS: u32 = 1000;
+pub(crate) const MAX_DURATION_SECONDS: f64 = 3600.0;
 
 /// One combination of parameters to measure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Point {
-    pub(super) operation: Operation,
-    pub(super) size: usize,
+    pub(crate) operation: Operation,
+    pub(crate) size: usize,
     /// The number of outstanding operations per connection.
-    pub(super) depth: usize,
-    pub(super) connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) connections: usize,
 }
 
 /// The work of the whole benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    pub(super) points: Vec<Point>,
-    pub(super) rounds: u32,
+    pub(crate) points: Vec<Point>,
+    pub(crate) rounds: u32,
     /// Each point is measured for at least this many seconds, in more rounds if needed. 0 means no
     /// minimum.
-    pub(super) seconds: f64,
-    pub(super) wait: Wait,
+    pub(crate) seconds: f64,
+    pub(crate) wait: Wait,
 }
 
 /// The result for one point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// The index of the point.
-    pub(super) point: usize,
+    pub(crate) point: usize,
     /// The figures of each adapter, in order.
-    pub(super) figures: Vec<Figures>,
+    pub(crate) figures: Vec<Figures>,
 }
 
 /// The result for one point and adapter. The values are medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// The latency in seconds: half of a round trip, or all of it if [`Operation::is_round_trip`].
-    pub(super) latency: Times,
+    pub(crate) latency: Times,
     /// The spread of the latency's `p50`.
-    pub(super) latency_spread: Option<f64>,
-    pub(super) operations_per_second: f64,
-    pub(super) bytes_per_second: f64,
+    pub(crate) latency_spread: Option<f64>,
+    pub(crate) operations_per_second: f64,
+    pub(crate) bytes_per_second: f64,
     /// The spread of both rates.
-    pub(super) rate_spread: Option<f64>,
+    pub(crate) rate_spread: Option<f64>,
     /// The processor time in seconds per operation.
-    pub(super) client_cpu: f64,
-    pub(super) server_cpu: f64,
-    pub(super) rounds: usize,
+    pub(crate) client_cpu: f64,
+    pub(crate) server_cpu: f64,
+    pub(crate) rounds: usize,
     /// The smallest number of operations in a round.
-    pub(super) operations: usize,
+    pub(crate) operations: usize,
     /// Whether the row is noisy: see [`Rounds::is_noisy`].
-    pub(super) noisy: bool,
+    pub(crate) noisy: bool,
 }
 
 /// The kind of figure that a trial measures.
@@ -116,7 +116,7 @@ struct Throughput {
 
 impl Figures {
     /// Returns the larger one of the spreads of latency and rate.
-    pub(super) fn spread(&self) -> Option<f64> {
+    pub(crate) fn spread(&self) -> Option<f64> {
         [self.latency_spread, self.rate_spread].into_iter().flatten().max_by(f64::total_cmp)
     }
 }
@@ -137,7 +137,7 @@ impl Sample for Measurement {
 impl Point {
     /// Returns how the connections of the point wait. With several connections there are several
     /// threads, which sleep so that they do not take processor time from each other.
-    pub(super) fn wait(self, requested: Wait) -> Wait {
+    pub(crate) fn wait(self, requested: Wait) -> Wait {
         if self.connections > 1 { Wait::Block } else { requested }
     }
 }
@@ -161,7 +161,7 @@ impl Work {
     }
 
     /// Returns the number of bytes that a process registers.
-    pub(super) fn memory(&self, adapters: usize) -> usize {
+    pub(crate) fn memory(&self, adapters: usize) -> usize {
         (2 * self.largest()).saturating_mul(self.connections()).saturating_mul(adapters)
     }
 
@@ -193,12 +193,15 @@ impl Work {
     }
 
     /// Runs the work of one process. `connections` contains first the connections of the first
-    /// adapter, then those of the second.
+    /// adapter, then those of the second. At the client, `report_progress` is called with the
+    /// number of completed points, and `report_outcome` after each point.
     pub(crate) fn run(
         &self,
         connections: &mut [Connection],
         sockets: &mut PlainSockets,
         role: Role,
+        report_progress: impl Fn(f64),
+        report_outcome: impl Fn(Outcome),
     ) -> Result<()> {
         let per_adapter = self.connections();
         let mut adapters: Vec<&mut [Connection]> = connections.chunks_mut(per_adapter).collect();
@@ -211,8 +214,8 @@ impl Work {
             }
             let kinds = point.kinds();
             let mut schedule = Schedule::new(rules, kinds.len() * adapters.len());
-            let report_progress = |share| send(&Message::Progress(index as f64 + share));
-            run_schedule(&mut schedule, sockets, role, report_progress, |sockets, step| {
+            let report_share = |share| report_progress(index as f64 + share);
+            run_schedule(&mut schedule, sockets, role, report_share, |sockets, step| {
                 let connections =
                     adapters.get_mut(step.part / kinds.len()).context(UNKNOWN_ADAPTER)?;
                 let connections =
@@ -230,7 +233,7 @@ impl Work {
                 let figures = (0..adapters.len()).map(|adapter| point.figures(&rounds, adapter));
                 let figures =
                     figures.collect::<Option<_>>().context("no operation was measured")?;
-                send(&Message::Measured(Outcome { point: index, figures }));
+                report_outcome(Outcome { point: index, figures });
             }
         }
         Ok(())

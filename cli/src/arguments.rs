@@ -1,0 +1,146 @@
+//! Arguments that several commands have.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::work::bench::MAX_MESSAGE_BYTES;
+
+/// Options that several commands share: the adapter, its address, and the output format.
+#[derive(Args)]
+pub(crate) struct Common {
+    /// The adapter, by its name in the registry
+    #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
+    pub(crate) adapter: String,
+    /// The address at which the adapter is reached on this host; by default the one that its entry
+    /// names, else 127.0.0.1
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    address: Option<dat::Address>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn address(text: &str) -> Result<dat::Address, &'static str> {
+    text.parse()
+        .map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
+}
+
+/// Returns the address of an adapter whose entry names a device or an address. The adapter cannot
+/// be reached at any other address.
+fn address_from_entry(name: &str) -> Result<Option<dat::Address>> {
+    let candidates = dat::registry().list().candidates();
+    let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
+    match of_name.and_then(|candidate| registry::host::device_parameter(&candidate.entry)) {
+        Some(_) => Ok(dat::Adapter::open(name)?.attributes().address),
+        None => Ok(None),
+    }
+}
+
+impl Common {
+    /// Returns the address at which this adapter and `others` are reached on this host.
+    ///
+    /// # Errors
+    /// Fails if the address is unusable. The check runs before the two processes start, because the
+    /// error is clearer here.
+    pub(crate) fn address(&self, others: &[String]) -> Result<dat::Address> {
+        let address = match self.address {
+            Some(address) => address,
+            None => std::iter::once(&self.adapter)
+                .chain(others)
+                .find_map(|name| address_from_entry(name).transpose())
+                .transpose()?
+                .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
+        };
+        match TcpListener::bind(address.with_port(0)) {
+            Ok(_) => Ok(address),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
+                "{address} is not an address of this host; `ip -brief address` lists its \
+                  addresses; without --address it is 127.0.0.1"
+            ),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => bail!(
+                "{address} does not say on which network device; append the number that \
+                 `ip address` shows, as in {address}%2"
+            ),
+            Err(error) => {
+                Err(error).with_context(|| format!("listening on {address} for plain TCP"))
+            }
+        }
+    }
+}
+
+/// Reports errors in the registry file first and only once.
+pub(crate) fn report_registry_errors() {
+    dat::registry().list();
+}
+
+/// The TCP port of `dat serve`, at which clients' requests arrive. The data use other ports.
+pub(crate) const SERVE_PORT: u16 = 7471;
+
+/// Returns the address of the host where `dat serve` runs: the argument HOST.
+pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
+    ensure!(
+        !host.trim().is_empty(),
+        "the host is an empty string; without a host, leave the argument out"
+    );
+    if let Some((name, port)) = host.rsplit_once(':')
+        && (!name.contains(':') || name.ends_with(']'))
+    {
+        let is_port = port.parse::<u16>().is_ok_and(|port| port != 0);
+        ensure!(
+            is_port,
+            "{port:?} is not a port: expected a number from 1 to 65535 after the colon, as in \
+             {name}:{}",
+            SERVE_PORT
+        );
+    }
+    let found = match host.to_socket_addrs() {
+        Ok(found) => Ok(found),
+        Err(_) => (host, SERVE_PORT).to_socket_addrs(),
+    };
+    let found = found.with_context(|| {
+        format!("finding {host}: expected a host name or an address, as in 192.0.2.7 or node7:7471")
+    })?;
+    let all: Vec<SocketAddr> = found.collect();
+    // tcp-emu and softroce serve IPv4 by default, so an IPv4 address is preferred.
+    let best = all.iter().find(|address| address.is_ipv4()).or(all.first());
+    best.copied().with_context(|| format!("{host} has no address"))
+}
+
+/// Parses a size in bytes: `64`, `4K`, `1M`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=MAX_MESSAGE_BYTES).contains(size))
+        .ok_or_else(|| format!("expected 1 to {} bytes, as in 64, 4K or 1M", MAX_MESSAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_the_port_of_dat_serve_unless_it_says_another() {
+        assert_eq!(resolve("192.0.2.7").expect("an address").to_string(), "192.0.2.7:7471");
+        assert_eq!(resolve("192.0.2.7:80").expect("an address").to_string(), "192.0.2.7:80");
+        assert_eq!(resolve("::1").expect("an address").to_string(), "[::1]:7471");
+        assert_eq!(resolve("[::1]:80").expect("an address").to_string(), "[::1]:80");
+        let why = |host: &str| resolve(host).expect_err("no host").to_string();
+        assert!(why("no such host").contains("expected a host name or an address"));
+        assert!(why(" ").contains("leave the argument out"));
+        for port in ["99999", "0", "http", ""] {
+            let host = format!("192.0.2.7:{port}");
+            let why = why(&host);
+            assert!(
+                why.starts_with(&format!("{port:?} is not a port"))
+                    && why.ends_with("as in 192.0.2.7:7471"),
+                "{why}"
+            );
+        }
+    }
+}

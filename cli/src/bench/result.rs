@@ -1,0 +1,100 @@
+//! The result of `dat bench`.
+
+use serde::Serialize;
+
+use crate::machine::MeasurementInfo;
+use crate::operation::Operation;
+use crate::wait::Wait;
+use crate::work::bench::{Figures, Point};
+
+/// An adapter's name in the registry, and the name that its provider has for it.
+#[derive(Serialize)]
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) provider: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Measured {
+    pub(super) operation: Operation,
+    pub(super) size: usize,
+    pub(super) depth: usize,
+    pub(super) connections: usize,
+    pub(super) wait: Wait,
+    /// The figures of each adapter, in the order of the command line.
+    pub(super) figures: Vec<Figures>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Document {
+    pub(super) adapters: Vec<Subject>,
+    /// The address of the peer.
+    pub(super) address: String,
+    #[serde(flatten)]
+    pub(super) circumstances: MeasurementInfo,
+    /// The processors of the client and the server, if either is pinned.
+    pub(super) pinned: Option<[Option<usize>; 2]>,
+    /// The minimum number of rounds per row.
+    pub(super) rounds: u32,
+    pub(super) points: Vec<Measured>,
+}
+
+impl Measured {
+    pub(super) fn new(point: Point, wait: Wait, figures: Vec<Figures>) -> Self {
+        let Point { operation, size, depth, connections } = point;
+        Measured { operation, size, depth, connections, wait, figures }
+    }
+}
+
+/// Examples for the tests of what prints the result.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::times::Times;
+
+    /// A row whose figures have the maximum width.
+    pub(in crate::bench) fn measured(size: usize, depth: usize) -> Measured {
+        let latency = Times {
+            samples: 900,
+            min: 900e-6,
+            p50: 999.4e-6,
+            p90: Some(1e-3),
+            p99: Some(1.1e-3),
+            p999: None,
+            max: 2e-3,
+            mean: 1e-3,
+        };
+        let figures = Figures {
+            latency,
+            latency_spread: Some(0.04),
+            operations_per_second: 1e9,
+            bytes_per_second: 1e9 * size as f64,
+            rate_spread: Some(0.01),
+            client_cpu: 300e-6,
+            server_cpu: 400e-6,
+            rounds: 5,
+            operations: 1000,
+            noisy: false,
+        };
+        let point = Point { operation: Operation::Send, size, depth, connections: 1 };
+        Measured::new(point, Wait::Poll, vec![figures])
+    }
+
+    pub(in crate::bench) fn document(points: Vec<Measured>) -> Document {
+        Document {
+            adapters: vec![Subject { name: "tcp-emu".to_owned(), provider: "tcp-emu".to_owned() }],
+            address: "127.0.0.1".to_owned(),
+            circumstances: MeasurementInfo {
+                date: "2026-11-25T07:03:04Z".to_owned(),
+                version: "0.1.0",
+                command: "dat bench --html 'a <b>'".to_owned(),
+                cpu: "A CPU".to_owned(),
+                processors: 2,
+                kernel: "6.1".to_owned(),
+            },
+            pinned: Some([Some(0), Some(1)]),
+            rounds: 5,
+            points,
+        }
+    }
+}

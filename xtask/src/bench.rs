@@ -1,0 +1,160 @@
+//! `cargo xtask bench`: measures DAT next to plain sockets with `dat bench --plain`, and checks
+//! that each row meets its bar (docs/performance.md).
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::cargo::{cargo, run_with_progress};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Options of `dat bench --plain`, such as --adapter softroce or --watched
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// The ratio of DAT to the plain socket that a row must meet.
+#[derive(Clone, Copy)]
+enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// The bars, each with the name of its row.
+const BARS: [(&str, Bar); 10] = [
+    ("64 B ping-pong, polling", Bar::AtMost(1.10)),
+    ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
+    ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
+    ("1 MiB RDMA write, window 16", Bar::AtLeast(0.90)),
+    ("1 MiB RDMA read, window 16", Bar::AtLeast(0.85)),
+    ("64 B sends, 64 outstanding", Bar::AtLeast(10.0)),
+    ("64 B ping-pong polling, UDP", Bar::AtMost(1.25)),
+    ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
+    ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
+    ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
+];
+/// The bar of the rows of `--watched`, whose names contain [`WATCHED`].
+const WATCHED_BAR: Bar = Bar::AtMost(1.30);
+const WATCHED: &str = ", watched, ";
+
+/// The minimum ratio between the bandwidth of a size and that of the next smaller size, for rows of
+/// `--watched`. A smaller ratio is a dip. If the plain socket also moves less, the limit is
+/// relative to the plain socket's ratio.
+const MIN_STEP: f64 = 0.90;
+
+/// The output of `dat bench --plain --json`.
+#[derive(Deserialize)]
+struct Document {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    size: usize,
+    /// Half a round trip in seconds, for rows of `--watched`.
+    dat: f64,
+    raw: f64,
+    /// The median, the minimum and the maximum of the ratios of the rounds.
+    ratio: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+}
+
+/// Measures and prints a table. Returns whether each row meets its bar.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let mut command = cargo();
+    command.args(["run", "--release", "-p", "cli", "--", "bench", "--plain", "--json"]);
+    let (status, text) = run_with_progress(command.args(&options.arguments), "measuring")?;
+    ensure!(status.success(), "dat bench --plain failed ({status})");
+    let Document { rows } = serde_json::from_str(&text).context("dat bench --plain: its JSON")?;
+    let mut all_met = true;
+    println!("\n| row | ratio (min–max) | bar | |\n|---|---|---|---|");
+    for (index, row) in rows.iter().enumerate() {
+        let smaller = index.checked_sub(1).and_then(|index| rows.get(index));
+        let (bar, verdict) = row.judge(smaller)?;
+        all_met &= verdict == Verdict::Met;
+        let Row { name, ratio, ratio_min, ratio_max, .. } = row;
+        let bar = match bar {
+            Bar::AtMost(bar) => format!("≤ {bar:.2}"),
+            Bar::AtLeast(bar) => format!("≥ {bar:.2}"),
+        };
+        let verdict = format!("{verdict:?}").to_lowercase();
+        println!("| {name} | {ratio:.2} ({ratio_min:.2}–{ratio_max:.2}) | {bar} | {verdict} |");
+    }
+    Ok(all_met)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    Missed,
+    /// The row moves less than the row of the next smaller size.
+    Dip,
+}
+
+impl Row {
+    /// Returns the row's bar, and whether the row meets it. `previous` is the row before it.
+    fn judge(&self, previous: Option<&Row>) -> Result<(Bar, Verdict)> {
+        let is_watched = self.name.contains(WATCHED);
+        let bar = match BARS.iter().find(|(name, _)| *name == self.name) {
+            Some((_, bar)) => *bar,
+            None if is_watched => WATCHED_BAR,
+            None => anyhow::bail!("the row {:?} has no bar in xtask/src/bench.rs", self.name),
+        };
+        let meets_bar = match bar {
+            Bar::AtMost(bar) => self.ratio <= bar,
+            Bar::AtLeast(bar) => self.ratio >= bar,
+        };
+        let smaller = previous.filter(|previous| is_watched && previous.size < self.size);
+        Ok(match (smaller.is_some_and(|smaller| self.dips_after(smaller)), meets_bar) {
+            (true, _) => (bar, Verdict::Dip),
+            (false, true) => (bar, Verdict::Met),
+            (false, false) => (bar, Verdict::Missed),
+        })
+    }
+
+    /// Returns whether the row moves less than a row of a smaller size.
+    fn dips_after(&self, smaller: &Row) -> bool {
+        let more = self.size as f64 / smaller.size as f64;
+        let step = more * smaller.dat / self.dat;
+        let step_of_raw = more * smaller.raw / self.raw;
+        step < MIN_STEP * step_of_raw.min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Verdict};
+
+    fn row(name: &str, size: usize, dat: f64, raw: f64) -> Row {
+        let ratio = dat / raw;
+        Row { name: name.to_owned(), size, dat, raw, ratio, ratio_min: ratio, ratio_max: ratio }
+    }
+
+    fn verdict(row: &Row, previous: Option<&Row>) -> Verdict {
+        row.judge(previous).expect("it has a bar").1
+    }
+
+    #[test]
+    fn a_ratio_meets_its_bar_or_misses_it() {
+        let latency = |dat| verdict(&row("64 B ping-pong, polling", 64, dat, 1.0), None);
+        assert_eq!([latency(1.10), latency(1.11)], [Verdict::Met, Verdict::Missed]);
+        let rate = |dat| verdict(&row("64 B sends, 64 outstanding", 64, dat, 1.0), None);
+        assert_eq!([rate(10.0), rate(9.9)], [Verdict::Met, Verdict::Missed]);
+        let watched = |dat| verdict(&row("64 B, watched, 1/ms", 64, dat, 1.0), None);
+        assert_eq!([watched(1.30), watched(1.31)], [Verdict::Met, Verdict::Missed]);
+        assert!(row("a new row", 64, 1.0, 1.0).judge(None).is_err());
+    }
+
+    #[test]
+    fn a_larger_size_moves_at_least_as_much() {
+        let of = |size, dat, raw| row("1 KiB, watched, 0/ms", size, dat, raw);
+        let smaller = of(1024, 1.0, 1.0);
+        let judge = |larger: &Row| verdict(larger, Some(&smaller));
+        assert_eq!(judge(&of(2048, 2.0, 2.0)), Verdict::Met);
+        assert_eq!(judge(&of(2048, 2.3, 2.0)), Verdict::Dip);
+        assert_eq!(judge(&of(2048, 2.6, 2.6)), Verdict::Met, "the plain socket dips as well");
+        assert_eq!(judge(&of(64, 9.0, 9.0)), Verdict::Met, "the size is not larger");
+    }
+}
