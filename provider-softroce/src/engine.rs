@@ -202,7 +202,7 @@ impl MakeProgress for Engine {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
             Key::Socket(_) => self.read_all(key, now),
-            Key::StrangersSocket(local_address) => self.read_strangers_socket(local_address, now),
+            Key::ReqSocket(local_address) => self.read_req_socket(local_address, now),
             Key::LocalSocket(_) | Key::Service { .. } => self.read_local_messages(key, now),
             Key::LivenessListener(local_address) => self.accept_liveness_connections(local_address),
             Key::LivenessWatcher { local_address, watcher } => {
@@ -248,8 +248,8 @@ impl MakeProgress for Engine {
             self.read_all(key, now);
         }
         for index in 0..self.local_addresses.len() {
-            if self.local_addresses[index].strangers_pacing.is_due(now) {
-                self.read_flooded_strangers_socket(index, now);
+            if self.local_addresses[index].req_pacing.is_due(now) {
+                self.read_flooded_req_socket(index, now);
             }
             let local_address = &mut self.local_addresses[index];
             local_address.packet_io.send_due(now);

@@ -73,7 +73,7 @@ impl HostProbe {
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
         // This is a DREP without a DREQ, for no connection of that host. It arrives at the
-        // strangers' socket, where every adapter ignores it.
+        // REQ socket, where every adapter ignores it.
         let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `params` | ia_params: the address and the options |
 //! | `port` | UDP port 4791, which all processes share |
-//! | `read_pacing` | when the engine reads the strangers' socket |
+//! | `read_pacing` | when the engine reads the REQ socket |
 //! | `socket` | UDP sockets: batches, errors, and the options that make the IP header predictable |
 //! | `selftest` | whether this host's IP headers fit the ICRC |
 //! | `route` | the local address and the path MTU that lead to a peer |

@@ -53,8 +53,8 @@ pub(crate) struct LocalAddress {
     pub(crate) local_peers: Table<LocalPeer>,
     /// The fastest way to read the slot's socket.
     pub(crate) receive_strategy: ReceiveStrategy,
-    /// The schedule by which the engine reads the strangers' socket.
-    pub(crate) strangers_pacing: ReadPacing,
+    /// The schedule by which the engine reads the REQ socket.
+    pub(crate) req_pacing: ReadPacing,
     /// The record of which hosts of peers are up.
     pub(crate) hosts: Hosts,
     /// The parameter [`Params::timeout`] for the connections of this address.
@@ -130,7 +130,7 @@ impl LocalAddress {
             closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
-            strangers_pacing: ReadPacing::default(),
+            req_pacing: ReadPacing::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,
             retries: params.retries,
@@ -265,9 +265,8 @@ impl LocalAddress {
 
     /// The earliest deadline of the parts of this address.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let LocalAddress { cm, packet_io, port, strangers_pacing, .. } = self;
-        let all =
-            [cm.deadline(), packet_io.deadline(), port.deadline(), strangers_pacing.deadline()];
+        let LocalAddress { cm, packet_io, port, req_pacing, .. } = self;
+        let all = [cm.deadline(), packet_io.deadline(), port.deadline(), req_pacing.deadline()];
         all.into_iter().flatten().min()
     }
 }

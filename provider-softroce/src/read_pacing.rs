@@ -1,6 +1,6 @@
-//! Decides when the engine reads the strangers' socket.
+//! Decides when the engine reads the REQ socket.
 //!
-//! As a rule the engine reads the strangers' socket when the poller reports it. During a flood the
+//! As a rule the engine reads the REQ socket when the poller reports it. During a flood the
 //! poller would report each datagram, and a report costs more than a datagram. So the engine
 //! removes the socket from the poller when reports are too frequent or one report leaves datagrams
 //! unread. From then on it reads the socket once per millisecond, until a read finds few datagrams.

@@ -9,7 +9,7 @@ const PROVIDER: SoftRoce = SoftRoce;
 const NAME: &str = "softroce";
 const PARAMS: &str = "127.0.0.6";
 /// The descriptors of two adapters. Each has the poller (two descriptors) and its waker; the slot,
-/// the strangers' socket, the shared sockets, the directory of local sockets, the local socket for
+/// the REQ socket, the shared sockets, the directory of local sockets, the local socket for
 /// messages, and the one by which others notice its end; the two ends of local sockets between the
 /// adapters; the socket from which hosts are probed; the socket that packets leave from, the one
 /// that reserves its port, and a connected socket from there to the address that the adapters

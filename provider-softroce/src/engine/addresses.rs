@@ -49,7 +49,7 @@ impl Engine {
         let EngineResources { context, .. } = &self.resources;
         context.watch(Key::Socket(index), &local_address.port.socket, readable).map_err(system)?;
         context
-            .watch(Key::StrangersSocket(index), &local_address.port.strangers_socket, readable)
+            .watch(Key::ReqSocket(index), &local_address.port.req_socket, readable)
             .map_err(system)?;
         context
             .watch(Key::LocalSocket(index), &local_address.port.local_socket, readable)

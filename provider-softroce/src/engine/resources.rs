@@ -70,8 +70,8 @@ impl EngineResources {
 pub(crate) enum Key {
     /// The slot's socket of a local address.
     Socket(usize),
-    /// The strangers' socket of a local address.
-    StrangersSocket(usize),
+    /// The REQ socket of a local address.
+    ReqSocket(usize),
     /// The local socket of a local address's slot.
     LocalSocket(usize),
     /// The local socket of a listener, at a local address.
@@ -93,7 +93,7 @@ impl From<Key> for Token {
     fn from(key: Key) -> Self {
         Token(match key {
             Key::Socket(local_address) => local_address << 3,
-            Key::StrangersSocket(local_address) => local_address << 3 | 1,
+            Key::ReqSocket(local_address) => local_address << 3 | 1,
             Key::LocalSocket(local_address) => local_address << 3 | 2,
             Key::LivenessListener(local_address) => local_address << 3 | 3,
             Key::Service { listener, local_address } => {
@@ -116,7 +116,7 @@ impl From<Token> for Key {
         let (number, local_address) = (index / LOCAL_ADDRESSES_MAX, index % LOCAL_ADDRESSES_MAX);
         match token.0 & 7 {
             0 => Key::Socket(index),
-            1 => Key::StrangersSocket(index),
+            1 => Key::ReqSocket(index),
             2 => Key::LocalSocket(index),
             3 => Key::LivenessListener(index),
             4 => Key::Service { listener: number, local_address },

@@ -15,7 +15,7 @@ use crate::socket::ReceiveStrategy;
 
 /// The number of reads of one socket before other sockets have their turn.
 const READS_PER_TURN: usize = 16;
-/// The number of reads of a flooded strangers' socket before other sockets have their turn. At
+/// The number of reads of a flooded REQ socket before other sockets have their turn. At
 /// eight datagrams each, these reads return about as many datagrams as the socket's buffer holds.
 const READS_PER_FLOODED_TURN: usize = 32;
 
@@ -52,19 +52,18 @@ impl Engine {
     /// Reads a socket once. Returns whether it found a packet.
     #[inline]
     pub(super) fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
-        let (index, is_strangers) = match key {
-            Key::StrangersSocket(index) => (index, true),
+        let (index, is_req_socket) = match key {
+            Key::ReqSocket(index) => (index, true),
             Key::Socket(index) => (index, false),
             _ => return false,
         };
         let Engine { local_addresses, links, resources, listeners, rx, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return false };
-        let found = match is_strangers {
+        let found = match is_req_socket {
             false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
-            true => local_address
-                .port
-                .strangers_socket
-                .receive(rx, &mut ReceiveStrategy::for_shared_socket()),
+            true => {
+                local_address.port.req_socket.receive(rx, &mut ReceiveStrategy::for_shared_socket())
+            }
         };
         if !found {
             return false;
@@ -82,25 +81,24 @@ impl Engine {
         true
     }
 
-    /// Reads the strangers' socket after the poller has reported it.
-    pub(super) fn read_strangers_socket(&mut self, index: usize, now: Instant) {
-        let key = Key::StrangersSocket(index);
+    /// Reads the REQ socket after the poller has reported it.
+    pub(super) fn read_req_socket(&mut self, index: usize, now: Instant) {
+        let key = Key::ReqSocket(index);
         let emptied = (0..READS_PER_TURN).any(|_| !self.read(key, || now));
         let Engine { local_addresses, resources, .. } = self;
-        let Some(LocalAddress { strangers_pacing, port, .. }) = local_addresses.get_mut(index)
-        else {
+        let Some(LocalAddress { req_pacing, port, .. }) = local_addresses.get_mut(index) else {
             return;
         };
-        if strangers_pacing.report(emptied, now) {
+        if req_pacing.report(emptied, now) {
             // If suspending the socket fails, it stays in the poller and is read in both ways.
-            resources.context.suspend(&port.strangers_socket).ok();
-            strangers_pacing.begin(now);
+            resources.context.suspend(&port.req_socket).ok();
+            req_pacing.begin(now);
         }
     }
 
-    /// Reads a strangers' socket that is not in the poller.
-    pub(super) fn read_flooded_strangers_socket(&mut self, index: usize, now: Instant) {
-        let (mut found, key) = (0, Key::StrangersSocket(index));
+    /// Reads a REQ socket that is not in the poller.
+    pub(super) fn read_flooded_req_socket(&mut self, index: usize, now: Instant) {
+        let (mut found, key) = (0, Key::ReqSocket(index));
         for _ in 0..READS_PER_FLOODED_TURN {
             if !self.read(key, || now) {
                 break;
@@ -108,13 +106,13 @@ impl Engine {
             found += self.rx.len();
         }
         let Engine { local_addresses, resources, .. } = self;
-        let LocalAddress { strangers_pacing, port, .. } = &mut local_addresses[index];
+        let LocalAddress { req_pacing, port, .. } = &mut local_addresses[index];
         // The next read follows one interval after the end of this read, so that connections get
         // the full interval.
-        if strangers_pacing.after_read(found, Instant::now())
-            && resources.context.rename(key, &port.strangers_socket, Interest::READABLE).is_ok()
+        if req_pacing.after_read(found, Instant::now())
+            && resources.context.rename(key, &port.req_socket, Interest::READABLE).is_ok()
         {
-            strangers_pacing.end();
+            req_pacing.end();
         }
     }
 

@@ -4,7 +4,7 @@
 //! RoCEv2 has one UDP port, and a peer sends to that port, whichever process has the queue pair.
 //! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
 //! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
-//! *strangers' socket* for the requests of new peers. It is followed by up to 127 *slots*. Each
+//! *REQ socket* for the requests of new peers. It is followed by up to 127 *slots*. Each
 //! adapter has one slot. The low bits of its queue pair numbers and communication ids are the
 //! number of the slot.
 //!
@@ -55,7 +55,7 @@ pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::{SharedSockets, SocketRequests};
-pub(crate) use self::steer::{SLOTS, STRANGERS_SLOT, slot_of};
+pub(crate) use self::steer::{REQ_SLOT, SLOTS, slot_of};
 use crate::socket::Udp;
 
 /// The UDP port of RoCEv2 (IBA annex A17).
@@ -85,7 +85,7 @@ pub(crate) struct Port {
     pub(crate) socket: Udp,
     /// The socket that receives requests of new peers. The adapter that reads a request forwards it
     /// to the adapter that listens.
-    pub(crate) strangers_socket: Udp,
+    pub(crate) req_socket: Udp,
     /// The liveness listener. This field is dropped before `local_socket`, because `life-N` must
     /// belong to this adapter for as long as the slot does.
     pub(crate) liveness: LivenessListener,
@@ -271,8 +271,7 @@ impl Port {
         local_socket: LocalSocket,
         shared_sockets: SharedSockets,
     ) -> io::Result<Port> {
-        let [socket, strangers_socket] =
-            shared_sockets.duplicate([slot, STRANGERS_SLOT])?.map(Udp::from);
+        let [socket, req_socket] = shared_sockets.duplicate([slot, REQ_SLOT])?.map(Udp::from);
         socket.configure(address)?;
         // Drop packets that were for the previous owner of the slot.
         socket.drain();
@@ -284,7 +283,7 @@ impl Port {
             slot,
             names,
             socket,
-            strangers_socket,
+            req_socket,
             local_socket,
             send_queue,
             forward_allowances,

@@ -9,7 +9,7 @@
 //!
 //! | part | positions | sockets |
 //! |---|---|---|
-//! | 0 | 0 to 15 | the strangers' socket, slots 0 to 14 |
+//! | 0 | 0 to 15 | the REQ socket, slots 0 to 14 |
 //! | 1 | 16 to 31 | slots 15 to 30 |
 //! | 2 | 32 to 63 | slots 31 to 62 |
 //! | 3 | 64 to 127 | slots 63 to 126 |
@@ -32,7 +32,7 @@ use rustix::net::{
 
 use super::is_descriptor_limit;
 use super::local_socket::{self, SocketRequest};
-use super::steer::{self, POSITIONS, STRANGERS_SLOT, position_of};
+use super::steer::{self, POSITIONS, REQ_SLOT, position_of};
 use crate::socket::Udp;
 
 /// The number of sockets in the first part.
@@ -206,9 +206,9 @@ fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
     let sockets: Vec<Udp> =
         positions(part).map(|_| Udp::bind_shared(address)).collect::<io::Result<_>>()?;
     if part == 0 {
-        let strangers_socket = &sockets[position_of(STRANGERS_SLOT)];
-        strangers_socket.configure(address)?;
-        steer::attach(strangers_socket)?;
+        let req_socket = &sockets[position_of(REQ_SLOT)];
+        req_socket.configure(address)?;
+        steer::attach(req_socket)?;
     }
     Ok(sockets)
 }
@@ -221,7 +221,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
     let from = Udp::bind_exclusive(from)?;
     let mark = RandomState::new().hash_one(part).to_ne_bytes();
     for (position, socket) in positions(part).zip(sockets) {
-        // The slot is the position minus 1. Position 0 is the strangers' socket. The first part
+        // The slot is the position minus 1. Position 0 is the REQ socket. The first part
         // contains it and is not checked.
         let datagram = steer::datagram_for((position - 1) as u8, mark);
         from.send(address, &datagram, datagram.len());

@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 
 use crate::socket::Udp;
 
-/// The slot number of the strangers' socket, which receives the requests that name no connection.
-pub(crate) const STRANGERS_SLOT: u8 = 127;
+/// The slot number of the REQ socket, which receives the requests that name no connection.
+pub(crate) const REQ_SLOT: u8 = 127;
 /// The slots that adapters can have.
-pub(crate) const SLOTS: Range<u8> = 0..STRANGERS_SLOT;
+pub(crate) const SLOTS: Range<u8> = 0..REQ_SLOT;
 
 /// The number of the queue pair for connection management (GSI), in every adapter.
 const GSI: u32 = 1;
@@ -21,17 +21,17 @@ const REMOTE_ID_OFFSET: u32 = 12 + 8 + 24 + 4;
 
 /// Returns the slot that a queue pair number or communication id belongs to.
 pub(crate) fn slot_of(number: u32) -> u8 {
-    number as u8 & STRANGERS_SLOT
+    number as u8 & REQ_SLOT
 }
 
-/// Returns the position of a slot's socket in the order of binding. The strangers' socket is the
+/// Returns the position of a slot's socket in the order of binding. The REQ socket is the
 /// first.
 pub(super) const fn position_of(slot: u8) -> usize {
     (slot as usize + 1) % POSITIONS
 }
 
 /// The number of positions if all slots have sockets.
-pub(super) const POSITIONS: usize = STRANGERS_SLOT as usize + 1;
+pub(super) const POSITIONS: usize = REQ_SLOT as usize + 1;
 
 /// Returns a datagram that is steered to this slot.
 pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
@@ -43,7 +43,7 @@ pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
 
 /// A classic BPF program that computes the position of a packet's socket. If the position has no
 /// socket yet, the kernel selects any of the existing sockets. A packet that is too short for the
-/// words that the program loads goes to position 0, the strangers' socket, where it is dropped.
+/// words that the program loads goes to position 0, the REQ socket, where it is dropped.
 fn program() -> [libc::sock_filter; 9] {
     use libc::{
         BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
@@ -60,7 +60,7 @@ fn program() -> [libc::sock_filter; 9] {
         if_equal(GSI, 0, 3),
         load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
-        op(BPF_RET | BPF_K, position_of(STRANGERS_SLOT) as u32, 0, 0),
+        op(BPF_RET | BPF_K, position_of(REQ_SLOT) as u32, 0, 0),
         // This is the same computation as in `position_of`.
         add(1),
         and(POSITIONS as u32 - 1),

@@ -119,8 +119,7 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
         (0x109, 0, [0, 0, 0]),
     ] {
         send(to, &packet(qpn, connection));
-        let got =
-            [arrived(&first.socket), arrived(&second.socket), arrived(&first.strangers_socket)];
+        let got = [arrived(&first.socket), arrived(&second.socket), arrived(&first.req_socket)];
         assert_eq!(got, expected, "queue pair {qpn:#x}, connection {connection:#x}");
     }
     // The first adapter ends. The positions of the remaining adapters do not change, and new
@@ -135,7 +134,7 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     send(to, &packet(1, 0));
     assert_eq!([arrived(&third.socket), arrived(&second.socket)], [1, 1]);
     assert_eq!(
-        [arrived(&third.strangers_socket), arrived(&second.strangers_socket)],
+        [arrived(&third.req_socket), arrived(&second.req_socket)],
         [1, 0],
         "only one adapter reads the request"
     );
@@ -145,14 +144,14 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
 }
 
 #[test]
-fn short_packets_go_to_the_strangers_socket() {
+fn short_packets_go_to_the_req_socket() {
     let port = open(address()).expect("the first port opens");
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
     // Seven octets are too short to name a queue pair. The low bits of the other numbers name the
-    // strangers' socket.
-    assert_eq!([arrived(&port.socket), arrived(&port.strangers_socket)], [0, 11]);
+    // REQ socket.
+    assert_eq!([arrived(&port.socket), arrived(&port.req_socket)], [0, 11]);
 }
 
 #[test]
@@ -313,7 +312,7 @@ fn adapters_that_do_not_answer_are_an_error() {
 #[test]
 fn there_are_127_slots() {
     let address = with_port(address());
-    let all = open_up_to(STRANGERS_SLOT.into(), address, Vec::new()).expect("a slot for each");
+    let all = open_up_to(REQ_SLOT.into(), address, Vec::new()).expect("a slot for each");
     assert_each_gets_its_packets(&all);
     let one_more = open_up_to(all.len() + 1, address, all).map(drop);
     assert!(matches!(one_more, Err(PortError::Full(_))));
