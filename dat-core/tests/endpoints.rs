@@ -24,11 +24,11 @@ fn a_message_arrives_with_cookie_length_and_operation() {
         (received.status, received.transfered_length, received.operation),
         (DAT_DTO_SUCCESS, 42, DAT_DTO_RECEIVE)
     );
-    // SAFETY: all members of the cookie union are words, which any bits make valid.
+    // SAFETY: all members of the cookie union are integers, for which all bits are valid.
     assert_eq!(unsafe { received.user_cookie.as_64 }, 0xfeed_face_cafe_beef);
     let sent = a.completion(a.request);
     assert_eq!((sent.status, sent.operation), (DAT_DTO_SUCCESS, DAT_DTO_SEND));
-    // SAFETY: all members of the cookie union are words, which any bits make valid.
+    // SAFETY: all members of the cookie union are integers, for which all bits are valid.
     assert_eq!(unsafe { sent.user_cookie.as_64 }, u64::MAX);
     assert_eq!(to[..42], from);
 }
@@ -78,7 +78,7 @@ fn depth_counts_until_completions_are_dequeued() {
         x.post_send(&[], depth, 0).unwrap();
     }
     for i in 1..=depth {
-        // SAFETY: all members of the cookie union are words, which any bits make valid.
+        // SAFETY: all members of the cookie union are integers, for which all bits are valid.
         assert_eq!(unsafe { a.completion(a.request).user_cookie.as_64 }, i);
     }
     assert!(a.empty(a.request));
@@ -134,7 +134,7 @@ fn completions_survive_the_endpoint() {
     for cookie in 1..=2 {
         let completion = a.completion(a.request);
         assert_eq!((completion.ep_handle, completion.status), (handle, DAT_DTO_ERR_FLUSHED));
-        // SAFETY: all members of the cookie union are words, which any bits make valid.
+        // SAFETY: all members of the cookie union are integers, for which all bits are valid.
         assert_eq!(unsafe { completion.user_cookie.as_64 }, cookie);
     }
 }
@@ -248,7 +248,7 @@ fn modify_keeps_posted_receives() {
     connect(&a, x, &b, y);
     // SAFETY: the request has no segments, so no memory must stay valid.
     unsafe { x.post_send(&[], 1, 0).unwrap() };
-    // SAFETY: all members of the cookie union are words, which any bits make valid.
+    // SAFETY: all members of the cookie union are integers, for which all bits are valid.
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
 }
 

@@ -144,7 +144,7 @@ records! {
         pub software_event_data: DAT_SOFTWARE_EVENT_DATA,
     }
 
-    /// The payload of the event that a DTO has completed.
+    /// The payload of the completion event of a DTO.
     #[derive(Debug)]
     pub struct DAT_DTO_COMPLETION_EVENT_DATA {
         /// The endpoint that posted the operation.

@@ -368,7 +368,7 @@ fn no_completion_overtakes_the_connection() {
     assert_eq!(
         early.messages.load(Ordering::Relaxed),
         1,
-        "only the connection may have been reported, and no message yet"
+        "the connection may have been reported already, but no message"
     );
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 8)), [(1, WcStatus::Success)]);
     drop(qp);

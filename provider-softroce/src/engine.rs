@@ -112,8 +112,7 @@ impl Engine {
                     cx.local_address.owners.remove(&id);
                 }
                 (_, Some(Owner::Request(_))) => {
-                    // The consumer learns that the request no longer exists when it answers the
-                    // request.
+                    // The consumer is not told now. Its answer to the request will fail.
                     cx.local_address.owners.remove(&id);
                 }
                 (event, Some(Owner::Link(link))) => {

@@ -248,8 +248,8 @@ impl LocalAddress {
             return true;
         }
         match self.port.connect_liveness(peer, slot) {
-            // The peer is not on this host. The socket may belong to another program of this user
-            // that uses the name of an adapter on another host.
+            // The peer's address is not on this host. So the socket does not belong to the peer,
+            // although it has the name that the peer's socket has on the peer's host.
             Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(liveness) => {
                 watch(self.local_peers.next_index(), &liveness);

@@ -80,8 +80,8 @@ impl RdmaCore {
     }
 
     /// Returns whether the kernel copies registered memory for the child of a fork(2), as Linux
-    /// 5.12 and later do. If so, `ibv_fork_init`, which keeps that memory from children page by
-    /// page, is not needed.
+    /// 5.12 and later do. On such a kernel, `ibv_fork_init` is not needed. That function marks each
+    /// registered page so that a child does not inherit it.
     pub fn fork_copies_memory(&self) -> bool {
         /// The value of `IBV_FORK_UNNEEDED` in `enum ibv_fork_status`.
         const UNNEEDED: c_uint = 2;

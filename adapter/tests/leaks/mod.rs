@@ -52,7 +52,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             b.recv(0, &[b.mem.segment(0, 64)]);
             a.send(0, &[a.mem.segment(0, 64)]);
             rig.completions(&b.recvs, 1);
-            // Either side ends the connection in one of the possible manners, or just drops the
+            // Either side ends the connection in one of the possible ways, or just drops the
             // endpoint.
             match i % 4 {
                 0 => a.qp.disconnect(Close::Graceful),

@@ -36,7 +36,7 @@ pub(crate) struct Evd {
     pub(crate) enabled: bool,
     pub(crate) waitable: bool,
     pub(crate) queue: Queue,
-    /// Whether there were more events than fit. Since then events may be lost.
+    /// Whether the queue has overflowed. If so, events may have been lost since then.
     pub(crate) overflow: bool,
     /// Whether the EVD became non-empty when it had to trigger its CNO, and no wait on the CNO has
     /// returned since.

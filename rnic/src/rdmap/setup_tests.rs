@@ -269,7 +269,7 @@ fn requests_that_cannot_be_served() {
     assert_eq!(
         feed_request(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
         Call::Stranger,
-        "the sender of a reply in place of a request must count as a stranger"
+        "a peer that sends a reply where a request is expected must count as a stranger"
     );
     assert_eq!(
         feed_request(&frame(REQ, b"\x10\x02\x02\x01"), 20),

@@ -1,6 +1,6 @@
-//! A program that uses every name: those of this project's headers, and those in a list of names
-//! that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). The program is compiled in each
-//! language in which programs are written.
+//! A program that uses every name that this project's headers define, and every name in a list of
+//! those that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). The tests compile it as C and
+//! as C++, each by several standards.
 
 use super::*;
 

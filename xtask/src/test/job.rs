@@ -35,8 +35,8 @@ pub(crate) enum Load {
     Guest,
 }
 
-/// A step that must be done before its jobs exist, such as building a virtual machine. It runs in
-/// parallel with other jobs.
+/// A step such as building a virtual machine. The jobs that need it are created when it is done.
+/// Other jobs run in parallel with it.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) prepare: Box<dyn FnOnce() -> Result<Prepared> + Send>,
