@@ -1,6 +1,6 @@
 //! A program that uses every name that this project's headers define, and every name in a list of
-//! those that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). The tests compile it as C and
-//! as C++, each by several standards.
+//! those that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). The tests compile the
+//! program in each language that the headers support.
 
 use super::*;
 
