@@ -14,7 +14,7 @@ pub struct Request<E: MakeProgress> {
     /// upcalls small.
     engine_part: Option<Box<E::Request>>,
     /// A place in the backlog of the listener, unless the engine counts requests itself.
-    #[expect(dead_code, reason = "held as long")]
+    #[expect(dead_code, reason = "held until the consumer answers")]
     place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }

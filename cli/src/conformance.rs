@@ -38,7 +38,12 @@ pub(crate) struct Options {
     registry: Option<PathBuf>,
     /// Wait this many seconds for each event that must happen; a busy host needs more than a quiet
     /// one
-    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_EVENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_TIMEOUT.as_secs()))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = DEFAULT_EVENT_TIMEOUT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_TIMEOUT.as_secs())
+    )]
     event_timeout: u64,
     /// Count a missing feature that the standard requires as a failure
     #[arg(long)]
