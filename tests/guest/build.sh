@@ -13,12 +13,13 @@ flock 9
 kernel=6.12
 user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-providers rdmacm-utils
     perftest"
-# The modules, in the order in which init inserts them.
+# The kernel modules, in the order in which init inserts them.
 modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
     crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c
     ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy veth"
 
-# An empty system: the dependencies of a package are then complete.
+# apt reads this empty list of installed packages, so that it finds all dependencies of a package
+# and not only those that this host lacks.
 : >no-packages
 apt=(apt-get -q -o Dir::State::status="$PWD/no-packages" -o APT::Install-Recommends=false -o APT::Sandbox::User=root
     -o DPkg::Lock::Timeout=600)
@@ -34,7 +35,7 @@ main() {
         system
         echo "$hash" >of
     fi
-    # This archive is small and is made each time.
+    # The archive of the guest's scripts is small, so it is made on each run.
     (cd "$here" && printf '%s\n' init serve device apart | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
     cat system.cpio init.cpio >initrd
 }
@@ -71,7 +72,7 @@ system() {
     for module in $modules; do
         n=$((n + 1))
         xz -dc "$(find "$work/kernel" -name "$module.ko.xz")" >"$root/modules/$n-$module.ko"
-        # Without its signature a module is inserted faster.
+        # strip also removes the module's signature, so the kernel inserts the module faster.
         strip --strip-debug -R .BTF "$root/modules/$n-$module.ko"
     done
     printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
@@ -98,7 +99,7 @@ siw() {
     cp "$source/siw.ko.xz" "$work/kernel/"
 }
 
-# Prints these packages and all that they depend on.
+# Prints the given packages and all packages that they depend on.
 needed() {
     "${apt[@]}" -s install "$@" 2>/dev/null | awk '$1 == "Inst" { print $2 }'
 }

@@ -21,11 +21,13 @@ main() {
     rm -rf root of
     mirror=$(mirror)
     [ -n "$mirror" ] || { echo "apt has no source of Debian's $suite"; exit 77; }
-    # debootstrap makes devices, and so does unpacking the archive.
+    # debootstrap creates device files, and so does tar when it unpacks the archive. Therefore this
+    # user must have the right to create device files.
     mknod device c 1 3 2>/dev/null || { echo "this user may not make devices"; exit 77; }
     rm device
     echo "debootstrap $suite"
-    # Only the first of these two steps needs the network.
+    # debootstrap runs twice: the first run needs the network to download packages, and the second
+    # run installs them without the network.
     debootstrap --variant=minbase --download-only "$suite" root "$mirror" >log 2>&1 || { tail -n 1 log; exit 77; }
     debootstrap --variant=minbase "$suite" root "$mirror" >log 2>&1 || { tail -n 20 log; exit 1; }
     in_root apt-get -q clean

@@ -35,11 +35,11 @@ impl Dist {
         let copy = Self { root: into.to_owned() };
         let copied = fs::create_dir_all(copy.lib())
             .and_then(|()| fs::copy(self.lib().join(LIBRARY), copy.lib().join(LIBRARY)));
-        copied.expect("a file as large as the library fits there");
+        copied.expect("the directory has room for a copy of the library");
         copy
     }
 
-    /// Returns the root directory.
+    /// Returns the root directory of the layout.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -59,19 +59,20 @@ impl Dist {
         self.root.join("bin/dat")
     }
 
-    /// Returns the path of a provider's loadable library.
+    /// Returns the path of the provider's loadable library.
     pub fn plugin(&self, provider: &Provider) -> PathBuf {
         self.lib().join(provider.library)
     }
 }
 
-/// Returns the layout `<target>/test-dist` for a test program `<target>/<profile>/deps/<test>`.
+/// Returns the directory `<target>/test-dist` if this test program is
+/// `<target>/<profile>/deps/<test>`.
 fn layout_of_this_build() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.ancestors().nth(3)?.join("test-dist"))
 }
 
-/// Returns a program of the distribution on `PATH`. `package` is the package that contains the
-/// program.
+/// Returns the path of a program of the Linux distribution, which must be on `PATH`. `package` is
+/// the package that contains the program.
 pub fn find_program(name: &str, package: &str) -> Result<PathBuf, Skip> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

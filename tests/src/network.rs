@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::setting;
 
-/// A setting of the process that runs in its own network namespace.
+/// The setting in `OPENDAT_TEST` that marks a process that runs in its own network namespace.
 const OWN_NETWORK: &str = "own-network";
 
 /// A shell script that enables loopback, and moves the client ports to another range.

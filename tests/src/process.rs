@@ -148,8 +148,9 @@ impl Running {
             let status =
                 self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
-                // The reader ends when the last process that writes to the pipe has closed it. That
-                // process may be a child that the program has left running.
+                // The thread that reads the output ends when the last process that writes to the
+                // pipe has closed it. That process may be a child that the program has left
+                // running.
                 while !self.has_ended() {
                     if Instant::now() >= self.deadline {
                         return Err(self.report("has ended but left processes running"));

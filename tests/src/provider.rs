@@ -1,20 +1,22 @@
-//! The list of our providers.
+//! The list of this project's providers.
 
-/// One of our providers. Every test suite runs over each provider.
+/// One of this project's providers. Every test suite runs over each provider.
 #[derive(Debug)]
 pub struct Provider {
-    /// The IA name of the provider's entries.
+    /// The IA name in the registry entries of this provider.
     pub ia: &'static str,
     /// The file name of the provider's loadable library, in the directory of the libraries.
     pub library: &'static str,
-    /// The maximum number of open adapters, if it is small enough for tests to reach.
+    /// The maximum number of open adapters, or `None` if the maximum is too large for a test to
+    /// reach.
     pub most_ias: Option<u32>,
     /// Whether the provider sends packets itself. Such a provider can emulate networks and detects
     /// silent peers.
     pub packets: bool,
 }
 
-/// The provider for RDMA devices, which the guest's kernel has (`tests/programs/guest`).
+/// The provider for RDMA devices. The tests use the RDMA devices of the guest's kernel
+/// (`tests/programs/guest`).
 pub const VERBS: Provider =
     Provider { ia: "verbs", library: "libdat_verbs.so", most_ias: None, packets: false };
 

@@ -20,11 +20,11 @@ pub struct Registry {
     name: &'static str,
     ia: &'static str,
     library_path: Option<PathBuf>,
-    /// Files that a process under this registry must have mapped.
+    /// Files that a process must have mapped if it uses this registry.
     maps: Vec<PathBuf>,
     conf: PathBuf,
     environment: Vec<(&'static str, String)>,
-    /// The words of OPENDAT_PARAMS.
+    /// The parameters in the environment variable OPENDAT_PARAMS.
     params: Vec<String>,
     _dir: TempDir,
 }
@@ -110,9 +110,9 @@ impl Registry {
         maps: Vec<PathBuf>,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Programs of other users also read the directory.
+        // Programs of other users must also be able to read the directory.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))
-            .expect("the owner may change the mode");
+            .expect("the owner of a directory may change its mode");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
         let environment = Vec::new();

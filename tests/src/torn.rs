@@ -1,6 +1,7 @@
 //! Checks text that was read from memory while another process was writing to it.
 
-/// Returns whether the text is `before`, `after`, or a mixture of the octets of both.
+/// Returns whether each octet of the text is the octet at the same position in `before` or in
+/// `after`.
 pub fn is_torn(found: &str, before: &str, after: &str) -> bool {
     let (before, after) = (before.as_bytes(), after.as_bytes());
     let of_either = |(n, octet)| [before.get(n), after.get(n)].contains(&Some(&octet));

@@ -132,7 +132,7 @@ const BEHAVIOURS: &[Behaviour] = &[
 
 /// Tests for providers that send packets themselves.
 const WITH_PACKETS: &[Behaviour] = &[
-    // A send over iWARP completes before the peer has a receive.
+    // A send over iWARP completes even if the peer has not posted a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
     under(

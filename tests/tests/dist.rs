@@ -78,8 +78,8 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
     });
 }
 
-/// A consumer that knows only the directory finds everything else through pkg-config. The tree is a
-/// copy at another place.
+/// Tests that the layout also works in another directory. The C program's build knows only that
+/// directory and finds everything in it through pkg-config.
 #[test]
 fn a_moved_tree_serves_a_c_program_through_pkg_config() {
     with_dist(|dist| {
@@ -199,8 +199,8 @@ fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
         command.arg(dist.lib().join("libdat.so.1")).arg("--registry").arg(&conf);
         let ended = command.output().expect("the program starts");
         assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
-        // The provider has none of the functions that these cases test, and a case that tests
-        // nothing must not pass.
+        // The vendor's provider implements none of the functions that these cases test. A case that
+        // tests nothing must not pass.
         let json = String::from_utf8_lossy(&ended.stdout);
         assert!(json.matches("\"verdict\": \"failed\"").count() > 50, "{json}");
         assert!(!json.contains("died of signal"), "{json}");

@@ -93,7 +93,7 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
         find_program("pkg-config", "pkg-config")?;
         let (dir, page) = (clone_of(&dist), read("docs/tutorial.md"));
         let [_, server, client] = blocks(&page, "sh")[..] else {
-            panic!("three blocks of lines: {page}")
+            panic!("the page needs three blocks of sh lines: {page}")
         };
         for ia in ["", " softroce"] {
             let [server, client] =
@@ -109,7 +109,8 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
             output.read_to_string(&mut line).expect("text");
             assert_eq!(line, read("examples/hello/server.txt"), "{ia}");
         }
-        // The document may be wrapped anywhere.
+        // A line of the page may end anywhere within the text below, so line breaks count as
+        // blanks.
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("`./hello server softroce` and `./hello client 127.0.0.1 softroce`"));
         Ok(())
@@ -156,7 +157,7 @@ fn what_commands_print_is_as_the_pages_show() {
     });
 }
 
-/// Runs these lines. All pairs of `dtest -s &` and its client must pass.
+/// Runs these lines of shell. Each server `dtest -s &` in them has a client, and both must pass.
 fn dtests_pass(dir: &TempDir, lines: &str) {
     let passed = 2 * lines.matches(" -s &").count();
     let attempt = || {
@@ -169,8 +170,9 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
             && stdout.matches("DAPL Test Complete. PASSED").count() == passed;
         if all { Ok(()) } else { Err(stdout + &String::from_utf8_lossy(&output.stderr)) }
     };
-    // dtest sends its client the address and listens only then, so the client may be too early.
-    // This test is about the lines and not about that race, so a failed attempt may be repeated.
+    // The server of dtest sends its address to the client before it listens, so the client may
+    // connect too early. This test checks the lines and not dtest, so a failed attempt may be
+    // repeated.
     let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
     assert_eq!(outcome, Ok(()), "{lines}");
 }
@@ -183,10 +185,10 @@ fn a_program_is_moved_in_three_steps() {
         let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("docs/moving.md"));
-        // Blocks that belong to a list are indented.
+        // The blocks are indented, because they belong to a list.
         let page: String = page.lines().map(|line| format!("{}\n", line.trim_start())).collect();
         let [library, name] = blocks(&page, "sh")[..] else {
-            panic!("two blocks of lines: {page}")
+            panic!("the page needs two blocks of sh lines: {page}")
         };
         let library = library.strip_prefix("cargo xtask dist\n").expect("the first line");
         let ia = name.split_whitespace().nth(2).expect("a name");
@@ -234,11 +236,11 @@ fn the_lines_of_the_readme_do_what_they_say() {
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("README.md"));
         let [existing, new] = blocks(&page, "sh")[..] else {
-            panic!("two blocks of lines: {page}")
+            panic!("the page needs two blocks of sh lines: {page}")
         };
         let existing =
             existing.strip_prefix("cargo xtask dist").and_then(|rest| rest.split_once('\n'));
-        let (_, existing) = existing.expect("the first line, which `cargo xtask test` has done");
+        let (_, existing) = existing.expect("the block starts with `cargo xtask dist`");
         assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
         dtests_pass(&dir, existing);
         let output =
@@ -269,8 +271,7 @@ fn the_workflow_runs() {
             fs::copy(workspace().join("examples/hello").join(name), at(name))
                 .expect("the file exists");
         }
-        // The state after the steps of the workflow that check out OpenDAT and run `cargo xtask
-        // dist`.
+        // In this state, the workflow has already checked out OpenDAT and run `cargo xtask dist`.
         fs::create_dir_all(at("opendat/target")).expect("a directory");
         symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 
 fn trial(name: String, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
     Trial::ignorable_test(format!("fuzz::{name}"), || {
-        // Both kinds of trial need a C++ compiler to build libFuzzer.
+        // clippy and the fuzz targets build libFuzzer, which needs a C++ compiler.
         if let Err(Skip(reason)) = find_program("c++", "g++") {
             return Ok(Completion::ignored_with(reason));
         }

@@ -157,7 +157,7 @@ fn no_constant_of_the_headers_is_missing_from_dat_sys() {
 
 #[test]
 fn no_name_of_ofed_headers_is_missing() {
-    /// Names that cannot be used, each with the reason.
+    /// Names of OFED's headers that no program can use.
     const UNUSABLE: &[&str] = &[
         "DAT_IA_FIELD_IA_MAX_DTO_PER_OP",    // an alias of the next,
         "DAT_IA_FIELD_IA_MAX_DTO_PER_EP_IN", // which is defined nowhere
@@ -380,8 +380,8 @@ impl Api {
     }
     fn texts(&self) -> String {
         let mut list = String::new();
-        // The names of the provider's functions are the same in both versions. The extension exists
-        // only in 2.0.
+        // Both versions define the texts that begin with `DAT_PROVIDER_`: the names of a provider's
+        // functions. Only 2.0 defines the texts of the InfiniBand extension.
         let in_1_2 = |name: &str| name.starts_with("DAT_PROVIDER_");
         for text in TEXTS
             .iter()
@@ -441,13 +441,15 @@ impl Api {
         list
     }
 
-    /// Returns the functions that a consumer calls with the arguments of a provider's function.
+    /// Returns the list of DAT functions that take the same arguments as the provider's function of
+    /// the same name.
     fn functions(&self) -> String {
         let table = self.record("DAT_PROVIDER");
         let mut list = String::new();
         for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
-            // dat_ia_openv has three more arguments than the provider's function. The other two
-            // entries have no function of their own.
+            // `ia_open` is left out because dat_ia_openv takes three more arguments.
+            // `ia_ha_related` and `handle_extendedop` are left out because a consumer has no
+            // functions of these names.
             if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
                 writeln!(list, "FUNCTION({name})").unwrap();
             }

@@ -48,10 +48,11 @@ fn scapy(packets: &[Example]) -> String {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("python3 starts, as before");
+        .expect("python3 has started before, so it starts now");
     let lines: String = packets.iter().map(|packet| hex(&packet.bytes) + "\n").collect();
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A thread of its own writes, because the script answers before it has read everything.
+    // A separate thread writes the packets, because the script answers before it has read all of
+    // them. With one thread, both processes could wait for each other forever.
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("the script's output");
     writer.join().expect("no panic").expect("the script reads all");

@@ -25,7 +25,7 @@ enum Job {
 
 struct Case {
     name: String,
-    /// The library of DAT: `DAT1` or `DAT2`.
+    /// The DAT library that Intel MPI loads: `DAT1` or `DAT2`.
     library: &'static str,
     ranks: usize,
     job: Job,

@@ -135,10 +135,10 @@ fn record_name(path: &str) -> String {
     }
 }
 
-/// Returns the type of a pointer to a member, or `None` if Rust declares less than C does because
-/// the member is not used.
+/// Returns the type of a pointer to the member. Returns `None` if Rust declares the member less
+/// exactly than C does because no code uses it.
 fn pointer_to(field: &Field) -> Option<String> {
-    /// Pointers that only their owner uses, and that are untyped in C as well.
+    /// Members that are untyped pointers in C too, because only their owner uses them.
     const UNTYPED: &[&str] = &[
         "context",
         "cq_context",
@@ -150,7 +150,7 @@ fn pointer_to(field: &Field) -> Option<String> {
     ];
     let type_name = (field.type_name)();
     let less = type_name.ends_with("c_void") && !UNTYPED.contains(&field.name);
-    // `qp_type` of a work request is, in C, a number for XRC that is alone in a union.
+    // C declares `qp_type` of a work request as a union that contains only a number for XRC.
     let union = field.name == "qp_type" && type_name == "u32" && field.offset > 64;
     // In C, `__be64` is not the same 64-bit type as `uint64_t`.
     let guid = field.name.ends_with("_guid");

@@ -39,7 +39,9 @@ fn main() -> ExitCode {
                 let expected = ["belongs to user 65534", "is not a directory"];
                 match expected.iter().all(|text| output.contains(text)) {
                     true => Ok(()),
-                    false => Err(format!("the victim's output does not say so:\n{output}").into()),
+                    false => {
+                        Err(format!("the victim's output lacks {expected:?}:\n{output}").into())
+                    }
                 }
             });
             add("another_user_reaches_no_socket_of_an_adapter", |world| {
@@ -66,7 +68,8 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials)
 }
 
-/// Files that users other than root can read: the library, and the file that names the provider.
+/// Files that users other than root can read: the library, and the dat.conf that names the
+/// provider.
 struct World {
     dist: Dist,
     registry: Registry,
@@ -84,7 +87,7 @@ impl World {
         let dist = Dist::locate()?;
         let dir = tempfile::tempdir().expect("a temporary directory");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))
-            .expect("the owner may change the mode");
+            .expect("the owner of a file may change its mode");
         let registry = Registry::builtin(&dist.copy_library(dir.path()), provider);
         Ok(World { dist, registry, dir })
     }
@@ -97,7 +100,8 @@ impl World {
         Ok(nobody)
     }
 
-    /// Returns one side of many connections.
+    /// Returns the command for one side of dtestcm, which makes many connections. `role` makes it
+    /// the server or the client.
     fn dtestcm(&self, role: &[&str]) -> Result<Command, Skip> {
         let mut command = Command::new(find_program("dtestcm", "dapl2-utils")?);
         command.args(["-P", self.registry.ia(), "-p", PORT, "-c", "50", "-b", "50"]).args(role);
@@ -122,7 +126,7 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, heeded) in [(0o755, true), (0o4755, false)] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode))
-            .expect("the owner may change the mode");
+            .expect("the owner of a file may change its mode");
         let output = Command::new(&setpriv)
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .args([&program, std::path::Path::new("list")])
@@ -158,14 +162,15 @@ fn attack(world: &World, how: &str) -> Result<String, Stop> {
     Ok(ended.text)
 }
 
-/// Tests set-user-ID and set-group-ID programs. A set-group-ID program has one user, and AT_SECURE.
+/// Tests set-user-ID and set-group-ID programs. In a set-group-ID program, the real and the
+/// effective user are the same, but the kernel sets AT_SECURE.
 fn other_rights(world: &World) -> Result<(), Stop> {
     let program = world.dir.path().join("dat");
     fs::copy(world.dist.dat(), &program).expect("there is room");
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, shares) in [(0o755, true), (0o4755, false), (0o2755, false)] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode))
-            .expect("the owner may change the mode");
+            .expect("the owner of a file may change its mode");
         let output = Command::new(&setpriv)
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .arg(&program)
@@ -183,7 +188,8 @@ fn other_rights(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Removes the files that systemd-logind removes when a user has logged out whose services go on.
+/// Removes the files that systemd-logind removes when a user logs out, while a server of that user
+/// goes on.
 fn logout(world: &World) -> Result<(), Stop> {
     let session = std::path::Path::new("/run/user/65534");
     fs::create_dir_all(session).expect("root may do this");
@@ -219,7 +225,8 @@ fn two_namespaces(world: &World) -> Result<(), Stop> {
     Ok(here.end()?.succeeded("the server here")?)
 }
 
-/// Tests a user who has not had a directory in /tmp before.
+/// Tests a user who cannot write to /tmp. The processes of this user must find each other through
+/// /dev/shm instead.
 fn read_only_tmp(world: &World) -> Result<(), Stop> {
     const READ_ONLY: &str =
         "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";
@@ -261,6 +268,6 @@ fn one_address(world: &World) -> Result<(), Stop> {
     let expected = "UDP port 4791 of 127.0.0.1 is taken: by adapters or a program of another user";
     match client.text.contains(expected) {
         true => Ok(()),
-        false => Err(format!("the client's output does not say so:\n{}", client.text).into()),
+        false => Err(format!("the client's output lacks {expected:?}:\n{}", client.text).into()),
     }
 }

@@ -26,7 +26,7 @@ const CLOSED_PORT: u16 = 4790;
 /// The port at which newcomers are served.
 const NEWCOMERS_PORT: u16 = 21980;
 
-/// The location of the attacker.
+/// The location from which the attacker attacks.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AttackerLocation {
     AnotherUser,
@@ -73,7 +73,7 @@ impl AttackRun {
         };
         let [victim, source] = match (&host, provider.packets) {
             (Some(_), _) => Family::V4.addresses(),
-            // The attacker uses the same address as the peer.
+            // The attacker sends its packets from the same address as the peer of the transfer.
             (None, true) => ["127.0.0.1", "127.0.0.1"],
             // The attacker uses up all ports of its address, and the newcomers need ports of
             // another address.

@@ -10,19 +10,21 @@ use opendat_tests::{Provider, Skip, Stop, setting};
 use crate::Attack;
 use crate::attack_run::{AttackRun, Port};
 
-/// The length of a turn in seconds. The attack and its packets to a closed port take turns.
+/// The length of a turn in seconds. The attacker takes turns: it sends packets to the open ports in
+/// one turn, and the same packets to a closed port in the next turn.
 const TURN_SECONDS: u64 = 10;
 
-/// Returns the number of seconds of each attack if this is a measurement, which runs no tests.
+/// Returns for how many seconds each attack must be measured, or `None` if this program must run
+/// the tests.
 pub(crate) fn requested_seconds() -> Option<u64> {
     setting("attack-seconds")?.parse().ok()
 }
 
-/// A row of the table.
+/// A row of the printed table, which shows the results of one attack.
 #[derive(Default)]
 struct Figures {
-    /// Packets per second, and octets of the transfer per second. `attack` has the figures during
-    /// the attack. The next member has the figures while the packets go to a closed port.
+    /// Packets per second, and octets of the transfer per second, while the packets go to the open
+    /// ports. `closed` has the same figures while the packets go to a closed port.
     attack: (f64, f64),
     closed: (f64, f64),
     wrong: usize,

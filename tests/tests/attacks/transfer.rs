@@ -62,8 +62,8 @@ impl Transfer {
         self.lines(&["Expected "])
     }
 
-    /// Returns the lines in which dapltest reports other failures, and lines about a side that has
-    /// ended.
+    /// Returns the lines in which dapltest reports failures other than wrong octets, or reports
+    /// that the server or the client has ended.
     pub(crate) fn failure_reports(&self) -> Vec<String> {
         let mut lost =
             self.lines(&["rror", "FAIL", "ail", "arning", "annot", "problem", "DISCONNECTED"]);

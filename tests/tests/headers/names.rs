@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// The kind of thing for which a name stands.
+/// What a name in the headers stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The name stands for this integer value.
@@ -122,8 +122,8 @@ fn defined_by(headers: &Headers) -> Names {
         } else if text.contains(&format!(" {name}(")) && !tags.contains(name.as_str()) {
             Kind::Function
         } else {
-            // The name is a tag for which there is a type of the same name in capitals, or a
-            // member, or a parameter.
+            // The program does not use the name. It is a member, a parameter, or a tag whose type
+            // has the same name in capitals.
             return None;
         };
         Some((name, kind))

@@ -11,7 +11,8 @@ use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Route};
 use crate::{Case, dapltest, dtest};
 
-/// The wires with their MTUs, which are that of Ethernet and that of Ethernet with jumbo frames.
+/// The wires between the two hosts. The MTU is 1500 for normal Ethernet frames, and 9000 for jumbo
+/// frames.
 const WIRES: &[(&str, Family, u32)] = &[
     ("ipv4_mtu_1500", Family::V4, 1500),
     ("ipv4_mtu_9000", Family::V4, 9000),
@@ -161,6 +162,6 @@ fn address_is_gone(name: &str, family: Family) -> Case {
 /// The time limit for the event. Seven retries of half a second each and the wait before the first
 /// retry take far less, but the machine may be busy.
 const EVENT_LIMIT: Duration = Duration::from_secs(120);
-/// The number of received octets from which on all connections are established and a transfer is
+/// Once a host has received this many octets, all connections are established and a transfer is
 /// under way.
 pub(crate) const TRANSFER_STARTED_BYTES: u64 = 3_000_000;

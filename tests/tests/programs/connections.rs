@@ -7,13 +7,13 @@ use opendat_tests::{Registry, Stop, find_program};
 use crate::Case;
 use crate::pair::{Pair, Route, bad_lines, missing_texts};
 
-/// A set of options.
+/// A run of `dtestcm` or `dtestsrq` with a set of options.
 pub(crate) struct Connections {
     pub(crate) name: &'static str,
     program: &'static str,
     port: u16,
     args: &'static [&'static str],
-    /// The line that the program prints when everything has succeeded.
+    /// The line that the program prints if the whole test has succeeded.
     complete: &'static str,
 }
 

@@ -18,7 +18,7 @@ use crate::pair::{LIMIT, Pair, Place, Route, bad_lines, missing_texts};
 pub(crate) const QUERYINFO_CASES: &[u32] =
     &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 
-/// The feature `queryinfo` with its cases, in the form of an entry of [`FEATURES`].
+/// The entry for the feature `queryinfo` in [`FEATURES`]: its name and the number of its cases.
 pub(crate) const QUERYINFO: (&str, u32) = ("queryinfo", QUERYINFO_CASES.len() as u32);
 
 /// The number of objects that `-T L -m 1000` creates, unless it fails earlier.
@@ -37,7 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) const FEATURES: &[(&str, u32)] =
     &[("hwconn", 4), ("endpoint", 3), ("pz", 3), ("mem", 5), ("connmgt", 2)];
 
-/// Returns the case with only a server, and the client that tells the server to quit.
+/// Returns a case that starts a server and runs no test. Its only client tells the server to quit.
 pub(crate) fn quit() -> Case {
     Case::new("dapltest::quit", |registry| {
         let pair = with_server(registry, &Route::LOOPBACK, None)?;
@@ -336,10 +336,12 @@ impl Performance {
 
 // ---- limits -------------------------------------------------------------------------------------
 
-/// Tests that every limit is at least `MAX_OBJECTS`. For posted receives, the size of an LMR and,
-/// if a provider limits them, open adapters, this project has a smaller limit, which dapltest must
-/// reach without any other failure. The test does not use `-w`, with which the endpoints of the
-/// second adapter would get an EVD of the first.
+/// Tests that `MAX_OBJECTS` objects of most types can be created. This project limits posted
+/// receives and the size of an LMR below what dapltest tries, and some providers also limit open
+/// adapters. dapltest must reach each of these limits and must fail in no other way.
+///
+/// The test does not use `-w`, with which the endpoints of the second adapter would get an EVD of
+/// the first adapter.
 fn limits() -> Case {
     Case::new("dapltest::limits", |registry| {
         let ended = alone(registry, &Place::Here, &["-T", "L", "-m", &MAX_OBJECTS.to_string()])?;
@@ -409,7 +411,7 @@ fn function_cases(name: &str, feature: &'static str, cases: &[u32]) -> Case {
     })
 }
 
-/// Tests one side's adapter, connected to itself.
+/// Runs function tests (`-T F`), which need no server: the client's adapter connects to itself.
 pub(crate) fn run_functions(
     registry: &Registry,
     route: &Route<'_>,
@@ -420,7 +422,8 @@ pub(crate) fn run_functions(
     let mut args = vec!["-T", "F", "-f", feature, "-s", route.to];
     args.extend(names.iter().map(String::as_str));
     let ended = alone(registry, &route.client, &args)?;
-    // A failed assertion shows in the output even if the result then says PASS.
+    // dapltest may print PASS as the result although an assertion has failed, so the output is
+    // searched for failed assertions.
     let mut complaints = bad_lines(
         "dapltest",
         &ended.text,
@@ -450,8 +453,8 @@ fn result_of(text: &str, case: u32) -> Option<&str> {
 /// The line that a server prints when it listens.
 const READY: &str = "Service Point Ready";
 
-/// Runs a server on ports of its own, the client with its work if there is any, and the client that
-/// tells the server to quit.
+/// Runs three programs: a server on ports of its own, a client that does `work` if there is any,
+/// and a client that tells the server to quit.
 fn with_server(
     registry: &Registry,
     route: &Route<'_>,
@@ -461,9 +464,9 @@ fn with_server(
     let ready = |server: &Running| server.wait_for(READY).map(drop);
     let client = work.map(|_| ("client", route.client, client));
     if let Place::Guest(..) = route.server {
-        // Nobody tells the server to quit. The client that tells the server to quit would end
-        // immediately after its message. At that time the kernel (siw) may not have noted yet that
-        // the server's first message was sent. Then siw fails this message, and the server
+        // A server in the guest is killed and not told to quit. A client that tells the server to
+        // quit ends immediately after its message. At that time the kernel (siw) may not have noted
+        // yet that the server's first message was sent. Then siw fails this message, and the server
         // complains.
         let (server, client) = Pair::serve(registry, route, server, ready, client)?;
         // The server prints nothing about performance tests, so only other work is checked.
@@ -472,8 +475,8 @@ fn with_server(
         }
         return Ok(Pair { server: server.kill()?, client });
     }
-    // A client in the guest must not tell a server on this host to quit either, because the client
-    // ends as soon as it gets the answer.
+    // A client in the guest does not tell a server on this host to quit, because the client would
+    // end as soon as it gets the answer. A client on this host does so instead.
     let teller = if let Place::Guest(..) = route.client { route.server } else { route.client };
     let quit = ("quitting client", teller, quit);
     Ok(Pair::run(registry, route, server, ready, client.into_iter().chain([quit]))?)

@@ -18,12 +18,12 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![plain(), pair("counters", &["-p", "-v", "-b", "65536"], counters), query(), datagrams()]
 }
 
-/// Returns the case whose options make no difference.
+/// Returns the case in which both programs run with their default options.
 pub(crate) fn plain() -> Case {
     pair("plain", &[], |_, _| Vec::new())
 }
 
-/// Runs the same case between this server and client.
+/// Runs dtestx with its default options between this server and client.
 pub(crate) fn between(registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
     run(registry, route, &[], |_, _| Vec::new())
 }
@@ -81,7 +81,7 @@ fn run(
     pair.verdict(&complaints).map_err(Stop::Fail)
 }
 
-/// Checks that the counters that a side prints show all its operations.
+/// Checks that the counters in the output of a side have counted all its operations.
 fn counters(who: &str, text: &str) -> Vec<String> {
     let counted = |name: &str| {
         let value = text.lines().find_map(|line| {
@@ -133,7 +133,8 @@ fn query() -> Case {
     })
 }
 
-/// Returns the case of `-u`: datagrams are not supported, and the program gets that answer.
+/// Returns the case of `-u`. This project does not support datagrams, so dat_ep_create must fail,
+/// and dtestx must report that failure.
 fn datagrams() -> Case {
     Case::new("dtestx::datagrams_are_refused", |registry| {
         let ended = alone(registry, &["-u"])?;

@@ -19,7 +19,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Returns the address of this host and that of the other host.
+    /// Returns two addresses: this host's address, then the other host's address.
     pub(crate) const fn addresses(self) -> [&'static str; 2] {
         match self {
             Family::V4 => ["10.77.0.1", "10.77.0.2"],
@@ -36,7 +36,7 @@ impl Family {
         format!("{address}/{} dev {WIRE}{nodad}", self.prefix())
     }
 
-    /// Returns the length of the wire's prefix.
+    /// Returns the length of the address prefix of the wire's subnet in bits.
     pub(crate) fn prefix(self) -> u8 {
         match self {
             Family::V4 => 24,
@@ -45,7 +45,7 @@ impl Family {
     }
 }
 
-/// The other host.
+/// The other host, with its end of the wire.
 pub(crate) struct Host {
     family: Family,
     holder: Child,
@@ -297,11 +297,11 @@ pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
     finish_with(command, "")
 }
 
-/// Sends a signal to all processes that run this program in the network namespace of a process of
-/// /proc.
+/// Sends a signal to all processes that run `program` and have the same network namespace as the
+/// process `of`, which is a name in /proc.
 fn send_signal(signal: &str, program: &str, of: &str) -> Result<(), String> {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let wanted = network(of).ok_or("its network namespace is not known")?;
+    let wanted = network(of).ok_or("the network namespace of the process is not known")?;
     let is_one = |process: &String| {
         fs::read_to_string(format!("/proc/{process}/comm"))
             .is_ok_and(|name| name.trim_end() == program)

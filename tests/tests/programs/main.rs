@@ -8,7 +8,8 @@
 //! libdat2.so.2 with the same provider; dtest also runs under valgrind. The verdict comes from the
 //! exit code and the output, because several of these programs always exit with 0.
 //!
-//! Left out are the datagram modes (`-u`) of `dtestcm` and `dtestsrq`; that of `dtestx` is refused.
+//! The tests leave out the datagram modes (`-u`) of `dtestcm` and `dtestsrq`. They check that
+//! the mode `-u` of `dtestx` is refused.
 #![forbid(unsafe_code)]
 
 mod between;
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let packages = packages::made();
     if !arguments.list {
-        // The packages are installed for all users.
+        // Installing packages needs all users of the host, so the namespace keeps them.
         if packages.is_some() { enter_network_of_all_users() } else { enter_own_network() }
     }
     // Trials run one at a time: dtest's ports are fixed, and polling programs need the processors
@@ -136,8 +137,8 @@ fn each_program_once() -> Vec<Case> {
     cases
 }
 
-/// Returns one case of each program. One is enough, because the loadable provider is another entry
-/// into the same code.
+/// Returns one case of each program. The loadable provider contains the same code as the built-in
+/// one, so these cases only test that programs reach the provider.
 fn some_cases() -> Vec<Case> {
     vec![dtest::plain(), dapltest::small_transaction(), dapltest::quit(), dtestx::plain()]
 }

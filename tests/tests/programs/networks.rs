@@ -8,8 +8,8 @@ use crate::{Case, dapltest, dtest};
 /// A function that creates a registry for a provider.
 pub(crate) type MakeRegistry = fn(&Dist, &Provider) -> Result<Registry, Skip>;
 
-/// The names of networks, each with the function that creates the registry whose programs run under
-/// the network.
+/// The emulated networks: the name of each network, and the function that creates a registry whose
+/// programs communicate over that network.
 pub(crate) const NETWORKS: &[(&str, MakeRegistry)] = &[
     ("lossy", |dist, provider| with(dist, provider, "loss=2%,duplicate=1%,reorder=2%,seed=1")),
     ("lossy_and_far", |dist, provider| {

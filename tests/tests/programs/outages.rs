@@ -56,8 +56,8 @@ const WITH_DEFAULT_PARAMS: &[Outage] = &[
     outage("server_is_stopped_for_6_s", 6, Fault::ServerStopped),
 ];
 
-/// Outages with the default parameters for providers that send packets. The other host still
-/// answers the question whether it is alive.
+/// Outages with the default parameters for providers that send packets. During such an outage the
+/// other host still answers host probes.
 const OF_PACKETS: &[Outage] = &[outage(
     "port_hears_nothing_for_5_s",
     5,
@@ -130,7 +130,7 @@ impl WithKernel {
 impl Outage {
     /// Causes the outage and ends it. `host` is the other host, for outages that happen there.
     fn inject(&self, host: Option<&Host>) -> Result<(), String> {
-        let there = || host.expect("the outage is not of this host");
+        let there = || host.expect("an outage of the other host needs that host");
         match self.fault {
             Fault::LinkHere => Host::set_link_here("down")?,
             Fault::LinkThere => there().set_link_there("down")?,
@@ -170,14 +170,15 @@ pub(crate) fn permanent() -> Vec<Case> {
     ]
 }
 
-/// Runs the program `cut`, its client with these further arguments, and cuts the network.
+/// Runs the program `cut` as server and as client (with `client_arguments`), and then cuts the
+/// network with `cut`. Both programs must report the same event.
 fn expect_same_event(
     registry: &Registry,
     host: &Host,
     client_arguments: &[&str],
     cut: fn() -> Result<(), String>,
 ) -> Result<(), Stop> {
-    /// The line in which the program prints the event. The number is that of the uDAPL 2.0 header.
+    /// The line in which the program prints the event, with its number in uDAPL 2.0.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = c_program(&Dist::locate()?, "cut", dir.path())?;

@@ -16,19 +16,20 @@ use opendat_tests::Running;
 use crate::host::Family;
 use crate::pair::{LIMIT, Place, Route};
 
-/// The port of both programs.
+/// The TCP port on which dtest and dtestx exchange addresses.
 const PORT: u16 = 15828;
 const LOCALHOST: &str = "127.0.0.1";
-/// The message of a side has this many octets.
+/// The number of octets in the message with which a program sends its address.
 const MESSAGE_BYTES: usize = 128;
 
-/// Whether the client answers with its own address in the same form.
+/// Whether the client answers the server's message with its own address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The client does not answer, and the server goes on at once (dtest).
+    /// The client of dtest does not answer, and the server goes on at once.
     None,
-    /// The client answers, and the server listens only then (dtestx). Both sides are on one
-    /// adapter, so the relay answers the server with the server's own message.
+    /// The client of dtestx answers, and the server listens only after it has received that answer.
+    /// Both sides use the same adapter, so the relay answers the server with the server's own
+    /// message.
     Echo,
 }
 
@@ -46,12 +47,12 @@ pub(crate) struct Rendezvous {
 impl Rendezvous {
     /// Returns a relay for a server that prints `listens` when it listens with DAT.
     pub(crate) fn new(route: &Route<'_>, listens: &'static str, answer: Answer) -> Self {
-        // Until a server on this host has sent its message, it has this port on every address of
-        // the host.
+        // A server on this host occupies this port on every address of the host until it has sent
+        // its message. The relay listens on the port only afterwards.
         let (server, at) = match (route.server, route.client) {
             (Place::Here | Place::Debian(_), _) => (LOCALHOST, route.to),
             (_, Place::Here) => (route.to, LOCALHOST),
-            // A guest knows this host by this address.
+            // A guest reaches this host at this address.
             _ => (route.to, Family::V4.addresses()[0]),
         };
         let server = SocketAddr::new(server.parse().expect("an address"), PORT);
@@ -108,7 +109,8 @@ impl Drop for Rendezvous {
     }
 }
 
-/// An error in this function is caused by the client, which prints it.
+/// Sends the server's message to the client. If the function returns an error, the client has
+/// caused the error and prints it.
 fn tell_client(
     listener: &TcpListener,
     message: &mut [u8; MESSAGE_BYTES],

@@ -180,7 +180,8 @@ impl Target {
         Ok(document["cases"].as_array().into_iter().flatten().filter_map(of).collect())
     }
 
-    /// Only a case that passes is counted.
+    /// Turns the verdict of the suite into a test result. The test counts as passed only if the
+    /// case has passed.
     fn judge(&self, case: &str, verdict: Option<&Verdict>) -> Result<Completion, Failed> {
         let Some(verdict) = verdict else {
             return Err("the suite has no verdict for this case".into());

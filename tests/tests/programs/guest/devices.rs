@@ -1,5 +1,5 @@
-//! The device below an adapter goes down or is removed, and a program in the guest, over
-//! provider-verbs, gets the event.
+//! Tests in the guest that an RDMA device goes down or is removed while a program uses it through
+//! provider-verbs. The program must get the event that reports the failure.
 
 use std::sync::Arc;
 

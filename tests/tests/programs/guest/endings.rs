@@ -42,7 +42,7 @@ impl Ending {
     ) -> Result<(), Stop> {
         let guest = match (route.server, route.client) {
             (Place::Guest(guest, _), _) | (_, Place::Guest(guest, _)) => guest,
-            _ => unreachable!("one of them is in the guest"),
+            _ => unreachable!("the server or the client is in the guest"),
         };
         let [here, there] = guest.c_program(dist, "endings")?;
         // OFED's provider does not pass the private data of a rejection to its consumer over iWARP.

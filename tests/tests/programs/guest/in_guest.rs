@@ -61,7 +61,8 @@ pub(super) fn conf() -> String {
         GUEST_PROVIDERS
     {
         if *device == "siw" {
-            // The provider has the address of rxe, so its line would be the same as that for rxe.
+            // The provider over siw has the same address as the provider over rxe, so one line of
+            // dat.conf serves both.
             continue;
         }
         let (library, version, params) = match *ia {
@@ -104,7 +105,7 @@ pub(super) fn as_ours(family: Family) -> GuestEnvironment {
     GuestEnvironment { registry, network: "" }
 }
 
-/// Returns the dat.conf for [`as_ours`].
+/// Returns the text of the dat.conf that the registry of [`as_ours`] reads.
 pub(super) fn conf_as_ours(family: Family) -> String {
     let [_, address] = family.addresses();
     let line = |peer: &Peer| {
@@ -177,13 +178,15 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     let mut trials: Vec<Trial> =
         REGISTRIES.into_iter().map(|registry| registry_is_loaded(machine, registry)).collect();
     for guest_provider in GUEST_PROVIDERS {
-        // The function uses only the registry's name, because the guest has a dat.conf with this
-        // name.
+        // The tests use only the IA name of this registry. The guest's own dat.conf has an entry
+        // with that IA name.
         let registry = dist.clone().map(|dist| Registry::builtin(&dist, guest_provider.provider));
         let registry = Arc::new(registry);
         for (name, variables) in REGISTRIES {
             let there = GuestEnvironment { registry: variables, network: guest_provider.network };
-            // This project's registry is on both sides, or only on the active or the passive one.
+            // If `we_call` is `None`, both programs use the registry `name`. Otherwise one program
+            // does, the client if `we_call` is true and the server if it is false, and its peer
+            // uses Debian's registry.
             let mut add = |prefix: String, program: Program, we_call: Option<bool>| {
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
                 let &GuestProvider { address, device, .. } = guest_provider;
@@ -261,8 +264,9 @@ fn over_ipv6() -> Vec<Program> {
     programs
 }
 
-/// Returns the tests over siw. iWARP has no dtestx. siw has no windows, and holds up a caller whose
-/// call gets no answer (`calls_that_nobody_answers`).
+/// Returns the tests over siw. dtestx is left out because iWARP lacks the operations that it tests.
+/// Tests of memory windows are left out because siw has none. `calls_that_nobody_answers` is left
+/// out because siw holds up the caller.
 fn over_siw() -> Vec<Program> {
     let mut programs = vec![Program::Dtest];
     programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));

@@ -30,7 +30,7 @@ struct State {
     is_installed: bool,
     /// The number of guests that have died before this one.
     crashes: usize,
-    /// The reason why there cannot be a guest.
+    /// The reason why no guest can be started on this machine.
     unavailable: Option<Stop>,
 }
 
@@ -351,7 +351,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-        // The next guest needs the name of the device.
+        // The wire's device is removed, because the next guest creates a device with the same name.
         here(&format!("ip link delete {WIRE}")).ok();
     }
 }

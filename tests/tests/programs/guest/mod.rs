@@ -1,22 +1,23 @@
 //! Debian's programs over this project's providers on this host, connected to Debian's own provider
-//! (libdaplofa) and the kernel's RDMA drivers in a guest: rxe is the peer of RoCEv2, siw that of
-//! iWARP. Other tests run entirely in the guest: provider-verbs on its devices, the matrix of
-//! registries and providers, and the conformance suite. `cargo xtask test guest::` builds the guest
-//! and runs these tests, and no others.
+//! (libdaplofa) and the kernel's RDMA drivers in a guest. rxe is the peer of RoCEv2, and siw is the
+//! peer of iWARP. Other tests run entirely in the guest: provider-verbs on the guest's devices, the
+//! matrix of registries and providers, and the conformance suite. `cargo xtask test guest::` builds
+//! the guest and runs only these tests.
 //!
 //! | name | test |
 //! |---|---|
-//! | `guest::rxe::`, `guest::siw::` WIRE, caller, program | a program here, its peer in the guest |
-//! | `guest::rxe::verbs::`, `guest::siw::verbs::` family, caller, program | provider-verbs there |
-//! | `guest::matrix::` registry, provider, program | both in the guest |
-//! | `guest::rights::` | the messages for a user with fewer rights than root |
-//! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
-//! | `guest::conformance::` provider, case | the suite in the guest |
+//! | `guest::{rxe,siw}::` WIRE, caller, program | a program on this host, its peer in the guest |
+//! | `guest::{rxe,siw}::verbs::` family, caller, program | the peer in the guest uses verbs |
+//! | `guest::matrix::` registry, provider, program | both programs in the guest |
+//! | `guest::rights::` | the error messages for a user with fewer rights than root |
+//! | `guest::engines::` | softroce's engine in the guest, and the devices that `dat list` shows |
+//! | `guest::conformance::` provider, case | the conformance suite in the guest |
 //! | `guest::speed::` | the cost of small operations, compared with libdaplofa |
-//! | `guest::verbs::` program | both in the guest, over provider-verbs |
+//! | `guest::verbs::` program | both programs in the guest, over provider-verbs |
 //!
-//! The registry of the matrix is `ours` or `debian`. Other tests in the guest use this project's.
-//! `guest::verbs::` also has `ipv6::`, `behaviour::` and devices that fail.
+//! The registry of a test in the matrix is `ours` or `debian`. All other tests in the guest use
+//! this project's registry. `guest::verbs::` also contains `ipv6::`, `behaviour::` and tests of
+//! devices that fail.
 
 mod behaviour;
 mod conformance;
@@ -73,7 +74,8 @@ impl Peer {
         PROVIDERS.iter().find(|provider| provider.ia == self.ia).expect("one of ours")
     }
 
-    /// Returns whether the driver can run over such a wire. RoCEv2 always has its ICRC.
+    /// Returns whether the driver supports the CRC setting of this wire. In RoCEv2 the ICRC is
+    /// mandatory, so rxe has no such setting.
     fn supports(&self, wire: &Wire) -> bool {
         self.device == "siw" || wire.crc == Crc::Nobody
     }
@@ -99,8 +101,8 @@ const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> Wire {
     Wire { name, family, mtu, crc }
 }
 
-/// The wires. Their MTUs are that of Ethernet and that of jumbo frames, as between two hosts
-/// without the kernel's drivers.
+/// The wires between this host and the guest. The MTU is 1500 for normal Ethernet frames, and 9000
+/// for jumbo frames.
 const WIRES: &[Wire] = &[
     wire("ipv4_mtu_1500", Family::V4, 1500, Crc::Nobody),
     wire("ipv4_mtu_9000", Family::V4, 9000, Crc::Nobody),
@@ -270,7 +272,9 @@ enum Program {
 
 fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
-    // Slow programs run with CRCs once in each role, and once with each side that may ask for them.
+    // Slow programs run with CRCs in only two of four cases: the kernel asks for CRCs and this
+    // project's program is the caller, or this project's provider asks for CRCs and its program is
+    // called.
     let runs_slow_programs = wire.crc == Crc::Nobody || (wire.crc == Crc::Kernel) == we_call;
     if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && runs_slow_programs) {
         programs.push(Program::Rping(&rping::CONNECTIONS));
@@ -294,12 +298,13 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
         );
     }
     if wire.name == WIRES[0].name {
-        // A program of this project can play the server's part.
+        // `programs/perftest.c` can only be the server, so the client in the guest must be the
+        // caller.
         if !we_call {
             programs.extend(perftest::PROGRAMS.iter().map(Program::Perftest));
         }
     }
-    // Neither program can tell its client an IPv6 address.
+    // dtest and dtestx cannot tell their clients an IPv6 address.
     if let Family::V4 = wire.family
         && runs_slow_programs
     {

@@ -54,7 +54,8 @@ impl Perftest {
         ours.args([PORT, &size]);
         let server = start("ours", &route.server, ours)?;
         server.wait_for("listening")?;
-        // With the option -F, it does not matter that the processor's clock is not steady.
+        // With the option -F, perftest runs although the processor's clock frequency is not
+        // constant.
         let mut theirs = Command::new(self.program);
         theirs.args(["-R", "-F", "-p", PORT, "-s", &size, "-n", &rounds, route.to]);
         let client = start("perftest", &route.client, theirs)?;
@@ -77,8 +78,8 @@ impl Perftest {
         if !ours.text.contains(&format!("\n{messages} messages, ")) {
             complaints.push("the server did not count all messages");
         }
-        // The client of perftest fills its memory with random numbers. They reach the server's
-        // memory unless the test consists of reads only.
+        // The client of perftest fills its memory with random numbers. Sends and writes copy them
+        // to the server's memory, and reads do not.
         if (self.does == ClientOperation::Read) != ours.text.contains(" messages, 0 octets") {
             complaints.push("the server's memory has the wrong contents");
         }

@@ -68,7 +68,7 @@ impl Check {
             None => Ok(()),
         };
         allow("600")?;
-        // This user may lock 16 KiB.
+        // `ulimit -l 16` lets this user lock only 16 KiB of memory.
         let output = guest.run(&format!(
             "ulimit -l 16; \
              DAT_OVERRIDE=/dev/null chroot --userspec=1000:1000 / /tmp/dist/bin/dat {} 2>&1; :",

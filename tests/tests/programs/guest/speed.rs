@@ -17,7 +17,7 @@ use opendat_tests::{Dist, Skip, Stop};
 
 use super::machine::{APART, Guest, RXE};
 
-/// Returns the number of rounds, if the measurement must run.
+/// Returns the number of rounds if the measurement is requested, else `None`.
 pub(super) fn rounds() -> Option<usize> {
     opendat_tests::setting("guest-speed")?.parse().ok()
 }
@@ -36,8 +36,9 @@ struct Contender {
     network: &'static str,
 }
 
-/// The providers to compare; the others are compared with the first one. The user-space engine
-/// needs RoCE's port, so it runs where the kernel's rxe does not take the port.
+/// The providers that are measured. The first one is the reference for the others. softroce's
+/// user-space engine needs RoCE's port, so it runs in a network namespace where the kernel's rxe
+/// does not take the port.
 const CONTENDERS: [Contender; 3] = [
     Contender {
         name: "libdaplofa",

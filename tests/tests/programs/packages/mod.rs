@@ -18,8 +18,8 @@ use crate::pair::{Place, Route};
 
 pub(crate) use debian::Debian;
 
-/// The directory of the packages, and the directory where `tests/packages/build.sh` has built
-/// Debian.
+/// Two directories: `dir` contains the packages, and `debian` contains the Debian that
+/// `tests/packages/build.sh` has built.
 #[derive(Clone)]
 pub(crate) struct Packages {
     dir: PathBuf,
@@ -99,7 +99,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
 fn a_c_program(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
-    // The compiler is that of this host. Headers and libraries are those of the Debian.
+    // The compiler is this host's. The headers and libraries are those in the Debian installation.
     let (root, pkgconfig) = (debian.at("/"), debian.at(LIBDIR).join("pkgconfig"));
     let all = Path::new("1");
     let there = [
@@ -142,8 +142,8 @@ fn ours_replace_debians_and_back(world: &World) -> Result<(), Stop> {
     }
 }
 
-/// Tests the tarball in a Debian that has no package of this project. The tarball is not at the
-/// place where it was built.
+/// Tests the tarball in a Debian installation without any package of this project. The tarball is
+/// unpacked into another directory than that in which it was built.
 fn the_tarball(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     let tarball = world.packages.file("opendat-", ".tar.gz")?;
@@ -200,12 +200,13 @@ impl World {
             .map(drop)
     }
 
-    /// Checks which package owns the library that Debian's dtest is linked with.
+    /// Checks that Debian's dtest loads the libdat2.so.2 of this package.
     fn dtest_is_over(&self, package: &str) -> Result<(), String> {
         let linked =
             self.debian.run("ldd /usr/bin/dtest | awk '$1 == \"libdat2.so.2\" { print $3 }'")?;
         let owner = self.debian.run(&format!("dpkg -S \"$(readlink -f {})\"", linked.trim()))?;
-        // Debian's packages are qualified by their architecture.
+        // The name of the package is followed by a colon. For Debian's packages, the architecture
+        // follows that colon.
         match owner.split(':').next() == Some(package) {
             true => Ok(()),
             false => Err(format!("dtest is linked with {linked}, which is of {owner}")),

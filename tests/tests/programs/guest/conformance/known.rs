@@ -1,4 +1,4 @@
-//! Cases that do not pass, each with its reason.
+//! Conformance cases that do not pass in the guest, each with its reason.
 
 use super::Verdict;
 
@@ -10,7 +10,7 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "verbs_on_siw::dat_ia_query/private-data-size",
-        "56 octets: rdma_cm leaves no more of every request",
+        "56 octets: the limit over siw is the same as over rxe",
     ),
     ("verbs_on_siw::dat_ep_connect/times-out", SIW_HOLDS_CALLER),
     ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_HOLDS_CALLER),
@@ -36,7 +36,7 @@ const KNOWN: &[(&str, &str)] = &[
 const FLAKY: &[(&str, &str)] = &[
     (
         "verbs*::*in-disconnect-pending",
-        "the kernel answers for a stopped peer: the state may end at once",
+        "the kernel answers for a stopped peer: the endpoint may leave the state at once",
     ),
     ("verbs*::dat_ep_disconnect/peer-dies", KERNEL_ANSWERS),
     (
@@ -52,7 +52,7 @@ const FLAKY: &[(&str, &str)] = &[
     ),
     (
         "verbs_on_siw::*in-completion-pending",
-        "the kernel answers for a stopped peer: the state may end at once",
+        "the kernel answers for a stopped peer: the endpoint may leave the state at once",
     ),
 ];
 
@@ -75,13 +75,13 @@ const CORRUPTS_HEAP: &str =
 /// The reason of cases in which siw holds up the caller. Cases with this reason are not run.
 const SIW_HOLDS_CALLER: &str = "siw holds up the caller until TCP gives up";
 
-/// The places at which OFED's provider dies in its own code: its libraries, the libraries that they
-/// use, and its threads, which block all signals and so report no place. The list has no code of
-/// this project.
+/// The libraries in which OFED's provider crashes: its own libraries, and the libraries that they
+/// call. A crash also counts as OFED's if its place is not reported, because the threads of OFED's
+/// provider block all signals. The list has no library of this project.
 const OFED: &[&str] =
     &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an unreported place"];
 
-/// Cases in which OFED's provider dies.
+/// Cases in which OFED's provider ends the process.
 const DEADLY: &[&str] = &[
     "*/in-passive-connection-pending",
     "*/*-in-passive-connection-pending",
@@ -108,7 +108,7 @@ pub(super) fn known(test: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
-/// Returns the reason why a test may not pass, if there is one.
+/// Returns the reason why a test is allowed to fail, if it passes only sometimes.
 pub(super) fn flaky(test: &str) -> Option<&'static str> {
     FLAKY.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
@@ -118,9 +118,9 @@ pub(super) fn hangs(test: &str) -> bool {
     known(test).is_some_and(|why| [HANGS, CORRUPTS_HEAP, SIW_HOLDS_CALLER].contains(&why))
 }
 
-/// Returns the reason why a case does not pass over OFED's provider. This project does not fix that
-/// provider, so such a case is reported and does not count as a failure. If the process dies, the
-/// case must be listed and the place must be in that provider.
+/// Returns the reason why a case does not pass over OFED's provider. This project does not fix
+/// OFED's provider, so such a case is reported and does not count as a failure. If the process
+/// dies, this holds only for a case in the list `DEADLY` and a crash in OFED's code.
 pub(super) fn reason_over_ofed(case: &str, verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Failed(reason) if dies(reason) => (is_deadly(case) && in_ofed(reason))
@@ -152,8 +152,8 @@ fn dies(reason: &str) -> bool {
     reason.contains("the process died") || reason.contains("the peer is gone")
 }
 
-/// Returns whether the failure may be a known one. The reasons of the known failures were examined:
-/// none of this project's libraries dies or hangs.
+/// Returns whether a failure can be one of the known failures. In none of the known failures does a
+/// library of this project crash or hang, so a failure of that kind is always new.
 pub(super) fn may_be_known(reason: &str) -> bool {
     !dies(reason) && !["has not returned", "panicked"].iter().any(|bad| reason.contains(bad))
 }
