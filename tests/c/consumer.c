@@ -1,7 +1,7 @@
 /*
- * How programs use the headers: every function is called once, directly and, where there is a
- * macro, through a provider's table. The file is valid C99 and C++11 without warnings. It is only
- * compiled.
+ * Checks that programs can use the headers. The file calls every function once directly and, if the
+ * headers have a macro for the function, once through the provider's table. The file is only
+ * compiled. It is valid C99 and C++11 without warnings.
  */
 
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 #include <dat2/dat_registry.h>
 #include <dat2/dat_ib_extensions.h>
 
-/* One of each object that a program has. */
+/* One object of each type, and arguments for the calls below. */
 struct objects {
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
@@ -243,7 +243,7 @@ int extensions(struct objects *o, const DAT_EVENT *event)
     bad |= failed(dat_ib_close_query(o->ia));
     bad |= failed(dat_strerror_extension(DAT_IB_ERR, &text)) |
            failed(dat_strerror_ext_status(payload->status, &text));
-#ifdef OFED_HEADERS /* its macros use this undeclared type */
+#ifdef OFED_HEADERS /* OFED's counter macros use this undeclared type */
     typedef DAT_IA_COUNTER_TYPE DAT_COUNTER_TYPE;
 #endif
     bad |= failed(dat_ib_start_counter(o->ia, DCNT_IA_CM)) |
@@ -302,7 +302,7 @@ int through_the_table(struct objects *o, DAT_EVENT *event)
     DAT_IA_HANDLE ia = o->ia;
     int bad = 0;
 
-#ifndef OFED_HEADERS /* OFED exports it but does not declare it */
+#ifndef OFED_HEADERS /* OFED exports the function but does not declare it */
     bad |= failed(dats_get_ia_handle(o->ia, &ia));
 #endif
     bad |= failed(DAT_PZ_CREATE(ia, &o->pz));
@@ -324,7 +324,7 @@ int destroy(struct objects *o)
            failed(dat_ia_close(o->ia, DAT_CLOSE_DEFAULT));
 }
 
-/* The other side: the functions that a loadable provider defines and calls. */
+/* The provider's side: the functions that a loadable provider defines, and those that it calls. */
 
 static DAT_PROVIDER table;
 

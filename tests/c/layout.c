@@ -29,7 +29,7 @@
 #endif
 
 #ifndef UDAPL_1_2
-/* Types that have a name only in dat-sys. */
+/* In the headers these types have no name. In dat-sys they have the names below. */
 typedef __typeof__(((DAT_CNO_PARAM *)0)->proxy) DAT_CNO_PROXY;
 typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
 #endif
@@ -46,7 +46,7 @@ typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
 /* C++ does not convert pointers between enumerations and integers, so only C compares types. */
 #ifndef __cplusplus
 
-/* The declaration declares `pointer`, a pointer to the type that the member has in dat-sys. */
+/* The last argument declares `pointer`: a pointer to the type that the member has in dat-sys. */
 #define MEMBER_TYPE(type, member, ...) \
     {                                  \
         type *record = NULL;           \

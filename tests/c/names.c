@@ -1,7 +1,7 @@
 /*
- * Names that programs for OFED's libraries use and that no function needs: the macros that convert
- * parts of a triplet to a byte order, and the IPv6 addresses. The file is valid C90 (with long
- * long), C99, C11 and C++17.
+ * Uses names of the headers that programs for OFED's libraries use, but that are no functions or
+ * parameters: the macros that convert parts of a triplet to a byte order, and the IPv6 addresses.
+ * The file is valid C90 (with long long), C99, C11 and C++17.
  */
 
 #include <sys/socket.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Moving data allocates no memory: sends, RDMA writes and RDMA reads of all sizes, one at a time
- * and WINDOW at a time, by a consumer that polls and by one that waits. The program replaces the C
- * library's allocator and counts its calls in all threads of the process.
+ * Checks that moving data allocates no memory. The consumer polls in one run and waits in another.
+ * It posts sends, RDMA writes and RDMA reads of all sizes, one at a time and WINDOW at a time. The
+ * program replaces the C library's allocator and counts the allocations of all threads of the
+ * process.
  */
 
 #include "dat_test.h"
@@ -17,8 +18,8 @@ static atomic_bool counting;
 static atomic_long allocations;
 
 /*
- * The C library's own functions, under the names that it gives them for programs that replace the
- * public ones.
+ * The C library's own allocator. glibc exports it under these names to programs that replace malloc
+ * and the related functions.
  */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -60,7 +61,9 @@ int posix_memalign(void **place, size_t alignment, size_t size)
 
 enum operation { SEND, WRITE, READ, OPERATION_COUNT };
 
-/* The passive side: a second endpoint of the same adapter, with queues of its own. */
+/*
+ * The passive side of the connection: a second endpoint of the same adapter, with its own queues.
+ */
 struct passive {
     DAT_EVD_HANDLE recv, request, connect;
     DAT_EP_HANDLE ep;

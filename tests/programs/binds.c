@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Binds of an endpoint's RMR that wait for something else, are flushed, or follow an invalidation.
+ * Tests binds of an endpoint's RMR that wait for something else, are flushed, or follow an
+ * invalidation.
  *
- *   binds late          a send posted before the bind waits for the peer's receive: both
- *                       complete, in order
+ *   binds late          a send posted before the bind waits for the peer's receive; both complete,
+ *                       in order
  *   binds flushed       a queue full of binds is flushed, and its EVD has room for all of them
  *   binds invalidated   the peer invalidates the RMR, and the owner binds it again before its
- *                       consumer has seen that
+ *                       consumer has seen the invalidation
  */
 
 #include "dat_test.h"
@@ -75,7 +76,7 @@ static void expect_bind(struct end *end)
            "bind: status %d", event.event_data.rmr_completion_event_data.status);
 }
 
-/* The peer reads the memory that the owner's window shows. */
+/* Run by the peer: reads the memory that the owner's RMR makes accessible. */
 static void read_window(struct end *end, DAT_VADDR address, DAT_RMR_CONTEXT context)
 {
     DAT_LMR_TRIPLET local = local_segment(end, WINDOW_LENGTH, WINDOW_LENGTH);
@@ -128,7 +129,7 @@ static void be_owner(struct end *end, bool late, int out, int in)
             post_send(end, 0);
             for (int i = 0; i < BINDS; i++)
                 context = bind_window(end, rmr);
-            /* This is long enough for the peer to refuse the first attempt. */
+            /* The wait is long enough for the peer to refuse the first attempt of the send. */
             DAT_RETURN status = dat_evd_wait(end->request, SECOND / 20, 1, &event, &more);
             EXPECT(DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED,
                    "an operation completed before the send");
@@ -141,7 +142,10 @@ static void be_owner(struct end *end, bool late, int out, int in)
             context = bind_window(end, rmr);
             expect_bind(end);
             EXPECT(write(out, &context, sizeof context) == sizeof context, "the peer has gone");
-            /* The peer has carried out the invalidation. This consumer has not looked for it. */
+            /*
+             * The peer has invalidated the RMR, but this consumer has not yet taken the event that
+             * says so.
+             */
             await_notice(in);
             context = bind_window(end, rmr);
             expect_bind(end);
@@ -171,7 +175,10 @@ static void be_peer(struct end *end, bool late, int out, int in)
             EXPECT(read(in, &context, sizeof context) == sizeof context, "the owner has gone");
             post_send(end, context);
             expect_dto(end->request, "a send that invalidates");
-            /* The read is carried out after the invalidation, and its peer answers it in order. */
+            /*
+             * The owner answers the read after it has carried out the invalidation, because it
+             * serves requests in order.
+             */
             read_window(end, owner.address, owner.rmr_context);
             notify(out);
         }

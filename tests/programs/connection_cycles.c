@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Makes and ends thousands of connections, in all ways, within one process. Afterwards there must
- * be as many file descriptors, threads and allocated octets as before. The library may remember an
- * ended connection for a second or two, so the program waits before it looks at each thousand.
- * Tables may grow during the first thousands. The test passes when five thousands in a row take
- * nothing.
+ * Makes and ends thousands of connections, in all ways, within one process. Afterwards the process
+ * must have as many file descriptors, threads and allocated octets as before. The library may
+ * remember an ended connection for a second or two, so the program waits before it measures, after
+ * every thousand connections. Tables may grow during the first thousands. The test passes if five
+ * thousands in a row leave nothing behind.
  *
- *   connection_cycles [COUNT]   COUNT connections in place of each thousand
+ *   connection_cycles [COUNT]   COUNT is the number of connections between two measurements
+ *                               (default: a thousand)
  */
 
 #include "dat_test.h"
@@ -15,7 +16,9 @@
 enum { WARM_UP = 100, CLEAN_ROWS_WANTED = 5, MAX_ROWS = 12, LENGTH = 64 };
 /* How long the library may remember an ended connection. */
 #define FORGET_SECONDS 5
-/* Less memory than a thousand connections would leave if each left one object. */
+/*
+ * The tolerated growth. If each of a thousand connections left one object, they would leave more.
+ */
 #define TOLERANCE_BYTES (16 * 1024)
 
 static int within(const struct usage *now, const struct usage *goal)
@@ -24,7 +27,9 @@ static int within(const struct usage *now, const struct usage *goal)
            now->in_use <= goal->in_use + TOLERANCE_BYTES;
 }
 
-/* The passive side: a second endpoint of the same adapter, with queues of its own. */
+/*
+ * The passive side of the connection: a second endpoint of the same adapter, with its own queues.
+ */
 struct passive {
     DAT_PSP_HANDLE psp;
     DAT_CONN_QUAL port;
@@ -125,8 +130,8 @@ static void cycles(struct end *end, struct passive *passive, int count)
 }
 
 /*
- * Waits until the usage is within the goal, at most for as long as an ended connection may be
- * remembered.
+ * Waits until the usage is no higher than the goal. The wait ends after the time for which the
+ * library may remember an ended connection.
  */
 static struct usage settled_usage(const struct usage *goal)
 {
@@ -163,7 +168,7 @@ int main(int argc, char **argv)
     before = usage();
     for (clean_rows = 0; clean_rows < CLEAN_ROWS_WANTED; thousands++) {
         double started = now();
-        EXPECT(thousands < MAX_ROWS, "each of %d thousands left something behind", MAX_ROWS);
+        EXPECT(thousands < MAX_ROWS, "usage still grows after %d rounds", MAX_ROWS);
         cycles(&end, &passive, count);
         spent += now() - started;
         after = settled_usage(&before);

@@ -136,7 +136,7 @@ static inline void end_open(struct end *end, size_t size, DAT_COUNT dtos)
     OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
 }
 
-/* Frees everything. Each object must be free to go, and the graceful close fails if one is left. */
+/* Frees all objects. The graceful close fails if an object is left. */
 static inline void end_close(struct end *end)
 {
     OK(dat_ep_free(end->ep));

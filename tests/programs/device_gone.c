@@ -44,7 +44,7 @@ static void expect_lost(struct end *end)
            event.event_number);
 }
 
-/* A connection attempt must not look as if it could succeed. */
+/* Expects that a connection attempt fails: the peer is unreachable, or the attempt times out. */
 static void expect_unreachable(struct end *end, DAT_CONN_QUAL port)
 {
     DAT_EVENT event;

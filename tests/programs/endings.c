@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How a connection is rejected, or made and ended, between two programs that may use different DAT
- * libraries.
+ * Tests how a connection is rejected, or made and ended, between two programs that may use
+ * different DAT libraries.
  *
  *   endings server PORT CASE
  *   endings client ADDRESS PORT CASE
  *
  *   reject            the server rejects the request; the client receives the server's private data
- *   reject_mute       the same, but the client learns only that it is rejected
- *   client_leaves     private data go both ways, and a message each way; then the client
- *                     disconnects
- *   server_leaves     the same; the server disconnects
- *   client_dies       the same; then the client is killed
- *   server_dies       the same; the server is killed
- *   client_dies_busy  the same, while the other side goes on sending
- *   server_dies_busy
- *   ..._async         for each case with a death: the other side's provider may report it by an
+ *   reject_mute       the server rejects the request; the client learns only that
+ *   client_leaves     private data and a message go each way; then the client disconnects
+ *   server_leaves     private data and a message go each way; then the server disconnects
+ *   client_dies       private data and a message go each way; then the client is killed
+ *   server_dies       private data and a message go each way; then the server is killed
+ *   client_dies_busy  as client_dies, while the server goes on sending
+ *   server_dies_busy  as server_dies, while the client goes on sending
+ *   ..._async         a case with a death; the survivor's provider may report the death by an
  *                     asynchronous error
  */
 
@@ -46,7 +45,7 @@ static void one_message_each_way(struct end *end)
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
            "the receive failed");
     EXPECT(memcmp(end->buffer, end->buffer + MESSAGE, MESSAGE) == 0,
-           "the message has other contents");
+           "the message has wrong contents");
 }
 
 static void post_receive(struct end *end)
@@ -90,8 +89,8 @@ static bool is_ending_side(const char *role, const char *ending)
 }
 
 /*
- * Called before anything can arrive: the side that ends receives more messages, and one receive is
- * left over.
+ * Posts receives before a message can arrive. The side that ends the connection receives more
+ * messages than the other side, and must have an outstanding receive at the end.
  */
 static void prepare(struct end *end, const char *role, const char *ending)
 {
@@ -100,10 +99,9 @@ static void prepare(struct end *end, const char *role, const char *ending)
 }
 
 /*
- * Expects the event that reports the end of the connection. After a death over siw, OFED's provider
- * sometimes reports it by an asynchronous error alone: this happens if the kernel was still working
- * on the message that the peer had received when it died. A case that ends in "_async" accepts
- * that, too.
+ * Expects the event that reports the end of the connection. If the peer dies over siw while the
+ * kernel still works on a message that the peer has received, OFED's provider sometimes reports the
+ * death only by an asynchronous error. A case that ends in "_async" accepts this error, too.
  */
 static void expect_the_end(struct end *end, const char *ending)
 {
@@ -137,8 +135,8 @@ static void end_connection(struct end *end, const char *role, const char *ending
     one_message_each_way(end);
     if (ours) {
         /*
-         * The other side sends another message to say that it has received this side's. A busy side
-         * then goes on sending.
+         * The other side sends another message as the answer to this side's message. If it is busy,
+         * it then goes on sending.
          */
         expect_message(end);
         if (busy)
@@ -227,7 +225,8 @@ int main(int argc, char **argv)
         call(&end, argv[4], argv[2], port);
     }
     /*
-     * Other libraries may count objects that they believe to be left, so the result is not checked.
+     * The result is not checked, because other libraries may report objects that do not exist any
+     * more.
      */
     dat_ia_close(end.ia, DAT_CLOSE_ABRUPT_FLAG);
     puts("ok");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A device fails an endpoint, as siw does when it cannot read the memory that it is to send. The
- * request fails, the connection breaks, and the asynchronous EVD reports once which endpoint it is.
+ * Checks the report of a failed endpoint. The device fails the endpoint, as siw does when it cannot
+ * read the memory that it must send. The request must fail, the connection must break, and the
+ * asynchronous EVD must report once which endpoint has failed.
  */
 
 #include "dat_test.h"

@@ -84,7 +84,7 @@ static int run_and_exit(enum exit_kind exit_kind, unsigned delay)
 
     EXPECT(pipe(introductions) == 0, "pipe: %s", strerror(errno));
     if (exit_kind == CLOSE_AND_EXIT) {
-        /* No adapter is left open: this is the end of a process that has used DAT before. */
+        /* The process ends after it has closed its only adapter. */
         end_open(&ends[0], SIZE, DTOS);
         end_close(&ends[0]);
     } else {

@@ -46,7 +46,7 @@ static void call_everything(struct end *end)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    (void)*(volatile char *)end->buffer; /* the child has a copy of the memory */
+    (void)*(volatile char *)end->buffer; /* the child can read its copy of the buffer */
     REFUSED(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     REFUSED(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     REFUSED(dat_evd_dequeue(end->request, &event));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A small message waits at its sender for the peer's receive. The peer must get the octets that
- * were there when the message was posted (provider-verbs, inline sends), however late that is and
- * whatever has been written to the memory since.
+ * A small message waits at its sender until the peer posts a receive. The peer must get the octets
+ * that were in the memory when the message was posted (inline sends of provider-verbs), even if the
+ * memory has been overwritten since.
  */
 
 #include "dat_test.h"
@@ -35,8 +35,8 @@ static void be_client(struct end *end, int introduction, int signal)
     memset(end->buffer, 'a', SMALL);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     /*
-     * The standard forbids a write to the memory before the completion. It is the only way to show
-     * that the message was copied.
+     * The standard forbids a program to write to the memory before the completion. This test does
+     * so nevertheless, because nothing else shows whether the message was copied.
      */
     memset(end->buffer, 'b', SMALL);
     EXPECT(write(signal, "g", 1) == 1, "the server has gone");

@@ -30,7 +30,7 @@ enum { EVENTS = 200 };
 
 struct waiter {
     DAT_EVD_HANDLE evd;
-    DAT_CNO_HANDLE cno; /* if set, the thread waits on it in place of the EVD */
+    DAT_CNO_HANDLE cno; /* if set, the thread waits on the CNO and not on the EVD */
     atomic_int interrupted, taken;
 };
 
@@ -129,7 +129,9 @@ static void interrupt_waits(DAT_IA_HANDLE ia, bool on_cno, bool restarts)
         OK(dat_cno_free(waiter.cno));
 }
 
-/* Waits without pause, so that the other threads are followers. */
+/*
+ * Waits until the end. This thread leads: it waits in the poller, and the other threads follow it.
+ */
 static void *wait_as_leader(void *evd)
 {
     DAT_RETURN status;
@@ -165,7 +167,7 @@ enum { STOPS = 50, PING = 64, DTOS = 8 };
 
 struct sleeper {
     DAT_EVD_HANDLE evd;
-    DAT_CNO_HANDLE cno; /* if set, the thread waits on it in place of the EVD */
+    DAT_CNO_HANDLE cno; /* if set, the thread waits on the CNO and not on the EVD */
     DAT_RETURN status;
     DAT_EVENT event;
 };
@@ -216,8 +218,8 @@ static void connect_ends(struct end *active, struct end *passive)
 }
 
 /*
- * What the threads wait for. A provider may wait in different ways for its own events and for those
- * of a device.
+ * What the threads wait for. A provider may wait for events of the device in another way than for
+ * other events.
  */
 enum { ON_EVD, ON_CNO, ON_RECEIVE, ON_CONNECTION, SLEEPERS };
 
@@ -473,8 +475,8 @@ static int binds, interrupted_binds;
 static bool opening;
 
 /*
- * Takes the place of the C library's function, so that a signal arrives exactly while the provider
- * binds a socket.
+ * Replaces the C library's bind, so that a signal arrives exactly while the provider binds a
+ * socket.
  */
 int bind(int socket, const struct sockaddr *address, socklen_t length)
 {
@@ -508,8 +510,8 @@ static void open_during_storm(void)
     EXPECT(before > 0 || binds == 0, "a signal that arrived meanwhile was lost");
 
     /*
-     * The next adapter asks the first one for its sockets, and the signals interrupt every call
-     * that they can.
+     * The second adapter gets its sockets from the first one. The timer's signals interrupt every
+     * call that a signal can interrupt.
      */
     EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0, "setitimer failed");
     OK(dat_ia_open(ia_under_test(), 8, &second, &neighbour));

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The peer is killed (SIGKILL) in the middle of RDMA writes. The survivor gets a disconnected or
- * broken event, and everything that it had posted completes: first with success, then flushed. Its
- * endpoint can be used for another connection.
+ * broken event, and all its posted operations complete: the first ones with success, the others
+ * flushed. Its endpoint can be used for another connection.
  *
- * The status shows that the survivor noticed the end, and not only a silence: a request that was
- * repeated until its retries were used up would complete with a transport error. A side that is
- * idle or only receives never repeats anything and would wait forever. The program prints the time
- * that this takes and does not judge it.
+ * The status of the operations shows that the survivor has noticed the death itself. If it had only
+ * noticed the silence of the peer, a request would have used up its retries and completed with a
+ * transport error. A side that is idle or only receives repeats no request and would wait forever.
+ * The program prints how long the survivor needs to notice the death, and does not judge this time.
  *
- *   killed_peer target   the survivor writes, its target is killed
- *   killed_peer writer   the survivor is written to, the writer is killed
- *   killed_peer idle     nothing is under way
+ *   killed_peer target   the survivor writes, and its target is killed
+ *   killed_peer writer   the peer writes to the survivor, and this writer is killed
+ *   killed_peer idle     no operation is under way when the peer is killed
  */
 
 #include "dat_test.h"

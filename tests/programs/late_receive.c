@@ -41,7 +41,7 @@ static void send_all(struct end *end, int notify_fd, char first_octet)
         memset(end->buffer + at, first_octet + i, SIZE);
         OK(dat_ep_post_send(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG));
         /*
-         * A request that is posted alone has left when its post returns: it is in the peer's
+         * If a request is posted alone, it has left when the post returns, and it is in the peer's
          * socket.
          */
         if (i == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Attacks on the local sockets of other users: on all that the kernel lists. */
+/* Attacks all local sockets of other users that the kernel lists. */
 
 #ifndef LOCAL_SOCKETS_H
 #define LOCAL_SOCKETS_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Many processes on one address: pairs of a writer and its target. One process after the other is
- * killed (SIGKILL) in the middle of its transfer, beginning with the one that was there first. Its
- * peer is disconnected, and no other process notices: every octet and every message of the others
- * arrives once and in order. A new pair joins for each broken pair. When all processes have ended,
- * RoCE's UDP port is free.
+ * Many processes use one address: pairs of a writer and its target. One process after the other is
+ * killed (SIGKILL) in the middle of its transfer. The first of them is the process that has used
+ * the address for the longest time. Only the peer of a killed process is disconnected. For all
+ * others, every octet and every message must arrive once and in order. A new pair replaces each
+ * broken pair. When all processes have ended, RoCE's UDP port must be free.
  */
 
 #include "dat_test.h"
@@ -105,8 +105,8 @@ static void expect_end_of_connection(struct end *end)
 }
 
 /*
- * Writes blocks, each followed by a message, until `stop` is set. A block's place is free when the
- * peer has answered the block.
+ * Writes blocks, each followed by a message, until `stop` is set. When the peer has answered a
+ * block, the block's space in the buffer is used for another block.
  */
 static void write_blocks(struct end *end, struct pair *pair, const struct introduction *peer)
 {
@@ -128,7 +128,7 @@ static void write_blocks(struct end *end, struct pair *pair, const struct introd
     expect_end_of_connection(end);
 }
 
-/* Checks each block when its message has arrived, and answers it. */
+/* Checks each block when its message has arrived, and answers with a message. */
 static void verify_blocks(struct end *end, struct pair *pair)
 {
     for (DAT_UINT64 block = 0;; block++) {
@@ -193,7 +193,7 @@ static bool is_whole(const struct pair *pair)
     return pair->target && !pair->breaks;
 }
 
-/* Every pair of which no process was killed moves data. */
+/* Checks that data moves in every pair that has no killed process. */
 static void expect_progress(void)
 {
     DAT_UINT64 goals[MAX_PAIRS];
@@ -243,11 +243,11 @@ int main(void)
         start_pair(pair);
     expect_progress();
     EXPECT(port_is_free() != (strcmp(ia_under_test(), "softroce") == 0),
-           "RoCE's port is in use, or is not, against expectation");
+           "RoCE's port must be in use for softroce, and free for other adapters");
 
     /*
-     * First the target that was there before all others is killed, then a writer, then both ends of
-     * a connection.
+     * Three kills follow: the target of the first pair, then a writer, and then both processes of a
+     * pair.
      */
     pairs[0].breaks = true;
     kill_process(pairs[0].target);
@@ -285,8 +285,8 @@ int main(void)
         printf("pair %d: %lu blocks\n", (int)(pair - pairs), (unsigned long)pair->verified);
     }
     /*
-     * The kernel closes sockets that were on their way through a queue a moment after the process
-     * has ended.
+     * A socket may be on its way in another socket's queue when the last process ends. The kernel
+     * closes such a socket a moment later.
      */
     for (limit = now() + WAIT_LIMIT_SECONDS; !port_is_free(); usleep(1000))
         EXPECT(now() < limit, "all processes have ended, and the port is not free after %d s",

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Newcomers: every 100 ms a client connects, sends a message, receives it back and disconnects,
- * until the program is killed. It prints a line for each: `newcomer 1.23 ms`, or `refused` and the
- * event.
+ * until the program is killed. The client prints a line for each connection: `newcomer 1.23 ms`, or
+ * `refused` and the event.
  *
  *   newcomers PORT   (the address is in OPENDAT_TEST_ADDRESS)
  *
- * The server accepts every request at once, with one of many endpoints. Requests of others may hold
- * some of them without ever being established.
+ * The server accepts every request at once, with one of many endpoints. An attacker's requests may
+ * occupy some of the endpoints without ever being established.
  */
 
 #include "dat_test.h"
@@ -16,7 +16,10 @@
 
 enum {
     LENGTH = 64,
-    /* softroce lets at most 64 acceptances of an address wait, and as many as the backlog has. */
+    /*
+     * softroce keeps at most 64 half-open connections of one caller's address, and the backlog of
+     * the listener limits the requests that wait.
+     */
     SERVER_ENDPOINTS = 256,
 };
 
@@ -29,10 +32,13 @@ static void drain(DAT_EVD_HANDLE evd)
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* An endpoint of the server. It has one message of the buffer. */
+/* An endpoint of the server. Each endpoint has its own message in the buffer. */
 struct server_endpoint {
     DAT_EP_HANDLE ep;
-    /* How often the endpoint was in use. Completions of earlier times are ignored. */
+    /*
+     * The number of connections that have used the endpoint. A completion of an earlier connection
+     * is ignored.
+     */
     uint64_t uses;
     bool in_use;
 };
@@ -110,7 +116,10 @@ static void serve(DAT_CONN_QUAL port, int ready)
     OK(dat_psp_create(server.ia, port, cr, DAT_PSP_CONSUMER_FLAG, &psp));
     EXPECT(write(ready, "x", 1) == 1, "the parent process has ended");
     for (;;) {
-        /* Requests without a pause must not keep endpoints from becoming free. */
+        /*
+         * Connection events come first. Even if requests never pause, endpoints of ended
+         * connections become free.
+         */
         if (dat_evd_dequeue(connect, &event) == DAT_SUCCESS)
             handle_connection_event(&event);
         else if (dat_evd_dequeue(recv, &event) == DAT_SUCCESS)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Connection attempts that get no answer. Each reports its cause, and the endpoint can be used for
- * the next attempt and for one that is answered.
+ * Connection attempts that get no answer. Each attempt reports its cause. Afterwards the endpoint
+ * can be used for another attempt, also for one that is answered.
  *
- *   no_answer NOBODY NOWHERE   NOBODY is an address of this network that no host has, NOWHERE one
- *                              to which there is no route
+ *   no_answer NOBODY NOWHERE   NOBODY is an address of this network that no host has; to the
+ *                              address NOWHERE there is no route
  */
 
 #include "dat_test.h"
@@ -61,12 +61,12 @@ int main(int argc, char **argv)
     seconds = connect_in_vain("no host, short timeout", argv[1], port, SECOND / 5,
                               DAT_CONNECTION_EVENT_TIMED_OUT);
     /*
-     * Without the timeout of the call the event would be another one. The timeout must not expire
-     * early.
+     * The event shows that the timeout of the call ended the attempt: a longer timeout leads to
+     * another event. The timeout must not expire early.
      */
     EXPECT(seconds >= 0.2, "timed out after %.3f s", seconds);
 
-    /* The service exists, and its consumer does not answer. */
+    /* A service exists on this port, but its consumer does not answer the request. */
     OK(dat_psp_create(other.ia, port, other.cr, DAT_PSP_CONSUMER_FLAG, &psp));
     seconds =
         connect_in_vain("silent consumer", own, port, SECOND / 2, DAT_CONNECTION_EVENT_TIMED_OUT);

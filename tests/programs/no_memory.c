@@ -21,14 +21,14 @@
 
 static _Thread_local bool is_limited;
 /*
- * The octets that are left, and how many there would have to be for the first allocation that
- * failed.
+ * `left` is how many octets this thread may still allocate. `wanted` is the budget with which the
+ * first allocation that failed would have succeeded.
  */
 static _Thread_local long left, wanted, budget;
 
 /*
- * The C library's own functions, under the names that it gives them for programs that replace the
- * public ones.
+ * The C library's own allocator. glibc exports it under these names to programs that replace malloc
+ * and the related functions.
  */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -37,8 +37,8 @@ void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *place);
 
 /*
- * Charges the octets of an allocation that replaces one of `old` octets. If they exceed the budget,
- * frees it and returns NULL.
+ * Charges the budget for an allocation at `place`, which replaces an allocation of `old` octets. If
+ * the budget does not suffice, frees `place` and returns NULL.
  */
 static void *charge(void *place, long old)
 {
@@ -148,7 +148,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(
         refusals += refused_;                                                                      \
     } while (0)
 
-/* A call that is refused at least once. */
+/* A call that allocates memory, and that is refused at least once for lack of memory. */
 #define NEEDS_MEMORY(call)                                           \
     do {                                                             \
         long before_ = refusals;                                     \
@@ -203,8 +203,8 @@ static void regions(void)
 }
 
 /*
- * Creates a region that other processes may register by its name, and one of another region's
- * memory.
+ * Creates a region that other processes may register by its name, and then a second region of the
+ * first region's memory.
  */
 static void named_region(void)
 {
@@ -425,7 +425,10 @@ int main(void)
 
     for (int i = 0; i < PROVIDERS; i++)
         infos[i] = &records[i];
-    /* A provider starts its thread here or with the first connection. */
+    /*
+     * A provider starts its progress thread either when an adapter opens or with the first
+     * connection.
+     */
     without_threads = true;
     status = dat_ia_open(name, 8, &async, &ia);
     without_threads = false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Connection attempts that fail because of this host, not of its peer:
+ * Connection attempts that fail because of this host, not because of its peer:
  *
  *   no_way route   no route leads to the peer: DAT_CONNECTION_EVENT_UNREACHABLE, and the log says
  *                  why
  *   no_way ports   no local port is left: DAT_INSUFFICIENT_RESOURCES, and the log says why;
  *                  established connections go on
  *
- * The second one changes the range of local ports of its network namespace, and restores it.
+ * `no_way ports` changes the range of local ports of its network namespace, and restores it.
  */
 
 #include "dat_test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Opens the adapter of the given name and closes it. It is compiled with the flags of pkg-config
- * alone.
+ * Opens the adapter of the given name and closes it. The program is compiled with only the flags
+ * that pkg-config prints.
  */
 #include UDAT
 #include <stdio.h>

@@ -4,18 +4,18 @@
  * network namespace that has the users of the host. The process goes on as the victim, and the
  * attacker is a child process of another user.
  *
- *   other_user squats     the attacker creates the victim's directory of local sockets first: the
- *                         adapter does not open, and says so. The attacker also has all the names
- *                         that an earlier OpenDAT used: an adapter opens nevertheless
+ *   other_user squats     the attacker first creates the victim's directory of local sockets: the
+ *                         adapter does not open, and reports this. Then the attacker binds all
+ *                         socket names that an earlier OpenDAT used: the adapter opens nevertheless
  *   other_user connects   the attacker connects and sends to all local sockets that the kernel
- *                         lists, without pause, while adapters open and make connections; no
+ *                         lists, without pause, while adapters open and make connections: no
  *                         connection and no datagram is accepted
- *   other_user listens    the attacker has the name that a service had in an earlier OpenDAT; a
- *                         request for that service, with its private data, does not reach it
- *   other_user asks       the attacker asks for the adapters' statistics (stats=on) and gets
- *                         none
- *   other_user set_uid    a program whose effective user is not its real user does not share the
- *                         port of either
+ *   other_user listens    the attacker binds the socket name that a service had in an earlier
+ *                         OpenDAT: a connection request for that service does not reach the
+ *                         attacker
+ *   other_user asks       the attacker asks for the adapters' statistics (stats=on), and gets none
+ *   other_user set_uid    a program with different real and effective users opens no adapter, so it
+ *                         shares the port of neither user
  */
 
 #define _GNU_SOURCE
@@ -104,8 +104,8 @@ static int bind_all(int parent)
 }
 
 /*
- * Creates each kind of file that could be in the directory's place, and checks whether the victim
- * has created anything in it.
+ * Creates each kind of file at the path of the victim's directory. If the victim created a file in
+ * a directory of the attacker, the attacker could not remove that directory.
  */
 static int squat(int parent)
 {
@@ -181,8 +181,8 @@ static double processor_time(void)
 }
 
 /*
- * Opens two adapters of the victim and connects them: one asks the other one for the sockets, and
- * one gets the other one's requests.
+ * Opens two adapters of the victim and connects them. The second adapter gets its sockets from the
+ * first one, and requests for one adapter arrive at the other one.
  */
 static void connect_two(void)
 {

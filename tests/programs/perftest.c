@@ -18,12 +18,12 @@
 #include <stddef.h>
 
 /*
- * perftest goes through its memory in steps and uses two such regions. There are as many receives
- * as the client sends ahead.
+ * perftest needs no more memory than REGION octets. RECEIVES is the maximum number of messages that
+ * the client has under way.
  */
 enum { REGION = 2 << 20, RECEIVES = 64, CONNECTIONS = 2, CONTROL_MESSAGE_BYTES = 64 };
 
-/* A record that describes memory. Numbers begin with their highest octets. */
+/* A record of perftest that describes memory. All numbers are big-endian. */
 struct memory_record {
     uint32_t lid, reads, qpn, psn, rkey;
     uint64_t address;
@@ -46,8 +46,8 @@ struct side {
 };
 
 /*
- * Messages arrive where the client writes. The control connection's messages have their own space
- * behind that.
+ * Messages of the measurement arrive in the memory to which the client writes. Messages of the
+ * control connection arrive behind that memory.
  */
 static DAT_LMR_TRIPLET place(const struct side *side, DAT_EP_HANDLE ep)
 {
@@ -129,8 +129,9 @@ static void answer(struct side *side, DAT_EP_HANDLE ep, size_t length)
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "send: status %d",
            event.event_data.dto_completion_event_data.status);
     /*
-     * The client has no more messages on their way than receives were posted. The next control
-     * message would overwrite this one, so the receive is posted only now.
+     * The receive is posted only after the message was sent back, because the next control message
+     * overwrites the message. The client never has more messages under way than receives were
+     * posted, so a message always finds a receive.
      */
     post_receive(side, ep);
 }

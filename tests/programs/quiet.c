@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Thousands of requests whose completions no consumer takes. Their places in the queue must
- * nevertheless come free.
+ * Thousands of requests whose completions no consumer takes. The queue must nevertheless free the
+ * slots of completed requests.
  *
- *   quiet suppressed    all but the last request of each queue length are suppressed, and none of
- *                       the suppressed ones is reported
- *   quiet only          every request is suppressed, and nothing is reported
- *   quiet unsignalled   every request is unsignalled: a consumer that polls finds its completion,
- *                       and the completion wakes nobody
+ *   quiet suppressed    in each queue length of requests, all but the last one are suppressed: no
+ *                       suppressed request is reported
+ *   quiet only          every request is suppressed: nothing is reported
+ *   quiet unsignalled   every request is unsignalled: a consumer that polls finds the completions,
+ *                       and the completions wake no thread
  *   quiet mute          the endpoint has no EVD for requests
  */
 
@@ -19,8 +19,8 @@ static DAT_RETURN post(struct end *end, const struct introduction *peer, DAT_UIN
                        DAT_COMPLETION_FLAGS flags)
 {
     /*
-     * Each write has memory of its own until its place comes round again, which happens only when
-     * it is done.
+     * The memory of a write is used again after 2 * DTOS writes. The queue holds only DTOS writes,
+     * so the earlier write has completed by then.
      */
     size_t slot = number % (2 * DTOS) * sizeof number;
     DAT_LMR_TRIPLET local = local_segment(end, slot, sizeof number);
@@ -49,8 +49,8 @@ static void write_suppressed(struct end *end, const struct introduction *peer)
 }
 
 /*
- * Takes the completions that are there, which must have the next cookies in order. Returns the
- * number of the last one.
+ * Takes the completions that are in the EVD. Their cookies must continue the sequence. Returns the
+ * number of the last completed write.
  */
 static DAT_UINT64 take_completions(struct end *end, DAT_UINT64 taken)
 {
@@ -71,7 +71,10 @@ static void write_unsignalled(struct end *end, const struct introduction *peer)
     for (DAT_UINT64 n = 1; n <= WRITES;) {
         DAT_RETURN posted = post(end, peer, n, DAT_COMPLETION_UNSIGNALLED_FLAG);
         if (DAT_GET_TYPE(posted) == DAT_INSUFFICIENT_RESOURCES) {
-            /* Writes that are done keep their places until their completions are taken. */
+            /*
+             * A completed write occupies its slot in the queue until the consumer takes the
+             * completion.
+             */
             EXPECT(n - taken > DTOS, "no room for write %lu, though %lu completions were taken",
                    (unsigned long)n, (unsigned long)taken);
             taken = take_completions(end, taken);
@@ -121,7 +124,10 @@ static void write_suppressed_only(struct end *end, const struct introduction *pe
                "a suppressed write is reported");
         EXPECT(now() < limit, "the requests do not become idle");
     } while (!requests_idle(end));
-    /* The queue has all its places again, also for requests that are reported. */
+    /*
+     * All slots of the queue are free again, so it takes as many requests with completions as it is
+     * long.
+     */
     for (int n = 0; n < DTOS; n++)
         OK(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG));
     EXPECT(DAT_GET_TYPE(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG)) ==

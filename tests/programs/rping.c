@@ -56,8 +56,8 @@ static void post_send(struct end *end, size_t offset, size_t size)
 }
 
 /*
- * Sends the peer the address of these octets, or only "go on", as soon as there is a receive for
- * its answer.
+ * Sends the peer the address of these octets, or only "go on" if `size` is 0. The caller has
+ * already posted a receive for the peer's answer.
  */
 static void send_when_ready(struct end *end, size_t offset, size_t size)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Many connections whose requests are suppressed and whose request EVDs are never empty and never
- * polled. Ended connections must take no memory and must not make later connections slower.
+ * Many connections whose requests are suppressed, and whose request EVDs always contain an event
+ * and are never polled. Ended connections must take no memory and must not make later connections
+ * slower.
  *
  *   soak COUNT [apart]   makes COUNT connections, which end gracefully, abruptly and by
- *                        dat_ep_free, with sends under way. With `apart` it uses a network
- *                        namespace of its own, where that is allowed, since TCP keeps the ports of
- *                        ended connections for a minute
+ *                        dat_ep_free, with sends under way. With `apart`, the program uses a
+ *                        network namespace of its own if the system allows that, because TCP keeps
+ *                        the ports of ended connections for a minute
  *
- * The memory is judged. The time is printed.
+ * The program checks the memory, and prints the time without checking it.
  */
 
 #define _GNU_SOURCE
@@ -20,14 +21,17 @@
 #include <sys/ioctl.h>
 
 enum { PARTS = 10, SENDS = 4, LENGTH = 64, DTOS = 8 };
-/* If each connection left an object, each would leave more octets than this. */
+/*
+ * If each connection left an object, the memory would grow by more octets than this for each
+ * connection.
+ */
 #define OBJECT_BYTES 100
-/* The size up to which tables may have grown. They do not shrink. */
+/* Tables may grow by this many octets in total. They do not shrink. */
 #define TABLES_BYTES (8 << 20)
-/* How long the first parts wait for the library to forget ended connections. */
+/* The time for which the library may remember ended connections after the second part. */
 #define FORGET_SECONDS 5
 
-/* One of the two endpoints of a connection, both of one adapter. */
+/* One of the two endpoints of a connection. Both endpoints belong to the same adapter. */
 struct half {
     DAT_EVD_HANDLE request, recv, connect;
     DAT_EP_HANDLE ep;
@@ -173,7 +177,7 @@ int main(int argc, char **argv)
             connection(&caller, &listener, port, i);
         started = (now() - started) * 1e6 / (count / PARTS);
         goal.in_use += TABLES_BYTES + (long)OBJECT_BYTES * (part - 1) * (count / PARTS);
-        /* The other parts are compared with the second part. */
+        /* The memory after each later part is compared with the memory after the second part. */
         after = settled(&goal, part == 0 ? 0 : part == 1 ? FORGET_SECONDS : WAIT_LIMIT_SECONDS);
         printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS),
                started, after.in_use);

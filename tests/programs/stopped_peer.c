@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A process is stopped for six seconds, as by a debugger or Ctrl-Z, with messages under way in both
- * directions. Neither side loses the connection, and every message arrives once the process goes
- * on.
+ * directions. Neither side loses the connection, and every message arrives after the process has
+ * continued.
  *
  *   stopped_peer called   the passive side is stopped
  *   stopped_peer caller   the active side is stopped

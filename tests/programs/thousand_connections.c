@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A process has 1,000 connections to another one at the same time. It makes them in bursts of
- * BURST, more than the 64 acceptances that softroce keeps half-open per address. Each connection
- * carries a message each way and an RDMA write, and is then ended. None is lost. Both processes
- * print how much memory a connection takes, as malloc accounts for it. It is at most MAX_BYTES.
+ * A process has 1,000 connections to another process at the same time. It makes them in bursts of
+ * BURST, which exceeds the 64 half-open connections that softroce keeps per address. Each
+ * connection carries a message each way and an RDMA write, and is then ended. No connection may be
+ * lost. Both processes print the memory that malloc accounts to one connection, which is at most
+ * MAX_BYTES.
  */
 
 #include "usage.h"
@@ -34,12 +35,12 @@ static void fill(struct end *end, int n, char with)
 static void expect_filled(const struct end *end, enum area area, int n, char with)
 {
     const char *found = end->buffer + place(area, n);
-    EXPECT(memcmp(found, &n, sizeof n) == 0, "connection %d has data of another", n);
+    EXPECT(memcmp(found, &n, sizeof n) == 0, "connection %d has the data of another connection", n);
     for (size_t i = sizeof n; i < LENGTH; i++)
         EXPECT(found[i] == (char)(with ^ (char)n), "connection %d has wrong data at %zu", n, i);
 }
 
-/* All connections share the queues of one end. */
+/* Opens the adapter. All connections share the EVDs of `end`. */
 static void open_all(struct end *end)
 {
     struct rlimit files;

@@ -163,7 +163,7 @@ static void messages(void)
         OK(dat_strerror(texts[i].status, &type, &subtype));
         EXPECT(!strcmp(type, texts[i].type) && !strcmp(subtype, texts[i].subtype));
     }
-    ANSWERS(INVALID_ARGUMENT(1), dat_strerror(0x80150000, &type, &subtype)); /* a type of 2.0 */
+    ANSWERS(INVALID_ARGUMENT(1), dat_strerror(0x80150000, &type, &subtype)); /* of 2.0 only */
     ANSWERS(INVALID_ARGUMENT(1), dat_strerror(102, &type, &subtype));
     ANSWERS(INVALID_ARGUMENT(2), dat_strerror(0, NULL, &subtype));
 }
@@ -401,7 +401,7 @@ static void endpoint_parameters(void)
     ANSWERS(INVALID_ARGUMENT(3), dat_ep_query(ep, DAT_EP_FIELD_ALL, NULL));
 
     param.ep_attr.max_recv_dtos = 16;
-    param.ep_attr.max_message_size = ~(DAT_VLEN)0; /* not named in the mask */
+    param.ep_attr.max_message_size = ~(DAT_VLEN)0; /* the mask lacks this field */
     OK(dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param));
     ANSWERS(INVALID_ARGUMENT(3), dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE, &param));
     ANSWERS(INVALID_ARGUMENT(2), dat_ep_modify(ep, DAT_EP_FIELD_SRQ_HANDLE, &param));

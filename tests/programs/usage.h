@@ -44,8 +44,8 @@ static inline void start_without_caches(char **argv)
 }
 
 /*
- * Returns the octets that malloc has handed out: those that it has taken from the system, less
- * those that are free.
+ * Returns how many octets malloc has handed out: the octets that it has taken from the system, less
+ * the free ones.
  */
 static inline long bytes_in_use(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A vendor's provider of uDAPL 1.2 and its consumer in one source. With VENDOR defined it is the
- * loadable provider, which can open, query and close an adapter and create one kind of object;
- * otherwise it is the program.
+ * A vendor's provider of uDAPL 1.2 and its consumer in one source. If VENDOR is defined, the source
+ * is the loadable provider, which can open, query and close an adapter and create one kind of
+ * object. Otherwise the source is the consumer's program.
  */
 
 #include <dat/dat_registry.h>
@@ -15,7 +15,8 @@
 #ifdef VENDOR
 
 /*
- * The provider's table ends with the last member of 1.2. A reader that goes on finds these words.
+ * The provider's table ends with the last member of 1.2. If a registry reads further, it reads the
+ * poison.
  */
 static struct {
     DAT_PROVIDER table;
@@ -120,7 +121,7 @@ int main(void)
        place.event.evd_handle == async_evd);
     for (i = 0; i < sizeof place.after; i++)
         OK(place.after[i] == 0);
-    /* A function that the provider does not have. */
+    /* The provider does not have this function. */
     OK(dat_pz_create(ia, &pz) == 0xffff0000);
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG) == DAT_SUCCESS);
     puts("ok");

@@ -36,7 +36,7 @@ const KNOWN: &[(&str, &str)] = &[
 const FLAKY: &[(&str, &str)] = &[
     (
         "verbs*::*in-disconnect-pending",
-        "the kernel answers for a stopped peer: the endpoint may leave the state at once",
+        "the kernel answers for a stopped peer: the state under test may end at once",
     ),
     ("verbs*::dat_ep_disconnect/peer-dies", KERNEL_ANSWERS),
     (
@@ -52,7 +52,7 @@ const FLAKY: &[(&str, &str)] = &[
     ),
     (
         "verbs_on_siw::*in-completion-pending",
-        "the kernel answers for a stopped peer: the endpoint may leave the state at once",
+        "the kernel answers for a stopped peer: the state under test may end at once",
     ),
 ];
 
