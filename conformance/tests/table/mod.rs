@@ -62,8 +62,8 @@ fn table(setups: &[Setup]) -> String {
         let (should, passed) = (all - must, all - unsupported - fails);
         let _ = writeln!(
             out,
-            "| {provider} | {description} | {all} | {must} | {should} | {passed} | {unsupported} | \
-             {fails} |"
+            "| {provider} | {description} | {all} cases | {must} MUST | {should} SHOULD \
+             | {passed} passed | {unsupported} unsupported | {fails} otherwise |"
         );
     }
     out
