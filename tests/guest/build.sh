@@ -64,7 +64,7 @@ system() {
 
     echo "user space"
     local root=$work/root n=100
-    # Packages that only the installation of packages needs.
+    # These packages are needed only to install packages, so the guest does not get them.
     local left_out='^(adduser|passwd|login|debconf|debianutils|base-files|dpkg|tar|perl.*|libperl.*|libpam.*|libaudit.*|libsemanage.*|gcc-12-base)$'
     unpack "$root" $(needed $user_space | grep -vE "$left_out")
     rm -rf "$root"/usr/share/{doc,man,locale,info,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv

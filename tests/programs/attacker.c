@@ -161,7 +161,7 @@ static uint8_t *start_mad(struct packet *packet, int attribute, uint64_t transac
 
 /* ---- the victim's connections ---------------------------------------------------------------- */
 
-/* Queue pairs that receive packets, with the last PSN seen. */
+/* The victim's queue pairs, each with the last PSN that a captured packet to it had. */
 static struct {
     uint32_t qpn, psn;
 } flows[MAX_TRACKED];
@@ -482,7 +482,7 @@ static long attack_local_sockets(bool closed)
 
 /* ---- control --------------------------------------------------------------------------------- */
 
-/* Attacks once, and returns the number of packets or attempts. */
+/* Sends one batch of packets or makes one batch of attempts. Returns their number. */
 static long attack_once(const char *name, const struct attack *attack, bool closed)
 {
     static int next;

@@ -143,7 +143,7 @@ static void call(struct end *end, int fd, pid_t peer_process)
     char ready;
 
     EXPECT(took, "no memory");
-    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
+    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not sent its port");
     for (int n = 0; n < connections; n++) {
         /*
          * The peer may see requests that are under way together in any order. The request of the

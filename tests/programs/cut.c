@@ -32,7 +32,7 @@ static void post_send(void)
 {
     DAT_LMR_TRIPLET segment = local_segment(&self, DTOS * LENGTH, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = SEND};
-    /* A connection that has ended refuses the post. */
+    /* The post fails if the connection has ended. Then no completion will arrive. */
     if (dat_ep_post_send(self.ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS)
         outstanding++;
 }

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND 1000000u /* microseconds, as a DAT_TIMEOUT */
+#define SECOND 1000000u /* one second in the unit of DAT_TIMEOUT */
 /*
  * The time limit of a wait for an event that must happen. It does not measure speed: it ends a
  * program that would hang, with a message that names the missing event.
@@ -265,7 +265,7 @@ static inline void serve_one(struct end *end, int fd)
 static inline struct introduction connect_to(struct end *end, int fd)
 {
     struct introduction peer;
-    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
+    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not sent its port");
     start_connect(end->ep, peer.port);
     wait_established(end->connect);
     return peer;

@@ -21,7 +21,7 @@ static void be_server(struct end *end, int introduction, int signal)
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
            "receive: status %d", event.event_data.dto_completion_event_data.status);
     for (int i = 0; i < SMALL; i++)
-        EXPECT(end->buffer[i] == 'a', "octet %d is %#x, which was not posted", i, end->buffer[i]);
+        EXPECT(end->buffer[i] == 'a', "octet %d is %#x, not the posted one", i, end->buffer[i]);
     wait_event(end->connect);
 }
 

@@ -98,7 +98,7 @@ static void expect_disconnected_ep(struct end *end)
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     EXPECT(expect_completions(end->recv, 77, 1) == 1, "a receive from a dead connection succeeded");
     EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY,
-           "a second connection event");
+           "there is a second connection event");
 }
 
 static void survive_idle(struct end *end, int fd, pid_t peer_process)

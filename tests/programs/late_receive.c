@@ -101,7 +101,10 @@ int main(int argc, char **argv)
         serve_one(&end, to_client[1]);
         await_notice(to_server[0]);
         receive_all(&end, srq, 'A');
-        /* The same test in the other direction. */
+        /*
+         * The other process now runs the same test: it posts late receives for the messages of this
+         * process.
+         */
         send_all(&end, to_client[1], 'a');
         expect_sent(&end);
     } else {

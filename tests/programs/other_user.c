@@ -138,7 +138,7 @@ static void squats(void)
         await_notice(attacker);
         status = dat_ia_open(ia_under_test(), 8, &async, &ia);
         EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES,
-               "opened in another user's directory: %s", status_text(status));
+               "opened in the directory of another user: %s", status_text(status));
         notify(attacker);
     }
     await_notice(attacker);

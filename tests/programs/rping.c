@@ -101,7 +101,7 @@ static void serve(struct end *end, size_t size, int rounds)
     DAT_LMR_TRIPLET segment = local_segment(end, SOURCE, size);
     for (int round = 0; round < rounds; round++) {
         DAT_RMR_TRIPLET offered = next_message(end);
-        EXPECT(offered.segment_length == size, "round %d: %u octets are offered", round,
+        EXPECT(offered.segment_length == size, "round %d: the peer offers %u octets", round,
                (unsigned)offered.segment_length);
         OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &offered,
                                  DAT_COMPLETION_DEFAULT_FLAG));

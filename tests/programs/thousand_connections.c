@@ -56,7 +56,7 @@ static void open_all(struct end *end)
     memset(end->buffer, 0xff, end->size);
 }
 
-/* An endpoint with a receive posted. */
+/* Creates an endpoint and posts a receive on it. */
 static DAT_EP_HANDLE endpoint(struct end *end, int n)
 {
     DAT_EP_ATTR attr = ep_attributes(DTOS);
@@ -75,7 +75,7 @@ static int number(DAT_EP_HANDLE ep)
     FAIL("the event is for an unknown endpoint");
 }
 
-/* Takes `count` events of this kind, each for another endpoint. */
+/* Takes `count` events with this number. Each event must be for a different endpoint. */
 static void expect_of_each(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER wanted, int count)
 {
     bool seen[CONNECTIONS] = {false};
@@ -168,7 +168,7 @@ static void call(struct end *end, int fd)
     long before = bytes_in_use();
     double started = now();
 
-    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
+    EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not sent its port");
     for (int n = 0; n < CONNECTIONS; n++) {
         OK(dat_ep_connect(endpoint(end, n), (DAT_IA_ADDRESS_PTR)&address, peer.port, WAIT_LIMIT,
                           sizeof n, &n, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));

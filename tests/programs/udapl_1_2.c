@@ -29,7 +29,7 @@
         }                                                                           \
     } while (0)
 
-/* A call that must answer exactly this status. */
+/* Makes a call that must return exactly this status. */
 #define ANSWERS(word, call)                                                                        \
     do {                                                                                           \
         DAT_RETURN status_ = (call);                                                               \
@@ -163,7 +163,7 @@ static void messages(void)
         OK(dat_strerror(texts[i].status, &type, &subtype));
         EXPECT(!strcmp(type, texts[i].type) && !strcmp(subtype, texts[i].subtype));
     }
-    ANSWERS(INVALID_ARGUMENT(1), dat_strerror(0x80150000, &type, &subtype)); /* of 2.0 only */
+    ANSWERS(INVALID_ARGUMENT(1), dat_strerror(0x80150000, &type, &subtype)); /* new in 2.0 */
     ANSWERS(INVALID_ARGUMENT(1), dat_strerror(102, &type, &subtype));
     ANSWERS(INVALID_ARGUMENT(2), dat_strerror(0, NULL, &subtype));
 }
@@ -334,7 +334,7 @@ static void regions(void)
     OK(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &rmr_param));
     EXPECT(rmr_param.pz_handle == pz && rmr_param.lmr_triplet.segment_length == 0);
     ANSWERS(INVALID_ARGUMENT(2), dat_rmr_query(rmr, (DAT_RMR_PARAM_MASK)0x20, &rmr_param));
-    /* No region has this context. */
+    /* The bind fails, because no region has this context. */
     segment = local(0, 64);
     segment.lmr_context = ~lmr_context;
     ANSWERS(INVALID_ARGUMENT(2),
@@ -524,7 +524,7 @@ static void transfers(void)
     OK(dat_ep_get_status(active, &state, NULL, NULL));
     EXPECT(state == DAT_EP_STATE_CONNECTED);
 
-    /* A send of two segments. */
+    /* This send has two segments. */
     segment = local(4096, 64);
     cookie.as_64 = 11;
     OK(dat_ep_post_recv(passive, 1, &segment, cookie, flags));
@@ -555,7 +555,7 @@ static void transfers(void)
     completes(request_evd, active, 14, 8);
     EXPECT(!strcmp(memory + 1024, "written") && !strcmp(memory + 2048, "written"));
 
-    /* Operations that are refused. */
+    /* The provider must refuse the following operations. */
     segment = local(0, ((DAT_VLEN)1 << 32) + 8);
     ANSWERS(0x80080000, dat_ep_post_send(active, 1, &segment, cookie, flags));
     target = remote(0, ((DAT_VLEN)1 << 32) + 8);
@@ -616,7 +616,7 @@ static void windows(void)
     cookie.as_64 = 32;
     OK(dat_ep_post_rdma_write(active, 1, &segment, cookie, &target, flags));
     completes(request_evd, active, 32, 7);
-    /* The read is carried out after the write. */
+    /* The peer carries out the read after the write, so the read returns the written data. */
     segment = local(3200, 7);
     target.segment_length = 7;
     cookie.as_64 = 33;

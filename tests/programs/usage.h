@@ -49,7 +49,7 @@ static inline void start_without_caches(char **argv)
  */
 static inline long bytes_in_use(void)
 {
-    /* The totals over all heaps come last. */
+    /* malloc_info prints the totals over all heaps last. */
     const char *totals, *names[] = {"\"rest\"", "\"fast\"", "\"mmap\"", "\"current\""};
     long sizes[4];
     char *report = NULL;

@@ -77,7 +77,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
     vendor.table.evd_dequeue_func = evd_dequeue;
     if (info->dapl_version_major == 1 && info->dapl_version_minor == 2)
         dat_registry_add_provider(&vendor.table, info);
-    /* A second registration is refused with the number of 1.2. */
+    /* A second registration returns the status that 1.2 defines for it. */
     if (dat_registry_add_provider(&vendor.table, NULL) != 0x80060025)
         abort();
 }

@@ -23,7 +23,7 @@ pub struct Running {
 /// The output of a program, and the way in which the program ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit code, or the signal as text.
+    /// How the program ended: with an exit code, or by a signal.
     pub status: ExitStatus,
     /// Standard output and standard error in the order in which they were written.
     pub text: String,
@@ -71,7 +71,7 @@ impl Running {
         registry.apply(&mut command);
         let (reader, writer) = io::pipe().map_err(|error| format!("no pipe: {error}"))?;
         let stderr =
-            writer.try_clone().map_err(|error| format!("no second end of the pipe: {error}"))?;
+            writer.try_clone().map_err(|error| format!("cannot duplicate the pipe: {error}"))?;
         let mut line_buffered = Command::new("stdbuf");
         line_buffered
             .args(["-oL", "-eL", "--"])

@@ -8,7 +8,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::Skip;
 
-/// The reason why a test has not passed.
+/// The reason why a test has not passed: it was skipped, or it has failed.
 #[derive(Clone, Debug)]
 pub enum Stop {
     /// The test cannot run here.
@@ -48,7 +48,7 @@ pub fn setting(name: &str) -> Option<String> {
     found.map(str::to_owned)
 }
 
-/// Runs the tests of this process's share.
+/// Runs the tests that this process must run, and leaves the others to other processes.
 pub fn run(arguments: &Arguments, mut trials: Vec<Trial>) -> ExitCode {
     if let Some(share) = setting(SHARE) {
         trials.retain(|trial| is_of(&share, trial.name()));

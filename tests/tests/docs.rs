@@ -33,7 +33,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the paths of the pages.
+/// Returns the paths of the pages in docs/.
 fn pages() -> Vec<PathBuf> {
     let entries = fs::read_dir(workspace().join("docs")).expect("docs");
     let paths = entries.map(|entry| entry.expect("an entry").path());

@@ -189,9 +189,9 @@ struct Headers {
 
 /// A version of the API, and the declarations of dat-sys for this version.
 struct Api {
-    /// The directory of the version's headers.
+    /// The directory of the headers of this API version.
     directory: &'static str,
-    /// Macros that select this version in the C programs.
+    /// Macros that select this API version in the C programs.
     defines: &'static [&'static str],
     constants: fn() -> Vec<&'static Constant>,
     records: fn() -> Vec<&'static Record>,
@@ -345,7 +345,7 @@ fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
     headers
 }
 
-/// Returns the names in a text that start like those of DAT.
+/// Returns the words of a text that begin with a prefix of DAT's names, such as `DAT_`.
 fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| ["DAT_", "DCNT_", "dat_"].iter().any(|prefix| word.starts_with(prefix)))

@@ -12,7 +12,7 @@ use opendat_tests::{
     Dist, PROVIDERS, Provider, Registry, Running, Skip, Stop, c_preload, enter_own_network, trial,
 };
 
-/// The work of a job's ranks.
+/// What the ranks of an MPI job do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Job {
     /// A message goes round all ranks, a hundred times.
@@ -69,7 +69,7 @@ const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("softroce", 0, "2", 0, 0, 1),
 ];
 
-/// Returns the cases over one adapter.
+/// Returns the test cases over one adapter.
 fn cases(ia: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for library in &LIBRARIES {

@@ -19,7 +19,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// The number of newcomers that a test waits for. There are ten per second.
 const NEWCOMERS_PER_TEST: usize = 15;
 
-/// The port of RoCEv2.
+/// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 /// A port that is closed for UDP and TCP.
 const CLOSED_PORT: u16 = 4790;
@@ -33,7 +33,7 @@ pub(crate) enum AttackerLocation {
     AnotherHost,
 }
 
-/// The destination of the attacker's packets.
+/// Whether the attacker sends its packets to the victim's open ports or to a closed port.
 #[derive(Clone, Copy)]
 pub(crate) enum Port {
     Open,
@@ -50,7 +50,7 @@ pub(crate) struct AttackRun {
     _host: Option<Host>,
 }
 
-/// The progress of all programs.
+/// What the attacker, the transfer and the newcomers have done so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
     /// The number of packets or connection attempts to the open ports so far, and the seconds that
@@ -146,7 +146,8 @@ impl AttackRun {
         finish(Command::new("sh").arg("-c").arg(kill))
     }
 
-    /// Checks that nothing fails because of the attack.
+    /// Checks that no octet of the transfer is wrong, no connection was lost, no newcomer was
+    /// refused, and the attacker still runs.
     pub(crate) fn check(&self) -> Result<(), String> {
         let complaints =
             [self.transfer.corruption_reports(), self.transfer.failure_reports(), self.refusals()]

@@ -89,7 +89,7 @@ fn enter_network() {
     enter_own_network();
 }
 
-/// Returns each provider with each attack on the provider.
+/// Returns all pairs of a provider and an attack on that provider.
 fn all() -> impl Iterator<Item = (&'static Provider, Attack)> {
     PROVIDERS.iter().flat_map(|provider| {
         let attacks = if provider.packets { ON_PACKETS } else { ON_STREAMS };

@@ -31,7 +31,7 @@ struct Figures {
     lost: usize,
     refused: usize,
     newcomers: usize,
-    /// The time of the slowest newcomer in milliseconds.
+    /// The time that the slowest newcomer needed, in milliseconds.
     slowest: f64,
 }
 

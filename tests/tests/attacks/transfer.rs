@@ -81,7 +81,7 @@ impl Transfer {
         bad.map(str::to_owned).collect()
     }
 
-    /// Returns the output of both sides.
+    /// Returns the output of dapltest's server and client.
     pub(crate) fn report(&self, complaint: &str) -> String {
         self.client.report(complaint) + &self.server.report("belongs to this transfer")
     }

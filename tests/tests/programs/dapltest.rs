@@ -212,7 +212,7 @@ impl Transaction {
         pair.verdict(&complaints).map_err(Stop::Fail)
     }
 
-    /// Starts both sides and does not wait for them.
+    /// Starts the server and the client of dapltest, and does not wait until they end.
     pub(crate) fn start(
         &self,
         registry: &Registry,
@@ -502,7 +502,7 @@ fn commands(registry: &Registry, route: &Route<'_>, work: &[String]) -> Result<[
     Ok([command(&["-T", "S"]), client, quit])
 }
 
-/// Runs a test without a server.
+/// Runs a test of dapltest that needs no server.
 fn alone(registry: &Registry, place: &Place<'_>, args: &[&str]) -> Result<Ended, Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let mut command = Command::new(program);

@@ -153,7 +153,8 @@ impl Outage {
 /// The ia_params of a provider that gives up after 4 × 0.25 s of silence.
 pub(crate) const SHORT_TIMEOUT: &str = "timeout=250 retries=3";
 
-/// Returns the cases in which the network is cut for good. Both sides must get the same event.
+/// Returns the cases in which the network is cut permanently. Server and client must report the
+/// same event.
 pub(crate) fn permanent() -> Vec<Case> {
     let case = |name, client: &'static [&'static str], cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {

@@ -1,4 +1,4 @@
-//! Runs a server and its client, and judges both.
+//! Runs a server and its client, and checks their exit codes and output.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::packages::Debian;
 /// a machine that is busy with other work.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
-/// The way in which a client reaches its server.
+/// Where a server and its client run, and at which address the client reaches the server.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'p> {
     /// The server's address.
@@ -24,15 +24,16 @@ pub(crate) struct Route<'p> {
     pub(crate) client: Place<'p>,
 }
 
-/// The place where a program runs.
+/// Where a program runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'p> {
     Here,
-    /// On another host, with this host's registry.
+    /// The program runs on another host, with this host's registry.
     Host(&'p Host),
-    /// In a clean Debian, which shares this host's network and has its own registry.
+    /// The program runs in a clean Debian, which shares this host's network and has its own
+    /// registry.
     Debian(&'p Debian),
-    /// In a guest, with the registry of this environment.
+    /// The program runs in a guest, with the registry of this environment.
     Guest(&'p Guest, GuestEnvironment),
 }
 
@@ -40,7 +41,7 @@ impl<'p> Route<'p> {
     pub(crate) const LOOPBACK: Route<'static> =
         Route { to: "127.0.0.1", server: Place::Here, client: Place::Here };
 
-    /// Returns the route from another host to this one.
+    /// Returns a route for a server on this host and a client on another host.
     pub(crate) fn from(host: &'p Host) -> Self {
         Route { to: host.near(), server: Place::Here, client: Place::Host(host) }
     }
@@ -58,7 +59,7 @@ impl Place<'_> {
     }
 }
 
-/// The output of both programs.
+/// The output of a server and of its client.
 pub(crate) struct Pair {
     pub(crate) server: Ended,
     pub(crate) client: Ended,
@@ -108,7 +109,8 @@ impl Pair {
         Ok((server, client))
     }
 
-    /// Fails with both outputs if there are complaints.
+    /// Returns an error with the complaints and the output of both programs, or success if there
+    /// are no complaints.
     pub(crate) fn verdict(&self, complaints: &[String]) -> Result<(), String> {
         if complaints.is_empty() {
             return Ok(());

@@ -37,7 +37,7 @@ const fn target(name: &'static str, provider: &'static str, device: &'static str
     Target { name, provider, device, verdicts: OnceLock::new() }
 }
 
-/// The result of a case.
+/// The result of a conformance case.
 #[derive(Clone, Debug)]
 enum Verdict {
     Passed,

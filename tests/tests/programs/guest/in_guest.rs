@@ -18,7 +18,7 @@ use crate::{Case, dtest, dtestx};
 
 /// A provider in the guest, and the device that it uses.
 struct GuestProvider {
-    /// The provider's name in test names.
+    /// The name of this provider in the names of tests.
     name: &'static str,
     provider: &'static Provider,
     address: &'static str,
@@ -248,7 +248,7 @@ fn all() -> Vec<Program> {
     programs
 }
 
-/// Returns the tests with OFED's provider on the other side.
+/// Returns the tests in which OFED's provider is the peer of this project's provider.
 fn with_ofa() -> Vec<Program> {
     let mut programs = vec![Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));

@@ -232,7 +232,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Returns whether this is the guest's RDMA device.
+    /// Returns whether the guest's current RDMA device has this name.
     pub(crate) fn has_device(&self, device: &str) -> bool {
         let current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         current.is_some_and(|(name, _)| name == device)

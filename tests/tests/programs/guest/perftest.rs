@@ -19,7 +19,7 @@ pub(super) struct Perftest {
     does: ClientOperation,
 }
 
-/// The operation of the client.
+/// The operation that the client of perftest measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientOperation {
     Write,

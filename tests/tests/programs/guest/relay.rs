@@ -33,7 +33,7 @@ pub(crate) fn is_relay() -> bool {
     env::args().nth(1).is_some_and(|argument| argument == RELAY)
 }
 
-/// Runs the relay.
+/// Runs this process as a relay for a command in the guest.
 pub(crate) fn relay() -> ExitCode {
     let argument = |n| env::args().nth(n).unwrap_or_default();
     let run = || {

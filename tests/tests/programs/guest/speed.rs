@@ -63,12 +63,13 @@ const CONTENDERS: [Contender; 3] = [
     },
 ];
 
-/// The results of a run.
+/// The results of one run of dapltest.
 #[derive(Clone, Copy)]
 struct Figures {
     /// The number of operations per second.
     rate: f64,
-    /// The processor time of an operation in ns: the kernel's and that of both processes.
+    /// The processor time in ns that one operation takes in the kernel and in both processes
+    /// together.
     cost: f64,
 }
 

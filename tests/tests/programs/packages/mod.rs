@@ -209,7 +209,7 @@ impl World {
         // follows that colon.
         match owner.split(':').next() == Some(package) {
             true => Ok(()),
-            false => Err(format!("dtest is linked with {linked}, which is of {owner}")),
+            false => Err(format!("dtest is linked with {linked}, which belongs to {owner}")),
         }
     }
 
