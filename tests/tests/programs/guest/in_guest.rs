@@ -184,9 +184,9 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
         let registry = Arc::new(registry);
         for (name, variables) in REGISTRIES {
             let there = GuestEnvironment { registry: variables, network: guest_provider.network };
-            // If `we_call` is `None`, both programs use the registry `name`. Otherwise one program
-            // does, the client if `we_call` is true and the server if it is false, and its peer
-            // uses Debian's registry.
+            // Which programs use the registry `name`: both programs if `we_call` is `None`, only
+            // the client if it is `Some(true)`, and only the server if it is `Some(false)`. The
+            // other program uses Debian's registry.
             let mut add = |prefix: String, program: Program, we_call: Option<bool>| {
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
                 let &GuestProvider { address, device, .. } = guest_provider;
