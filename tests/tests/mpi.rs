@@ -352,7 +352,7 @@ impl Case {
         }
         let (expected, found) = match self.job {
             Job::Ring => (1, times("time for 100 loops = ")),
-            // The output must have a header, and a line for each size from 1 to 4 MiB.
+            // The output must have a header, and a line for each size from 1 octet to 4 MiB.
             Job::PingPong => (1 + 23, times(" ± ")),
             // Each rank prints this text after "OK" or "FAILED", and exits accordingly.
             Job::Suite => (self.ranks, times(" (skipped=")),

@@ -1,5 +1,5 @@
-//! The server runs on this host and the client on another one. The wire between the hosts works
-//! well, badly, or with interruptions.
+//! Tests with the server on this host and the client on another host. The wire between the hosts
+//! works well, loses packets, or is interrupted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -135,7 +135,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials
 }
 
-/// Returns the tests with one program on this host, and one in the guest.
+/// Returns the tests with one program on this host, and its peer in the guest.
 fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
