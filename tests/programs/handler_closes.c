@@ -221,7 +221,7 @@ static void test_interrupted_sleep(enum wait wait, enum cleanup cleanup)
     }
 }
 
-/* Sends messages to an endpoint of its own process, so that the child is always busy. */
+/* Run by the child: writes to the peer's memory without a pause, so that the child is busy. */
 static void transfer(enum wait wait, int introductions)
 {
     struct introduction to = connect_to(&end, introductions);
