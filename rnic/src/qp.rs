@@ -42,8 +42,8 @@ pub struct Qp {
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
-    /// Whether immediate data and atomic operations (RFC 7306) may be posted. They may if the peer
-    /// supports them, or if the connection has ended, so that all posts are flushed.
+    /// Whether immediate data and atomic operations (RFC 7306) may be posted. This is true if the
+    /// peer supports them, or if the connection has ended and all posts are flushed.
     extended: AtomicBool,
     /// The position of the first flushed request.
     flushed: AtomicUsize,
@@ -67,7 +67,7 @@ pub(crate) struct Wqe {
 
 /// [`Wqe::flags`]: success is reported with a completion.
 pub(crate) const SIGNALLED: u8 = 1;
-/// [`Wqe::flags`]: the message is a solicited one at the peer.
+/// [`Wqe::flags`]: the message causes a solicited completion at the peer.
 pub(crate) const SOLICITED: u8 = 2;
 /// [`Wqe::flags`]: the request waits for earlier reads and atomic operations to complete.
 pub(crate) const FENCE: u8 = 4;
@@ -78,7 +78,7 @@ pub(crate) const TO_WINDOW: u8 = 32;
 /// [`Wqe::flags`]: the request has been carried out and waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
-/// [`Wqe::flags`]: success is not a solicited completion.
+/// [`Wqe::flags`]: the completion of a successful request is not solicited.
 pub(crate) const QUIET: u8 = 64;
 
 /// The number of octets that an atomic operation changes.
@@ -329,8 +329,8 @@ pub struct Work {
     /// The receive buffer that a message is being placed in.
     recv: Option<Rqe>,
     recv_segments: Box<[Segment]>,
-    /// Whether every receive is a solicited completion unless it was posted quiet. Otherwise the
-    /// sender decides.
+    /// If true, every receive causes a solicited completion, unless it was posted quiet. If false,
+    /// the sender's flag decides.
     all_receives_solicited: bool,
     /// A function that is called for each receive buffer that a message takes. If it returns false,
     /// the message must not use the buffer.
@@ -400,8 +400,8 @@ impl Work {
         self.watch = Some(Box::new(watch));
     }
 
-    /// From now on every receive is a solicited completion, unless it was posted quiet. The
-    /// sender's flag does not count. Without this call it does.
+    /// From now on, every receive causes a solicited completion, unless it was posted quiet.
+    /// Without this call, the sender's flag decides.
     pub fn solicit_all_receives(&mut self) {
         self.all_receives_solicited = true;
     }

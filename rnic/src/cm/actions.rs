@@ -46,8 +46,8 @@ impl Cm {
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // The caller has received the REP, so its address is not forged. The time
-                        // of its acceptance is not shortened any more, and ends after
+                        // The caller has received the REP, so its address is not forged. Further
+                        // acceptances no longer shorten the time of this one, which ends after
                         // `MAX_MRA_WAIT`.
                         let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_MRA_WAIT);
@@ -109,7 +109,8 @@ impl Cm {
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
                 State::RepSent => {
-                    // From now on the connection is not kept in order to repeat a refusal.
+                    // Until now, `retention` was the time for which a rejected request is kept.
+                    // From now on it is the time that the connection spends in `TimeWait`.
                     conn.retention =
                         conn.ack_timeout.duration().clamp(MIN_TIME_WAIT, MAX_TIME_WAIT);
                     self.half_open.insert(source, id, now);

@@ -100,13 +100,13 @@ impl Requester {
             return false;
         }
         (self.challenge, self.challenge_answered_at) = (None, Some(now));
-        // A request in flight may have the same PSN. If the peer has received that request, it
-        // acknowledges the request again when that is sent again.
+        // A request in flight may have the PSN of this response. If the peer has received the
+        // request, the requester sends it again, and the peer then acknowledges it again.
         !unacknowledged || is_unset
     }
 
-    /// Whether this PSN is that of an answer to the challenge. The answers of kernel rxe do not
-    /// count. The PSN is hard to guess.
+    /// Whether this is the PSN with which adapters answer the challenge. A stranger can hardly
+    /// guess it. Kernel rxe may answer with another PSN, and such an answer does not count here.
     pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
         self.challenge.is_some() && psn == self.last_acknowledged()
     }

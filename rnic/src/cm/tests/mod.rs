@@ -42,9 +42,9 @@ struct Pair {
     /// The messages that were sent, each as the letter of the sender and the name of the message.
     /// Lost messages are in parentheses.
     log: Vec<String>,
-    /// The names of messages that will be lost, each once.
+    /// The names of messages to lose. Each entry makes the network lose one message.
     lose: Vec<&'static str>,
-    /// Whether the consumers have requests in flight when their peer disconnects. If not, `Pair`
+    /// Whether the consumers have requests in flight when their peer disconnects. If false, `Pair`
     /// answers the DREQ for them at once.
     busy: bool,
 }

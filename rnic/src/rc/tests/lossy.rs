@@ -27,8 +27,8 @@ struct Traffic {
     /// The requester's memory.
     source: Buf,
     sinks: Buf,
-    /// The responder's memory: `target` is for WRITEs, `shown` for READs and never changes, and
-    /// there is a counter.
+    /// The responder's memory. `target` is for WRITEs and `counter` for atomic operations. `shown`
+    /// is for READs, and never changes.
     target: Buf,
     shown: Buf,
     counter: Buf,
@@ -151,7 +151,7 @@ impl Traffic {
             let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
             assert_eq!(
                 placed, bytes,
-                "the buffer holds the message of a SEND, and nothing of a WRITE"
+                "the buffer must hold the message of a SEND, and be unchanged after a WRITE"
             );
             *taken += 1;
         }
@@ -248,7 +248,7 @@ fn a_thousand_networks() {
 /// Measures the goodput in megabits per second when some megabytes cross a gigabit link that loses
 /// a part of the packets.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn goodput_against_loss() {
     use std::fmt::Write;
 

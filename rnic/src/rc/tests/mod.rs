@@ -213,7 +213,7 @@ pub(crate) fn all(pair: &Pair) -> [Vec<Wc>; 4] {
     [pair.a.completions(), pair.a.received(), pair.b.completions(), pair.b.received()]
 }
 
-/// A packet made by hand. A request asks for an acknowledgement.
+/// A packet made by hand. If it is a request, it requests an acknowledgement.
 pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[u8]) -> Vec<u8> {
     let bth = Bth { ack_request: opcode.is_request(), ..Bth::new(opcode, 0, psn) };
     let mut bytes = vec![0; packet_len(opcode, payload.len())];
