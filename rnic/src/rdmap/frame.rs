@@ -15,9 +15,9 @@ use crate::memory;
 use crate::wr::Segment;
 
 /// Messages of at most this many octets are copied next to their headers. Longer messages are sent
-/// from where they are.
+/// straight from registered memory.
 const COPY_MAX: usize = 8 << 10;
-/// Messages of more elements than this are copied as well.
+/// Messages whose payload has more contiguous pieces than this are also copied.
 const REFERENCE_MAX_ELEMENTS: usize = 128;
 
 /// The source of a message's payload.
@@ -123,8 +123,8 @@ unsafe impl<const N: usize> Payload for Inline<N> {
     }
 }
 
-/// A message and the way to frame it. `header` creates the header of a frame. Its arguments are
-/// whether the frame is the last one, and the offset of its payload.
+/// A message, and the data that are needed to frame it. `header` creates the header of a frame. Its
+/// arguments are whether the frame is the last one, and the offset of its payload.
 pub(super) struct Framing<H, P> {
     pub(super) layout: MessageLayout,
     pub(super) header: H,
@@ -185,7 +185,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         (pos, Ok(()))
     }
 
-    /// Gathers a frame without its first `skip` octets, with its payload copied.
+    /// Gathers a frame without its first `skip` octets. The payload is copied.
     #[inline]
     fn copy(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
         let wire_len = self.layout.wire_len(frame.payload);
@@ -214,8 +214,8 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         Ok(())
     }
 
-    /// Gathers a frame without CRC and without its first `skip` octets, with its payload referenced
-    /// in place.
+    /// Gathers a frame without CRC and without its first `skip` octets. The payload is not copied:
+    /// the vector refers to it.
     fn refer(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
         let header = self.layout.header();
         self.emit_header(frame, tx.staged(header));

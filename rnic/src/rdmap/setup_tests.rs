@@ -15,14 +15,14 @@ fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
     Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("the private data fit")
 }
 
-/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
-/// frame is consumed.
+/// Feeds a frame in pieces of at most `step` octets, as many as `wants` requests, and checks that
+/// exactly this frame is consumed.
 fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     let mut rest = frame;
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "the setup must not want more than the frame has");
+        assert!(!now.is_empty(), "the setup must not ask for more octets than the frame has");
         // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
             let reply: Reply<'a> = leaked(reply);
@@ -51,7 +51,7 @@ fn feed_request(frame: &[u8], step: usize) -> Call {
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "the setup must not want more than the frame has");
+        assert!(!now.is_empty(), "the setup must not ask for more octets than the frame has");
         if let Some(call) = side.feed(now) {
             return call;
         }
@@ -114,7 +114,7 @@ fn rfc_7306_takes_two() {
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
         assert!(
             !Gate::initiator(&terms, at(0)).is_open(),
-            "there must be a delay, because the peer may be a stranger"
+            "the peer may run another implementation, so there must be a delay"
         );
     }
 }
