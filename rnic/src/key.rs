@@ -135,8 +135,8 @@ struct Slot {
     /// The tagged offset of the first byte.
     base: AtomicU64,
     len: AtomicU64,
-    /// The number to add to a tagged offset to get an address. It is 0 unless the key's offsets
-    /// count from zero.
+    /// The number that is added to a tagged offset to get an address. It is 0 if the tagged offsets
+    /// are addresses.
     addr_shift: AtomicU64,
 }
 

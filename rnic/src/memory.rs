@@ -48,8 +48,8 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-/// Performs an atomic operation on eight octets for a peer that acts as `by`, and returns their
-/// previous value.
+/// Performs an atomic operation on eight octets for a peer with the scope `by`. Returns the
+/// previous value of the octets.
 pub(crate) fn update(
     keys: &Keys,
     by: Scope,
@@ -246,7 +246,7 @@ mod tests {
             let ours = measure(&|from, to| unsafe { to.copy_from_nonoverlapping(from, len) });
             // SAFETY: both buffers have `len` octets.
             let kernels = measure(&|from, to| assert!(unsafe { try_copy(from, to, len) }));
-            println!("{len} octets: ours {ours}, the kernel's {kernels}");
+            println!("{len} octets: ordinary copy {ours}, copy by the kernel {kernels}");
         }
     }
 

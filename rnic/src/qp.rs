@@ -338,8 +338,8 @@ pub struct Work {
     /// A failed request: its position in the send queue, and the status with which it completes
     /// when it is flushed.
     failed: Option<(usize, WcStatus)>,
-    /// The engine's number of this queue pair while it waits for a buffer of the shared receive
-    /// queue.
+    /// The number that identifies this queue pair in the list of waiters of the shared receive
+    /// queue. `None` if the queue pair is not in this list.
     srq_waiter: Option<usize>,
 }
 
@@ -361,9 +361,9 @@ impl Work {
         }
     }
 
-    /// Records that the next message waits for a receive buffer. With a shared receive queue, the
-    /// queue pair joins that queue's list of waiters under the engine's number for it, and leaves
-    /// the list when it takes a buffer or is flushed.
+    /// Records that the next message waits for a receive buffer. If the queue pair uses a shared
+    /// receive queue, it joins the list of waiters of this queue under the engine's number
+    /// `number`. It leaves the list when it takes a buffer or is flushed.
     pub fn wait_for_recv(&mut self, number: usize) {
         if let Some(srq) = &self.srq
             && self.srq_waiter.is_none()
@@ -564,8 +564,8 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes the requests that have been carried out, up to the first one that has not. Returns
-    /// their number.
+    /// Completes requests in order, up to the first one that has not been carried out. Returns the
+    /// number of completed requests.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);

@@ -48,8 +48,8 @@ pub struct Remote {
 
 /// The operation of a request.
 ///
-/// The operations from [`WriteImm`](SendOp::WriteImm) on work only if the transport and the peer
-/// support them. Otherwise the post is refused with [`PostError::Unsupported`].
+/// [`WriteImm`](SendOp::WriteImm) and the operations after it work only if the transport and the
+/// peer support them. If they do not, the post is refused with [`PostError::Unsupported`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// Sends to the peer's next receive buffer, and may invalidate a remote key there.
@@ -112,7 +112,7 @@ pub struct SendWr<'a> {
     /// Whether the request starts only after all earlier RDMA reads and atomic operations have
     /// completed.
     pub fence: bool,
-    /// Whether success does not wake a queue that is armed for solicited completions only.
+    /// If true, success does not wake a queue that is armed for solicited completions only.
     pub quiet: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct RecvWr<'a> {
     pub id: u64,
     /// Local memory, in the order in which it is filled.
     pub segments: &'a [Segment],
-    /// Whether success does not wake a queue that is armed for solicited completions only. This
+    /// If true, success does not wake a queue that is armed for solicited completions only. This
     /// flag has no effect if the sender decides whether the completion wakes a queue.
     pub quiet: bool,
 }

@@ -14,7 +14,7 @@ use super::{Accepted, Cm, ConnId, Event};
 const MIN_TIME_WAIT: Duration = Duration::from_millis(500);
 /// The longest time for which a connection is kept after its end.
 const MAX_TIME_WAIT: Duration = Duration::from_secs(2);
-/// The largest number of rejected requests that are kept to repeat the refusal.
+/// The maximum number of rejected requests that are kept so that the REJ can be repeated.
 pub(super) const MAX_REJECTED: usize = 1024;
 
 impl Cm {
@@ -69,7 +69,7 @@ impl Cm {
         self.transmits.push_back(transmit);
     }
 
-    /// Enters a state, which may be the current one. Sets the timers in either case.
+    /// Enters a state and sets its timers. The state may be the current one.
     fn enter_state(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let source = conn.remote.ip();

@@ -11,7 +11,7 @@ use super::state::State;
 
 /// The service timeout in the MRAs that this side sends: 65 s, as Linux uses.
 const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// The maximum extra time that a peer gets by one MRA, or by all its MRAs for one REP together.
+/// The maximum extra time that an MRA gives a peer. All MRAs for one REP together give no more.
 pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.
@@ -28,7 +28,7 @@ pub(super) struct Conn {
     pub(super) transaction: u64,
     /// The transaction ID of the DREQ that waits for its answer.
     pub(super) dreq_transaction: u64,
-    /// The time to wait for an answer, including the way there and back.
+    /// The time to wait for an answer, including the time of one round trip.
     pub(super) interval: Duration,
     /// The number of times that a message is repeated.
     pub(super) retries: u8,
@@ -44,8 +44,8 @@ pub(super) struct Conn {
     pub(super) broke: bool,
     /// Whether an MRA has shown that the peer has received the REP.
     pub(super) rep_is_seen: bool,
-    /// The place in the listener's backlog, if the connection is a request that waits for a
-    /// decision.
+    /// The request's place in the listener's backlog. `None` if the connection is not a request
+    /// that waits for a decision.
     pub(super) pending: Option<Pending>,
     /// The time at which the REQ was last repeated. Repetitions that were ignored do not count.
     pub(super) last_repeat: Option<Instant>,

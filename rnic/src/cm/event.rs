@@ -48,7 +48,8 @@ pub enum Event {
     },
     /// Either side has ended the connection.
     Disconnected,
-    /// The peer has left the connection without ending it.
+    /// The connection has ended, although the peer sent no DREQ: the peer no longer has the
+    /// connection, or has given it up.
     Broken,
     /// A REQ or REP claims that the peer's queue pair is now in another connection. The message may
     /// be forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if

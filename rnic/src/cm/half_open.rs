@@ -19,8 +19,9 @@ use crate::allowance::network;
 /// of that address ends the oldest acceptance if the oldest acceptance has waited for
 /// [`EVICTABLE_AFTER`]. Otherwise the REQ is [deferred](DeferredReq).
 pub(super) const MAX_PER_SOURCE: usize = 64;
-/// After this time, an acceptance may be ended to make room for another one. The time is longer
-/// than any round trip, so a caller that makes many connections at once answers within it.
+/// An acceptance that has waited for this time may be ended to make room for another one. The time
+/// is longer than any round trip, so even a caller that makes many connections at once answers
+/// within this time.
 pub(super) const EVICTABLE_AFTER: Duration = Duration::from_millis(250);
 /// While `n` acceptances wait, a new acceptance waits for an `n`-th of this time.
 const SHARED_RTU_WAIT: Duration = Duration::from_secs(16);

@@ -118,8 +118,8 @@ pub enum Ending {
     /// [`Event::Disconnected`](super::Event::Disconnected) follows when the peer has answered, or
     /// cannot be reached.
     Graceful,
-    /// [`Event::Disconnected`](super::Event::Disconnected) follows in the same way, but after 250
-    /// ms at the latest.
+    /// [`Event::Disconnected`](super::Event::Disconnected) follows when the peer has answered or
+    /// cannot be reached, but after 250 ms at the latest.
     Abrupt,
 }
 

@@ -116,7 +116,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Frees the place for another request. Returns the port.
+    /// Frees the request's place in the backlog. Returns the listener's port.
     pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>, source: IpAddr) -> u16 {
         if let Some(listener) = listeners.get_mut(&self.port)
             && listener.serial == self.serial

@@ -114,7 +114,7 @@ impl Windows {
     }
 }
 
-/// Operations of binds. The engine calls them under its lock.
+/// The operations on binds. The engine calls them under the engine lock.
 impl Keys {
     /// Reserves a key for a bind that a queue pair is about to post. The key grants no access yet.
     pub(crate) fn reserve(

@@ -17,8 +17,8 @@ use super::burst::Burst;
 use super::engine::Path;
 use super::requester::Requester;
 
-/// The PSN that kernel rxe acknowledges while it has carried out nothing but READs, whatever the
-/// starting PSN.
+/// The PSN that kernel rxe acknowledges if it has carried out only READs, whatever the starting PSN
+/// is.
 const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
 /// An unanswered challenge.
@@ -42,7 +42,7 @@ impl Challenge {
         now.saturating_duration_since(self.started_at)
     }
 
-    /// Whether the time for an answer to the last try has passed.
+    /// Whether the challenge was sent for the last time and the time for the answer has passed.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
         self.tries_left == 0 && now >= self.due
     }
@@ -56,7 +56,8 @@ impl Challenge {
 
 impl Requester {
     /// Starts a challenge. The challenge is repeated until the peer answers, at most as often as a
-    /// request is. A peer that has just answered one is not challenged again within an ACK timeout.
+    /// request is repeated. A peer that has just answered a challenge is not challenged again
+    /// within an ACK timeout.
     pub(super) fn start_challenge(&mut self, now: Instant) {
         let (interval, retries) = self.timer.timeout_and_retries();
         if self.challenge_answered_at.is_some_and(|at| now < at + interval) {
@@ -83,7 +84,7 @@ impl Requester {
     }
 
     /// Processes a response while a challenge is open. Any response that proves that the peer has
-    /// the connection ends the challenge. Returns true if the response has no other meaning.
+    /// the connection ends the challenge. Returns true if the response needs no further processing.
     #[cold]
     pub(super) fn take_challenge_answer(
         &mut self,

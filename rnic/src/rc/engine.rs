@@ -86,7 +86,7 @@ pub enum Failure {
 pub struct Stats {
     /// The number of packets that were put into bursts.
     pub tx_packets: u64,
-    /// The number of requests that were sent again, as a part of `tx_packets`.
+    /// The part of `tx_packets` that are request packets which were sent again.
     pub repeated: u64,
     /// The number of requests that have completed.
     pub tx_messages: u64,
@@ -229,7 +229,7 @@ impl ReliableConnection {
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Whether only part of a message of the peer has arrived.
+    /// Whether a message of the peer has arrived only in part.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         !matches!(self.responder.message, Message::None)

@@ -52,7 +52,7 @@ const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
 
 impl Responder {
     /// Carries out the packet that is expected next. Returns the number of PSNs that the packet
-    /// takes.
+    /// uses.
     #[inline]
     pub(super) fn execute(
         &mut self,

@@ -58,7 +58,7 @@ pub(super) struct CongestionWindow {
     slow_start_threshold: u32,
     /// The number of PSNs acknowledged since the window last grew.
     acked_since_growth: u32,
-    /// The PSN before which a loss does not reduce the window again.
+    /// If a packet before this PSN is lost, the window is not reduced again.
     recovery_end: Option<Psn>,
     /// The size and the threshold before the last reduction, to be restored if no packet was lost.
     before_loss: Option<(u32, u32)>,
@@ -186,7 +186,8 @@ struct PeerCloseDeadlines {
 }
 
 impl RetransmissionTimer {
-    /// Creates a timer. `ack_timeout` is the code of 4.096 µs << n, or 0 for no timeout.
+    /// Creates a timer. `ack_timeout` is the code n of the timeout 4.096 µs << n. 0 means no
+    /// timeout.
     pub(super) fn new(ack_timeout: u8, retries: u8, now: Instant) -> Self {
         // The timeout code has 5 bits.
         let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));

@@ -180,7 +180,7 @@ impl Requester {
         self.next_step(work).is_some()
     }
 
-    /// The number of PSNs between the cursors.
+    /// The number of PSNs between the cursors `oldest` and `next`.
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         self.next.psn.distance(self.oldest.psn) as u32

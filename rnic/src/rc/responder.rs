@@ -99,7 +99,8 @@ impl Responder {
             Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
-                // The later packets in the peer's window are dropped without a NAK.
+                // The packets after the refused one are already under way, and are dropped without
+                // a NAK.
                 self.last_after_gap = Some(psn);
                 if self.last_rnr_psn.replace(psn) != Some(psn) {
                     self.rnr_arrival = Some(self.arrival(packet));
@@ -157,7 +158,7 @@ impl Responder {
         }
     }
 
-    /// Handles a packet that was received before, because the answer to it was lost.
+    /// Handles a packet that was received before. The peer sends it again if the answer was lost.
     #[cold]
     fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
         let psn = packet.bth.psn;

@@ -68,7 +68,7 @@ impl PacketRange {
 /// was agreed on.
 pub(super) struct Full;
 
-/// The error of a READ that failed. Its next response would have this PSN.
+/// The error of a READ that failed. The PSN is the PSN of its next response.
 pub(super) struct ReadFailed(pub(super) Psn);
 
 impl ResponderResources {

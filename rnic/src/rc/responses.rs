@@ -11,7 +11,7 @@ use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};
 
 impl Requester {
-    /// Processes a response. A response to no request in flight is ignored.
+    /// Processes a response. Ignores it if no request in flight matches it.
     #[inline]
     pub(super) fn receive(
         &mut self,

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The number of nanoseconds of a tick, as a power of two.
+/// The binary logarithm of the number of nanoseconds in a tick.
 const TICK_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;

@@ -26,7 +26,7 @@ const REFERENCE_MAX_ELEMENTS: usize = 128;
 /// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the
 /// engine lock is held.
 pub(super) unsafe trait Payload {
-    /// The maximum number of contiguous pieces.
+    /// The maximum number of contiguous pieces of memory that contain the payload.
     fn elements(&self) -> usize;
 
     /// Names the memory of `len` octets, after checking that it may be read now.
@@ -90,9 +90,9 @@ unsafe impl Payload for Source<'_> {
         mut piece: impl FnMut(*const u8, usize),
     ) -> Result<(), KeyError> {
         if len > 0 {
-            // The check covers the whole rest and not only these octets, so that no part of the
-            // response is sent if the read must fail. `wrapping_add` cannot wrap here: a read
-            // beyond 2^64 is refused with its first frame.
+            // The check covers all octets that remain of the read, and not only these `len` octets,
+            // so that no part of the response is sent if the read must fail. `wrapping_add` cannot
+            // wrap here: a read beyond 2^64 is refused with its first frame.
             let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
             let addr =

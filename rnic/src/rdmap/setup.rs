@@ -250,8 +250,8 @@ impl Responder {
             rtr: rtr.unwrap_or(Rtr::None),
             private: frame.private_data.to_vec(),
         };
-        // Neither this side nor siw sends markers, so this side refuses the request in the same way
-        // as siw.
+        // A request that demands markers is refused, because this side does not send markers. siw,
+        // which does not send them either, refuses such a request in the same way.
         Some(match frame.markers || rtr.is_none() {
             true => Call::Refuse(request.refusal(&[])),
             false => Call::Request(request),

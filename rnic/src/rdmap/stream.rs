@@ -21,7 +21,8 @@ pub struct StreamCfg {
     pub crc: bool,
     /// Whether both sides support the operations of RFC 7306: immediate data and atomic operations.
     pub extended: bool,
-    /// The maximum number of RDMA reads and atomic operations of the peer that this side holds.
+    /// The maximum number of RDMA reads and atomic operations that this side accepts from the peer
+    /// at a time.
     pub ird: u32,
     /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
     /// a posted read or atomic operation never starts.
@@ -135,11 +136,11 @@ pub struct Stream {
 /// arrive in the order of the requests.
 pub(super) struct Reads {
     pub(super) outstanding: u32,
-    /// The MSN of the next request to be sent.
+    /// The MSN of the next read or atomic operation to be sent.
     pub(super) next_msn: u32,
-    /// The position of the oldest request in the send queue.
+    /// The position of the oldest outstanding read or atomic operation in the send queue.
     pub(super) oldest: usize,
-    /// The number of octets that have been placed of a READ response to the oldest request.
+    /// The number of octets of the current READ response that have been placed.
     pub(super) placed: u32,
     /// The STag that this side's READ requests name as the destination of the response. No region
     /// has this STag. The tagged offset, which is used only once, shows whether a response belongs
@@ -155,7 +156,7 @@ impl Reads {
         u64::from(msn) << 32
     }
 
-    /// The MSN of the oldest outstanding request.
+    /// The MSN of the oldest outstanding read or atomic operation.
     #[inline]
     pub(super) fn oldest_msn(&self) -> u32 {
         self.next_msn.wrapping_sub(self.outstanding)
@@ -319,7 +320,7 @@ impl Stream {
         self.hold
     }
 
-    /// Lets this side send although no FPDU has arrived.
+    /// Lets this side send although no FPDU of the peer has arrived.
     pub fn release(&mut self) {
         self.hold = false;
     }

@@ -510,8 +510,8 @@ impl Stream {
         self.tx.answered = 0;
     }
 
-    /// Returns the octets that end this direction after a [`Failure`] of this side: the rest of an
-    /// FPDU that is partly sent, and the TERMINATE message. Call this once, before
+    /// Returns the last octets that this side sends after it has detected a [`Failure`]: the rest
+    /// of an FPDU that is partly sent, and the TERMINATE message. Call this once, before
     /// [`flush`](Self::flush). The result is empty if there is no message, or if the rest of the
     /// FPDU cannot be read any more.
     pub fn terminate(&mut self) -> Vec<u8> {

@@ -41,8 +41,8 @@ impl TxVec {
     /// The approximate maximum number of octets that are gathered for one call. A frame that was
     /// started is completed.
     pub(super) const MAX_BYTES: usize = 1 << 20;
-    /// The size of the stage, which holds headers, trailers and copied payload: the longest FPDU
-    /// and much more.
+    /// The size of the stage, which holds headers, trailers and copied payload. It has room for two
+    /// FPDUs of the maximum length.
     const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
 
     /// Creates an empty vector, with some 150 KiB of memory.

@@ -359,7 +359,7 @@ fn a_stale_acceptance() {
     pair.run();
     assert_eq!(pair.events(A), [(old, Event::Stale)]);
     assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
-    assert_eq!(pair.state(A, a), State::ReqSent, "the caller must ask again");
+    assert_eq!(pair.state(A, a), State::ReqSent, "the caller must still wait for a REP");
     pair.cms[A].stale(pair.now, old);
     assert_eq!(pair.events(A), [(old, Event::Broken)]);
     pair.pass(5 * SECOND);

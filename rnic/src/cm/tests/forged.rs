@@ -88,7 +88,7 @@ fn a_forged_message_changes_nothing() {
             mra(stranger, ours, Answered::Rep),
         ];
         if pair.state(side, id) == State::ReqSent {
-            // The peer has no ID yet, so the transaction ID counts.
+            // This side does not know the peer's ID yet, so it checks the transaction ID.
             forged.push(mra(theirs, ours, Answered::Req));
             forged.push(rej(theirs, ours, Answered::Req));
         }
@@ -148,7 +148,8 @@ fn a_forged_request_ends_no_connection() {
     }
 }
 
-/// Delivers a REQ of another caller at the address `source`, with times as long as possible.
+/// Delivers a REQ of another caller at the address `source`, that asks for the longest possible
+/// times.
 fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
     let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
@@ -294,7 +295,7 @@ fn forged_requests_do_not_keep_their_caller_out() {
 }
 
 /// Requests that waited for a decision when there were few acceptances may all be accepted at once.
-/// Soon the number of waiting acceptances is not above the limit any more.
+/// Soon afterwards, the number of waiting acceptances is within the limit again.
 #[test]
 fn many_requests_are_accepted_at_once() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;

@@ -256,7 +256,7 @@ fn name(transmit: &Transmit) -> String {
     name
 }
 
-/// Private data in the form in which the peer gets them.
+/// Private data as the peer receives them: padded with zeros.
 fn padded(private: &[u8], size: usize) -> Vec<u8> {
     let mut padded = private.to_vec();
     padded.resize(size, 0);

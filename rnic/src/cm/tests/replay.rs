@@ -29,7 +29,7 @@ fn every_exchange_of_the_captures() {
         let mads = mads(&file);
         for req in &mads {
             if let Ok(Mad { transaction, message: Message::Req(called) }) = Mad::parse(&req.mad) {
-                // All other messages of the connection contain the caller's ID.
+                // Each message of the connection contains the caller's ID.
                 let of_call = |message: &&Transmit| of(called.local_id, &message.mad);
                 let messages: Vec<_> = mads.iter().filter(of_call).collect();
                 let mut exchange = Exchange::new(&name, req, called, transaction, &messages);
@@ -153,8 +153,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Replays a message of the capture: the sender's side sends it too, and the receiver's side
-    /// gets it.
+    /// Replays a message of the capture. The side that sent it must send the same message, and the
+    /// other side receives it.
     fn take(&mut self, seen: &Transmit) {
         let mad = Mad::parse(&seen.mad).unwrap();
         let from = self.addresses.iter().position(|&address| address == seen.from).unwrap();

@@ -68,7 +68,7 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     assert_eq!(
         closed.answers(&answer(Syndrome::ACK, FIRST)),
         [""; 0],
-        "a packet that is no request must not be answered"
+        "a packet that is not a request must not be answered"
     );
     assert_eq!(buf.bytes()[..8], *b"datadata");
     assert_eq!(buf.bytes()[8..], [0; 8]);
@@ -160,5 +160,5 @@ fn a_last_acknowledgement_may_be_lost() {
         delivered -= u32::from(statuses == [WcStatus::Success]);
     }
     assert!(in_doubt > 100, "{in_doubt} networks are too few for this test");
-    assert_eq!(delivered, 0, "messages that were delivered but reported as failed, of {in_doubt}");
+    assert_eq!(delivered, 0, "delivered messages were reported as failed, of {in_doubt}");
 }

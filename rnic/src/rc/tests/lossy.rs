@@ -13,7 +13,7 @@ const REQUESTS: usize = 30;
 /// The maximum length of a message in octets.
 const MAX: usize = 9 * OCTETS;
 
-/// A length: usually near a multiple of a packet's payload.
+/// Returns a random length of a message, which is usually near a multiple of a packet's payload.
 fn len(rng: &mut Rng) -> usize {
     match rng.below(4) {
         0 => rng.below(MAX),
@@ -168,7 +168,7 @@ impl Traffic {
     }
 }
 
-/// Runs one network. Returns the counters of one end.
+/// Runs the traffic of both ends over one network. Returns the counters of one end.
 fn run(seed: u64) -> Stats {
     let mut rng = Rng(seed);
     let mut evil = || Probability::percent(if rng.chance(3) { 0 } else { rng.below(21) as u32 });

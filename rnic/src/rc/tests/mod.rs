@@ -192,7 +192,7 @@ impl Pair {
         let Pair { a, b, now, .. } = self;
         let events = [a.link.deadline(), b.link.deadline(), a.rc.deadline(), b.rc.deadline()];
         let next = events.into_iter().flatten().min();
-        // An overdue event is late by at least a nanosecond, so that time advances.
+        // If the next event is overdue, the clock still advances by a nanosecond.
         *now = next.map_or(*now, |at| at.max(*now + Duration::from_nanos(1)));
         Ok(next.is_some())
     }

@@ -131,8 +131,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Plays one end of a conversation, in which `true` marks the packets that it sent. Returns the
-    /// number of requests and responses that it sends.
+    /// Plays one end of a conversation. `true` marks the packets that this end sent. Returns the
+    /// number of requests and the number of responses that the engine sends.
     fn of(packets: &[(bool, Packet<'_>)], peer_qpn: u32, name: &str) -> (usize, usize) {
         let sent_by = |which| {
             packets.iter().filter(move |(ours, _)| *ours == which).map(|(_, packet)| packet)

@@ -87,7 +87,7 @@ fn one_acknowledgement_for_all() {
     assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
     assert_eq!(fixture.sent_words(), [""; 0]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
-    // The acknowledgement does not wait without limit.
+    // The acknowledgement waits only until 16 packets have requested one.
     for _ in 0..15 {
         fixture.send(b"abc");
     }
@@ -199,7 +199,8 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         format!("{} ACK ACK 0", first + 3),
     ];
     assert_eq!(fixture.sent_words(), responses);
-    // A READ alone needs no acknowledgement besides its response.
+    // If all earlier requests are acknowledged, a READ needs no acknowledgement besides its
+    // response.
     fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
     assert_eq!(fixture.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
@@ -593,7 +594,8 @@ fn an_atomic_operation_is_performed_once() {
         }
         assert_eq!(counter.number(8), 7);
     }
-    // A READ with the PSN of an atomic operation is not repeated.
+    // A READ request with the PSN of an earlier atomic operation is not a repetition, and gets no
+    // answer.
     let read = packet(Opcode::ReadRequest, psn, Extension::Reth(reth(counter.remote(0), 1)), &[]);
     fixture.side.take(fixture.now, &read).unwrap();
     assert_eq!(fixture.sent_words(), [""; 0]);

@@ -387,11 +387,11 @@ fn questions_whether_the_peer_is_there_take_no_time() {
     assert_eq!(alone.completions, beside.completions);
     let questions =
         beside.packets.iter().filter(|(_, _, word)| word.contains("WRITE only of 0")).count();
-    assert!(named > 1000 && questions > 10, "{named} calls, {questions} questions");
+    assert!(named > 1000 && questions > 10, "{named} calls, {questions} challenges");
     let timeout = Duration::from_nanos(4096 << cfg(A).ack_timeout);
     assert!(
         questions as u32 <= TEST_DURATION.div_duration_f64(timeout) as u32 + 1,
-        "{questions} questions"
+        "{questions} challenges"
     );
     // Each challenge is answered.
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);

@@ -268,14 +268,14 @@ fn a_damaged_frame() {
     assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing may be placed");
     let terminate = target.side.stream.terminate();
     assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
-    // Without CRC the field is ignored.
+    // Without CRC, the receiver ignores the field of the CRC.
     let mut target = Target::new(cfg());
     target.side.stream.rx_bytes(&frame).unwrap();
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// A TERMINATE in either bit order ends the stream. If it reports a refused access, the oldest read
-/// fails with it.
+/// A TERMINATE ends the stream, in whichever bit order the peer writes its control fields. If it
+/// reports a refused access, the oldest read also fails.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -289,7 +289,7 @@ fn the_peer_terminates() {
         let opcode = UntaggedOpcode::Terminate;
         let mut body = control.to_vec();
         if control[2] == 1 {
-            // siw sets M without D, with two octets of length.
+            // siw sets the flag M without the flag D, and then sends the two octets of a length.
             body.extend_from_slice(&[0, 46]);
         }
         let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 };

@@ -51,7 +51,7 @@ fn a_write_with_immediate_data_is_one_operation() {
         let buffer = pair.b.buf(4);
         for (n, size) in sizes.into_iter().filter(|&size| size <= LARGEST).enumerate() {
             let immediate = 0xFFFF_FFF0 + n as u32;
-            // A receive of any size suffices, even an empty one.
+            // A receive of any size suffices for immediate data, even an empty one.
             pair.b.recv(1, &[buffer.seg(0, n % 5)]);
             pair.a.post(write_imm(2, &[from.seg(0, size)], to.remote(0), immediate));
             pair.drive().unwrap();
@@ -346,7 +346,7 @@ fn frames_that_break_a_rule() {
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("no receive for immediate data", (1, 2, 2), named, Box::new(|_, _, _| vec![immediate(1, Immediate(1)), immediate(2, Immediate(2))])),
-        ("immediate data out of turn", (1, 2, 3), named, Box::new(|_, _, _| vec![immediate(2, Immediate(1))])),
+        ("immediate data with MSN 2 first", (1, 2, 3), named, Box::new(|_, _, _| vec![immediate(2, Immediate(1))])),
         ("immediate data within a SEND", (1, 2, 4), named, Box::new(|_, _, _| vec![send_frame(1, 0, false, &[7; 8]), immediate(1, Immediate(1))])),
         ("immediate data not last", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(0, 0x01, immediate(1, Immediate(1)))])),
         ("immediate data with an offset other than 0", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(17, 8, immediate(1, Immediate(1)))])),
@@ -354,7 +354,7 @@ fn frames_that_break_a_rule() {
         ("seven octets of immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(25, immediate(1, Immediate(1)))])),
         ("nine octets of immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(27, immediate(1, Immediate(1)))])),
         ("no immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(18, immediate(1, Immediate(1)))])),
-        ("atomic request out of turn", (1, 2, 3), named, Box::new(move |open, _, _| vec![atomic(2, add(open, at(open, 0)))])),
+        ("atomic request with MSN 2 first", (1, 2, 3), named, Box::new(move |open, _, _| vec![atomic(2, add(open, at(open, 0)))])),
         ("atomic request to QN 0", (1, 2, 1), named, Box::new(move |open, _, _| vec![patched(9, 0, atomic(1, add(open, at(open, 0))))])),
         ("atomic request not last", (1, 2, 4), named, Box::new(move |open, _, _| vec![patched(0, 0x01, atomic(1, add(open, at(open, 0))))])),
         ("atomic request too short", (2, 0, 3), bare, Box::new(move |open, _, _| vec![cut(69, atomic(1, add(open, at(open, 0))))])),

@@ -1,4 +1,4 @@
-//! All messages arrive, whatever the portions in which TCP moves the octets.
+//! All messages arrive, however TCP divides the octets into portions.
 
 use std::collections::VecDeque;
 
@@ -100,7 +100,7 @@ fn every_operation_of_every_size() {
             assert!(to.bytes()[..size] == from.bytes()[..size], "read {size} {cfg:?}");
             assert!(
                 to.bytes()[size..].iter().all(|&byte| byte == 0),
-                "nothing may be written behind the data"
+                "nothing may be written after the data"
             );
             to.bytes_mut()[..size].fill(0);
         }
@@ -319,7 +319,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
     }
     let mut rest = &wire[..];
     while !rest.is_empty() {
-        // The socket returns as many octets as are requested, as a socket with many octets does.
+        // The socket returns as many octets as are requested, as if it held many octets.
         pair.b.stream.rx(&mut pair.b.rx).unwrap();
         let n = scatter(&pair.b.rx, rest);
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
@@ -562,7 +562,7 @@ fn a_message_may_be_denied_its_buffer() {
         assert_eq!(
             pair.b.stream.work().allocated(),
             2,
-            "the buffer that is forbidden, and the buffer that is not taken"
+            "the forbidden buffer and the unused one must be left"
         );
         pair.b.stream.flush();
         let of = |id, status| wc(id, WcOp::Recv, 0, status);

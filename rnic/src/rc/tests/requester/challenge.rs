@@ -118,7 +118,8 @@ fn kernel_rxe_answers() {
         let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(start));
         assert_eq!(fixture.challenge().len(), 1);
         let answer_of_rxe = answer(Syndrome::ACK, none);
-        // This answer does not prove that the peer sent it, because its PSN need not be guessed.
+        // A stranger knows the PSN of this answer, so the answer does not prove that the peer sent
+        // it.
         let proves = fixture.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
         fixture.take(&answer_of_rxe).unwrap();

@@ -74,7 +74,7 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
         fixture.side.post(send(id, &[]));
     }
     fixture.sent();
-    // The code 14 stands for 1.28 ms.
+    // The code 14 of an RNR NAK means a wait of 1.28 ms.
     fixture.rnr(14, 1).unwrap();
     assert_eq!(fixture.done(), ok([0]));
     assert_eq!(fixture.sent_words(), [""; 0]);
