@@ -157,7 +157,8 @@ impl Cq {
         Ok(true)
     }
 
-    /// Adds a completion. After any number of calls, [`announce`](Self::announce) must follow.
+    /// Adds a completion. After one or more calls, the caller must call
+    /// [`announce`](Self::announce).
     ///
     /// # Safety
     /// The engine lock must be held.
@@ -188,8 +189,8 @@ impl Cq {
         }
     }
 
-    /// Notifies the owner of the pushed completions if the queue is armed for them. One fence
-    /// serves a whole batch of completions.
+    /// If the queue is armed for a completion that was pushed, notifies the owner of the queue. One
+    /// fence serves a whole batch of completions.
     ///
     /// # Safety
     /// The engine lock must be held.

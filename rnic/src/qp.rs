@@ -276,7 +276,7 @@ pub(crate) unsafe fn write_recv(
 /// their number.
 ///
 /// # Safety
-/// The slot must be a vacant one of `ring`, and the caller its only producer.
+/// The slot must be a vacant slot of `ring`, and the caller must be the only producer of `ring`.
 #[inline]
 unsafe fn write_segments<H: Copy>(
     ring: &Ring<H>,

@@ -53,8 +53,8 @@ pub(crate) struct Ring<H> {
     _header: PhantomData<H>,
 }
 
-/// The state that only the producer writes, or only the consumer. It has a pair of cache lines to
-/// itself, because processors prefetch adjacent lines together.
+/// The state of the producer or of the consumer, which only that thread writes. It has a pair of
+/// cache lines to itself, because processors prefetch adjacent lines together.
 #[repr(align(128))]
 struct Side {
     own: AtomicUsize,

@@ -39,9 +39,10 @@ pub enum Event {
     Unreachable,
     /// Active: there was no answer before the consumer's deadline.
     TimedOut,
-    /// The peer disconnects. It accepts no new requests, but continues to answer those that it has
-    /// accepted until this side calls [`Cm::disconnect`](super::Cm::disconnect). Make this call
-    /// when no request of this side is in flight, and soon in any case.
+    /// The peer disconnects. It accepts no new requests. Until this side calls
+    /// [`Cm::disconnect`](super::Cm::disconnect), the peer still answers requests that it has
+    /// accepted before. Make this call when no request of this side is in flight, and soon in any
+    /// case.
     Disconnecting {
         /// Whether the peer reports that the connection broke on its side.
         broke: bool,

@@ -1,5 +1,5 @@
 //! Limits how many acceptances wait for their RTU, and for how long. REQs that would exceed the
-//! number are deferred.
+//! limit are deferred.
 //!
 //! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose
 //! address is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten
@@ -128,7 +128,7 @@ impl HalfOpen {
         self.by_source.entry(network(source)).or_default().undecided += 1;
     }
 
-    /// Removes a request from the number of requests that wait for the consumer's decision.
+    /// Stops counting a request that has waited for the consumer's decision.
     pub(super) fn remove_undecided(&mut self, source: IpAddr) {
         let source = network(source);
         if let Some(entry) = self.by_source.get_mut(&source) {

@@ -23,8 +23,8 @@ const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
 /// An unanswered challenge.
 pub(super) struct Challenge {
-    /// The time at which the challenge is sent again or, after the last time, at which the peer
-    /// counts as gone.
+    /// The time at which the challenge is sent again. If it was sent for the last time, this is the
+    /// time at which the peer counts as gone.
     due: Instant,
     interval: Duration,
     tries_left: u8,

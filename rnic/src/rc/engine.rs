@@ -47,8 +47,8 @@ pub struct RcCfg {
 }
 
 /// The reason for which the connection cannot continue (IBA: the queue pair enters the error
-/// state). If one work request is the cause, it completes in its turn with a status of its own. A
-/// receive completes at once, a request when [`ReliableConnection::flush`] is called.
+/// state). If a work request is the cause, it completes with a status of its own: a receive
+/// completes at once, and a request completes when [`ReliableConnection::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The peer refused a request of this end.

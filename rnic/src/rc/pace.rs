@@ -240,7 +240,7 @@ impl RetransmissionTimer {
                     self.probe_delay_min =
                         now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
-                // The round trip takes at least this time.
+                // The round trip takes at least the time `waited`.
                 None => self.round_trip = Some(waited),
             }
         }

@@ -68,8 +68,8 @@ pub(super) struct Rx {
     atomic_msn: u32,
     /// The current WRITE: its STag, and the offset at which it continues.
     write: Option<(u32, u64)>,
-    /// The number of octets of the current or latest WRITE, as long as immediate data may follow
-    /// it.
+    /// The number of octets of the current or latest WRITE, while immediate data may follow the
+    /// WRITE.
     written: u32,
 }
 

@@ -30,10 +30,10 @@ pub struct StreamCfg {
     /// Whether this side is the responder of the setup. A responder sends nothing before the peer's
     /// first FPDU (RFC 5044, section 7.1.3) or a call of [`Stream::release`].
     pub hold: bool,
-    /// TCP's MSS if no CRC may lie across two TCP segments, otherwise 0. If it is not 0, frames are
-    /// gathered so that no CRC lies across two segments, provided that TCP starts a segment where
-    /// [`TxVec::ends_record`] asks for one. siw in Linux misreads a CRC that lies across two
-    /// segments (6.12: `siw_get_trailer` starts again with the second segment).
+    /// TCP's segment size (MSS), if frames must be gathered so that no CRC lies across two TCP
+    /// segments. Otherwise 0. TCP must start a segment where [`TxVec::ends_record`] requires it.
+    /// siw in Linux (6.12) misreads a CRC that lies across two segments, because `siw_get_trailer`
+    /// starts again with the second segment.
     pub segment: usize,
     /// Whether a message for which no receive is posted waits for one ([`Stream::is_stalled`]). All
     /// octets that the peer has sent after this message wait, too. If false, the message ends the
@@ -41,8 +41,8 @@ pub struct StreamCfg {
     pub waits: bool,
 }
 
-/// The reason for which the connection cannot continue. The work request that caused the failure,
-/// if any, completes in its turn with its own status. A receive completes at once, a request when
+/// The reason for which the connection cannot continue. If a work request is the cause, it
+/// completes with a status of its own: a receive completes at once, and a request completes when
 /// [`Stream::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {cause}", if *by_peer { "TERMINATE received" } else { "stream error" })]

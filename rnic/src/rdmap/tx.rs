@@ -57,7 +57,7 @@ pub(super) struct Tx {
 enum Kind {
     /// The RTR frame.
     Rtr,
-    /// The first answer of [`Stream::answers`], or a later one while gathering.
+    /// The oldest entry of [`Stream::answers`], or a later entry while gathering.
     Answer,
     /// A send request. Like each kind below, it is the request at [`Tx::next`], or a later one
     /// while gathering.

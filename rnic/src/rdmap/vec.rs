@@ -87,7 +87,7 @@ impl TxVec {
         (self.segment, self.record) = (segment, record);
     }
 
-    /// Returns whether this gathering has filled the vector.
+    /// Returns whether the gathering `gather_id` has filled the vector.
     #[inline]
     pub(super) fn was_filled_by(&self, gather_id: GatherId) -> bool {
         self.gather_id == gather_id

@@ -164,7 +164,7 @@ fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
 }
 
 impl Pair {
-    /// Makes B accept all requests that it has got. Returns their number.
+    /// Makes B accept all requests that it has received. Returns their number.
     fn accept_all(&mut self) -> usize {
         let events = self.events(B);
         let requests = events.iter().filter(|(_, event)| matches!(event, Event::Request(_)));

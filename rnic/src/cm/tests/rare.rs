@@ -95,8 +95,8 @@ fn a_peer_that_gives_up_while_it_is_disconnected() {
     assert_eq!(pair.state(A, a), State::TimeWait);
 }
 
-/// One side has given up an attempt, but its peer treats the attempt as a connection. A message of
-/// the peer makes this side tell it that there is no connection.
+/// One side has given up an attempt, but its peer treats the attempt as a connection. When a
+/// message of the peer arrives, the side answers that there is no connection.
 #[test]
 fn a_connection_that_only_one_side_knows() {
     let mut pair = Pair::new();

@@ -155,8 +155,8 @@ fn the_consumers_deadline_comes_first() {
     assert!(pair.is_empty());
 }
 
-/// A late REQ of an attempt that was given up is not a new call. It does not end the connection in
-/// which the caller's queue pair is when the REQ arrives.
+/// A late REQ of an attempt that was given up is not a new call. The caller's queue pair may be in
+/// another connection by then, and the REQ must not end that connection.
 #[test]
 fn a_late_req() {
     let mut pair = Pair::new();

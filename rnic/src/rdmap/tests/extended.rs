@@ -58,7 +58,7 @@ fn a_write_with_immediate_data_is_one_operation() {
             assert_eq!(pair.a.completions(), [wc(2, WcOp::WriteImm, size, WcStatus::Success)]);
             assert_eq!(pair.b.received(), [arrived(1, size, immediate)]);
             assert!(to.bytes()[..size] == from.bytes()[..size]);
-            assert_eq!(buffer.bytes(), [0; 4], "the buffer is consumed, not written");
+            assert_eq!(buffer.bytes(), [0; 4], "the buffer must be consumed but not written");
             to.bytes_mut().fill(0);
         }
         assert!(pair.a.stream.is_drained() && !pair.b.stream.is_mid_message());

@@ -1,4 +1,4 @@
-//! A message for which no receive is posted waits for one, and all octets behind it wait, too.
+//! A message for which no receive is posted waits for one, and all octets after it wait, too.
 
 use std::collections::VecDeque;
 
