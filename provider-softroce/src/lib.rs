@@ -73,8 +73,8 @@ impl Provider for SoftRoce {
     }
 }
 
-/// Opens an adapter. `engine` becomes the value of the adapter's attribute `engine`. It says why
-/// the engine in user space serves the adapter.
+/// Opens an adapter. `engine` says why the engine in user space serves the adapter. It becomes the
+/// value of the adapter's attribute `engine`.
 ///
 /// # Errors
 /// Those of [`SoftRoce::open`](Provider::open).

@@ -1,7 +1,7 @@
 //! Checks whether this host sends packets with the IP headers that the ICRC assumes.
 //!
-//! A socket does not show these headers. But a socket that requests transmit timestamps
-//! (SO_TIMESTAMPING) gets its packets back from the kernel as they were sent.
+//! A socket does not show these headers. However, if a socket requests transmit timestamps
+//! (SO_TIMESTAMPING), the kernel returns its packets as they were sent, with their headers.
 
 use std::mem::zeroed;
 use std::net::SocketAddr;

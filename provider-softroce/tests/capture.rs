@@ -1,7 +1,7 @@
 //! Tests of captures. Wireshark's dissectors must understand the captures, and every ICRC in them
 //! must be the one that this project and scapy compute.
 
-#[expect(dead_code, reason = "capture's own tests look at more than addresses and payloads")]
+#[expect(dead_code, reason = "only the tests of the crate capture use the rest")]
 #[path = "../../capture/tests/reader/mod.rs"]
 mod reader;
 
@@ -41,7 +41,8 @@ fn tshark(file: &Path, filter: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// For each packet of a file: the ICRC that scapy computes, and the one in the packet.
+/// Returns two ICRCs for each packet of a file: the one that scapy computes, and the one in the
+/// packet.
 fn scapy(file: &Path) -> Vec<[String; 2]> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/icrc.py");
     let output = Command::new(PYTHON).arg(script).arg(file).output().expect("python3 starts");
@@ -57,7 +58,7 @@ fn has_scapy() -> bool {
     import.is_ok_and(|output| output.status.success())
 }
 
-/// The capture files of two adapters after some of the contract's cases.
+/// Runs some cases of the contract between two adapters. Returns the capture files of the adapters.
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("pcapng"));
     let open = |file: &PathBuf| -> Roce {
@@ -117,7 +118,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(icrcs[0], icrcs[1], "{packet:?}");
             }
         }
-        // The MTU is that of the interface, or the one in the ia_params.
+        // The longest packet shows the MTU: the interface's MTU, or the one in the ia_params.
         let lengths = contents
             .iter()
             .flat_map(|contents| &contents.packets)
@@ -139,8 +140,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 );
             }
         }
-        // These are each kind of request and response of RC, and the packet of UD that carries
-        // connection management (IBA, volume 1, 9.2).
+        // These are the opcodes of each kind of request and response of RC, and of the UD packet
+        // that carries connection management (IBA, volume 1, 9.2).
         let opcodes = [
             0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,
             0x13, 0x14, 0x17, 0x64,
@@ -158,7 +159,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(tshark(file, flaws), "", "{params}");
                 messages += &tshark(file, "infiniband.bth.destqp == 1");
             }
-            // Such a request is in the file of the adapter that has read it from the shared port.
+            // A connection request may be in either file: the adapter that has read it from the
+            // shared port records it.
             for message in [
                 "ConnectRequest",
                 "ConnectReply",

@@ -1,4 +1,5 @@
-//! dat-core's random calls over RoCEv2: every request and every receive ends in exactly one place.
+//! dat-core's test with random calls, over RoCEv2. No request and no receive may be lost or counted
+//! twice.
 
 #[path = "../../dat-core/tests/model/accounts.rs"]
 mod accounts;
