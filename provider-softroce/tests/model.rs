@@ -4,15 +4,15 @@
 #[path = "../../dat-core/tests/model/accounts.rs"]
 mod accounts;
 #[path = "../../dat-core/tests/model/call.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod call;
 #[path = "../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 #[path = "../../dat-core/tests/model/conservation.rs"]
 mod conservation;
 #[path = "../../dat-core/tests/model/world.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod world;
 
 use conservation::{ProviderUnderTest, own_address};

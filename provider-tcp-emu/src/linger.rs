@@ -45,8 +45,8 @@ impl LingeringSockets {
         }
     }
 
-    /// Lets a watched socket linger whose peer may not be an OpenDAT. The FIN follows after a
-    /// delay, so that the peer can finish its work.
+    /// Lets a watched socket linger if its peer may not be an OpenDAT. Sends the FIN after a delay,
+    /// so that the peer can finish its last message.
     pub(crate) fn add_of_foreign_peer(
         &mut self,
         resources: &mut EngineResources,

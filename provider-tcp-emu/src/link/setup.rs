@@ -31,7 +31,7 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 /// An attempt to connect.
 pub(super) struct Connecting {
     pub(super) work: Work,
-    /// The socket, or the local failure because of which there is no attempt.
+    /// The socket, or the local failure that prevented the attempt from starting.
     pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
     /// The request frame until it is sent, which happens when TCP has connected. Empty afterwards.
@@ -162,7 +162,8 @@ impl Link {
         self.phase = Phase::Established(Box::new(conn));
         self.renew_timer(resources);
         self.transmit(resources, lingering);
-        // The poller may have reported the reply and the frames after it by a single edge.
+        // Read again soon, because the poller may have reported the reply and the frames after it
+        // by a single event.
         self.queue_pending(resources);
     }
 
