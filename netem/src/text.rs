@@ -12,9 +12,9 @@ use crate::{Conditions, Probability};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word}: {expected}")]
 pub struct ConditionsError {
-    /// The part between two commas.
+    /// The wrong part: the text between two commas.
     pub word: String,
-    /// A description of the values that are valid there.
+    /// A description of the values that are valid instead of `word`.
     pub expected: &'static str,
 }
 

@@ -29,15 +29,15 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The first 36 octets of a REQ's private data. The destination port is not in this header but in
-/// the service ID.
+/// The header of an IP connection: the first 36 octets of a REQ's private data. The destination
+/// port is not in this header but in the service ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// The caller's port.
     pub source_port: u16,
     /// The caller's address.
     pub source: IpAddr,
-    /// The address that is called. It is of the same family as the caller's.
+    /// The address that is called. It is of the same family as the caller's address.
     pub destination: IpAddr,
 }
 

@@ -1,5 +1,5 @@
-//! Access to the fields of a message by offset. Offsets are constants and all messages have the
-//! same size, so no access is out of bounds.
+//! Accesses the fields of a message of communication management by offset. Offsets are constants
+//! and all messages have the same size, so no access is out of bounds.
 
 use std::net::Ipv6Addr;
 

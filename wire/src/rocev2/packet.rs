@@ -77,8 +77,8 @@ impl<'a> Packet<'a> {
         self.len()
     }
 
-    /// Writes everything except the payload at the start of `buf` and returns the place of the
-    /// payload, which the caller fills. The packet occupies [`packet_len`] octets.
+    /// Writes everything except the payload at the start of `buf`. Returns the part of `buf` for
+    /// the payload, which the caller fills. The packet occupies [`packet_len`] octets.
     ///
     /// # Panics
     /// If `buf` is shorter than the packet, or the extension does not belong to the opcode.

@@ -141,7 +141,7 @@ fn every_control_field() {
                 assert_eq!(
                     Header::parse(&bytes[..2]),
                     Err(error),
-                    "as soon as the control field is there"
+                    "two octets must be enough to find the error"
                 );
                 let Cause { layer, etype, code } = error.cause();
                 Err((layer, (etype, code)))

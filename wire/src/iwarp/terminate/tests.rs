@@ -86,8 +86,8 @@ fn octets_of_the_standard() {
     }
 }
 
-/// These are the four failures that were observed at a siw peer, in its bit order and in the
-/// standard's.
+/// Four failures that were observed at a siw peer. Each is given twice: in siw's bit order and in
+/// the standard's bit order.
 #[test]
 fn both_orders() {
     let with_header = |cause, header, read_request| Terminate {
