@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::link::MAX_DELAY;
 use crate::{Conditions, Probability};
 
-/// The part of the text that is wrong, and what was expected there.
+/// An error in a text of conditions: the wrong part, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word}: {expected}")]
 pub struct ConditionsError {

@@ -37,8 +37,8 @@ const READS_BEFORE_SUSPEND: u32 = 64;
 /// poller reports new connection requests.
 const PASSES_PER_POLLER_CHECK: u32 = 256;
 /// After this number of passes without packets, a consumer that polls without a pause reads the
-/// clock. It does not read the clock in each pass, because that would take a tenth of the time of
-/// reading a socket.
+/// clock. It does not read the clock in each pass, because this takes a tenth of the time that
+/// reading a socket takes.
 const PASSES_PER_CLOCK_READ: u32 = 8;
 /// If [`PASSES_PER_CLOCK_READ`] passes take longer than this time, the consumer does other work
 /// between polls. Then each pass reads the clock.

@@ -214,7 +214,8 @@ impl Link {
         }));
     }
 
-    /// Starts an attempt that has already failed, because there is no route to the peer.
+    /// Starts an attempt to connect that fails, because there is no route to the peer. The failure
+    /// is reported after the consumer's call has returned.
     pub(crate) fn fail_connect(
         &mut self,
         resources: &mut EngineResources,
@@ -444,7 +445,8 @@ impl Link {
         self.enter_established(cx, established);
     }
 
-    /// Accepts a request that no longer exists: reports to the consumer that accepting has failed.
+    /// Handles the acceptance of a request that no longer exists. After the consumer's call has
+    /// returned, the consumer learns that accepting has failed.
     pub(crate) fn fail_accept(&mut self, resources: &mut EngineResources) {
         if let Some(work) = self.phase.take_idle() {
             self.phase.end(&self.shared, work);

@@ -215,7 +215,7 @@ impl LocalAddress {
         is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
     }
 
-    /// Asks a host whether it is up, whichever processes run there.
+    /// Asks a host whether it is up. The answer does not depend on the processes of the host.
     pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(host_probe) = &self.host_probe
             && let Some(nonce) = self.hosts.nonce_to_send(host.ip(), now, random)

@@ -1,5 +1,6 @@
-//! Tests of captures. Wireshark's dissectors must understand the captures, and every ICRC in them
-//! must be the one that this project and scapy compute.
+//! Tests of captures. Wireshark's dissectors must understand the captures. Every ICRC in the
+//! captures must be equal to the ICRC that this project computes, and to the ICRC that scapy
+//! computes.
 
 #[expect(dead_code, reason = "only the tests of the crate capture use the rest")]
 #[path = "../../capture/tests/reader/mod.rs"]

@@ -1,6 +1,6 @@
 //! Tests of strangers: programs on this host that have captured all traffic, and that send
-//! arbitrary packets from sockets that need no privilege. The victim must distinguish their packets
-//! from those of its peer. No stranger's packet may have an effect.
+//! arbitrary packets from sockets that need no privilege. The victim must distinguish packets of
+//! strangers from packets of its peer. No stranger's packet may have an effect.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "these tests use only a part of the reader")]
@@ -221,7 +221,7 @@ fn unexpected_packets_change_nothing() {
             // These are duplicates of requests, of answers and of the messages that set up the
             // connection.
             stranger.send_with_icrc(octets);
-            // These packets have an invalid checksum, or one for another sender.
+            // These packets have an invalid checksum.
             stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
@@ -276,7 +276,7 @@ fn noise_is_ignored() {
             let cut = &received[n as usize % received.len()];
             for stranger in &strangers {
                 stranger.send_octets(&noise);
-                // The noise is at least as long as a BTH, and has a correct checksum.
+                // Also send the noise with a correct checksum, if it is at least as long as a BTH.
                 if noise.len() >= Bth::SIZE {
                     stranger.send_with_icrc(&noise[..noise.len() & !3]);
                 }

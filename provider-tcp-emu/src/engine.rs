@@ -43,8 +43,8 @@ pub struct Engine {
     /// The connections that each pass of a polling consumer reads, at most [`MAX_POLLED`]. The most
     /// recently active connection is first.
     polled: Vec<usize>,
-    /// The polled connections that have left the poller. They return to it before a thread sleeps
-    /// there.
+    /// The polled connections whose sockets have left the poller. The sockets return to the poller
+    /// before a thread sleeps there.
     suspended: Vec<usize>,
     /// The number of consecutive passes of polling consumers without data.
     empty_passes: u32,

@@ -373,8 +373,9 @@ impl Listeners {
         request.socket.reset();
     }
 
-    /// Removes and resets a caller. The caller has sent no request or octets that are not MPA, its
-    /// listener is closed, or another caller needs its descriptor.
+    /// Removes a caller and resets its connection. There are four reasons: the caller has sent no
+    /// request in time, it has sent octets that are not MPA, its listener is closed, or another
+    /// caller needs its descriptor.
     pub(crate) fn reset_caller(&mut self, resources: &mut EngineResources, index: usize) {
         if let Some(caller) = self.remove_caller(resources, index) {
             resources.context.unwatch(&caller.socket);

@@ -204,7 +204,8 @@ pub(crate) enum Unacknowledged {
     /// The peer has acknowledged everything that was sent, and its window has no room for the rest.
     /// The peer has answered all of TCP's window probes.
     NoWindow,
-    /// Like `NoWindow`, but the peer has not answered the last window probe.
+    /// The peer's window has no room for the rest, and the peer has not answered the last window
+    /// probe.
     ProbeUnanswered,
 }
 

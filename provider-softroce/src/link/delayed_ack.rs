@@ -10,8 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The maximum delay of an acknowledgement: some round trips within a host, or one between
-/// neighbouring hosts.
+/// The maximum delay of an acknowledgement. This is the time of some round trips within a host, or
+/// of one round trip between neighbouring hosts.
 const DELAY_MAX: Duration = Duration::from_micros(30);
 /// The number of useless delays after which acknowledgements are no longer delayed. Each useful
 /// delay compensates for one useless delay.

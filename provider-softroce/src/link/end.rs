@@ -33,8 +33,8 @@ pub(super) enum End {
 pub(super) enum BreakReason {
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The peer has left the connection without a DREQ. Either it waited in vain for this side's
-    /// last message, or it has forgotten the connection.
+    /// The peer has left the connection without a DREQ. Either it has given up waiting for this
+    /// side's last message, or it has forgotten the connection.
     #[error("the peer no longer has the connection")]
     ConnectionForgotten,
     #[error("the peer's process has ended")]

@@ -175,7 +175,7 @@ impl SocketRequests {
                 self.0.iter().map(|answer| PollFd::new(answer, PollFlags::IN)).collect();
             match rustix::event::poll(&mut fds, Some(&limit)) {
                 Ok(0) => return Ok(None),
-                // A signal handler has run. The next call waits for the time that is left.
+                // A signal has interrupted the call. The next call waits for the remaining time.
                 Err(Errno::INTR) => continue,
                 polled => polled?,
             };
@@ -234,7 +234,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
                 let left = deadline.saturating_duration_since(Instant::now());
                 let limit = Timespec::try_from(left).unwrap_or_default();
                 match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
-                    // A signal handler has run. The next call waits for the remaining time.
+                    // A signal has interrupted the call. The next one waits for the time that is left.
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Ok(false),
                     polled => polled?,

@@ -120,7 +120,8 @@ impl Udp {
             }
             SocketAddr::V6(_) => {
                 self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-                // The kernel's rxe and RDMA adapters send without a UDP checksum.
+                // Accept packets without a UDP checksum, because the kernel's rxe and RDMA adapters
+                // send such packets.
                 self.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
         }

@@ -149,8 +149,8 @@ impl Established {
             }
         };
         if !self.announced {
-            // These octets are the RTR frame or take its place. The consumer must learn that the
-            // connection is established before it gets a completion.
+            // These octets are the RTR frame, or the first frame that replaces it. The consumer
+            // must learn that the connection is established before it gets a completion.
             self.announce(sink, &[]);
         }
         let drained = n < resources.rx.bytes();

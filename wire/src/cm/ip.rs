@@ -92,9 +92,9 @@ pub enum IpHeaderError {
     #[error("private data are too short for the RDMA IP CM header")]
     Size,
     /// The header's version is not 0.
-    #[error("RDMA IP CM header of version {0}")]
+    #[error("RDMA IP CM header has the unknown version {0}")]
     Version(u8),
     /// The IP version is neither 4 nor 6.
-    #[error("RDMA IP CM header with addresses of IP version {0}")]
+    #[error("RDMA IP CM header has addresses of the unknown IP version {0}")]
     IpVersion(u8),
 }

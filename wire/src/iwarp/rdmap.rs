@@ -38,7 +38,7 @@ pub enum Header {
         /// The operation of the message.
         opcode: UntaggedOpcode,
         /// The STag to invalidate, if the [`opcode`](UntaggedOpcode::invalidates) invalidates one.
-        /// Otherwise this is zero and not sent.
+        /// If it does not, this field is zero and is not sent.
         invalidate: u32,
         /// The queue number. The parser accepts any number: compare it with
         /// [`UntaggedOpcode::queue`].

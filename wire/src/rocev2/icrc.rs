@@ -66,8 +66,9 @@ impl Icrc {
     pub const MAX_DATAGRAM: usize = Bth::SIZE + 20 + 4096 + Self::SIZE;
     const MIN_DATAGRAM: usize = Bth::SIZE + Self::SIZE;
 
-    /// Creates the checksums of packets from `source` to `destination`. Returns `None` if one is
-    /// IPv4 and the other IPv6. IPv4 addresses may be mapped into IPv6, as in IPv6 sockets.
+    /// Prepares to compute the checksums of packets from `source` to `destination`. Returns `None`
+    /// if one address is IPv4 and the other IPv6. IPv4 addresses may be mapped into IPv6, as in
+    /// IPv6 sockets.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
         let udp = udp_image(source.port(), destination.port());
         let (crc, ipv4) = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
@@ -91,11 +92,11 @@ impl Icrc {
         crc32(self.start_register(ip, packet), packet)
     }
 
-    /// Writes the checksum over the last four octets of `datagram`. An unconnected UDP socket that
+    /// Replaces the last four octets of `datagram` by the checksum. An unconnected UDP socket that
     /// forbids fragmentation sends with ID 0; segment k of a GSO send, counted from 0, has ID k.
     ///
     /// # Panics
-    /// If there are fewer octets before the last four than a BTH has.
+    /// If `datagram` is shorter than a BTH and the checksum together.
     #[inline]
     pub fn seal(&self, id: u16, datagram: &mut [u8]) {
         let (packet, place) = datagram.split_last_chunk_mut().expect("room for the ICRC");

@@ -13,8 +13,8 @@ use wire::rocev2::{
 
 use crate::capture::{Ip, be16, captures, packets, root};
 
-/// The contents of each capture. tshark shows the same counts, unless it interprets a payload as
-/// another protocol.
+/// The contents of each capture. tshark shows the same counts, except where it interprets a payload
+/// as another protocol.
 const EXPECTED: &str = "
                             packets  ipv6  send write read-req read-resp atomic atom-ack   ack    \
                             ud   imm   mad

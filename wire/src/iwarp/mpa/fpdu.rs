@@ -102,11 +102,11 @@ fn compare(found: u32, computed: u32) -> Result<(), CrcError> {
 
 /// The error that a frame was damaged in transit. It is fatal for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("MPA CRC {found:#010x} does not match the frame's {computed:#010x}")]
+#[error("MPA CRC {found:#010x} in the frame, but its octets have the CRC {computed:#010x}")]
 pub struct CrcError {
     /// The CRC in the frame.
     pub found: u32,
-    /// The CRC of the frame's octets.
+    /// The CRC that was computed over the frame's octets.
     pub computed: u32,
 }
 

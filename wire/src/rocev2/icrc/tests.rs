@@ -1,6 +1,6 @@
 use super::*;
 
-/// The number of octets of an IP packet from the text of an example.
+/// Returns the octets of an IP packet from the hexadecimal text of an example.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
