@@ -15,9 +15,9 @@ pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
 /// One direction of an emulated network.
 ///
-/// Each packet consumes the same number of random numbers, whatever happens to it. So two networks
-/// with the same seed that differ in one property differ only in the effects of that property: for
-/// example, the packets lost at 1 % are among those lost at 2 %.
+/// Each packet consumes the same number of random numbers, whatever happens to it. Therefore, if
+/// two networks have the same seed and differ in one property, only the effects of that property
+/// differ. For example, the packets lost at 1 % are among those lost at 2 %.
 #[derive(Debug)]
 pub struct Link<P> {
     conditions: Conditions,
@@ -155,8 +155,8 @@ impl<P: Clone> Link<P> {
         self.release_held(|held| held.overtakers == 0, |held| held.latest.min(arrival));
     }
 
-    /// Releases the held packets that `which` selects. Each of them arrives at the time that `at`
-    /// gives.
+    /// Releases the held packets that `which` selects. `at` returns the time at which a released
+    /// packet arrives.
     fn release_held(&mut self, which: impl Fn(&Held<P>) -> bool, at: impl Fn(&Held<P>) -> Instant) {
         let mut index = 0;
         while index < self.held.len() {
@@ -191,14 +191,16 @@ struct PacketChoices {
     extra: Duration,
 }
 
-/// The rate limit: packets pass one after the other, each for the time that its octets take.
+/// The rate limit. Packets pass it one after the other. A packet occupies it for the time that its
+/// octets take at this rate.
 #[derive(Debug)]
 struct Bottleneck {
     /// The rate in bits per second, not 0.
     rate: u64,
     /// The time from which the next packet can pass, because the last packet has passed.
     free: Option<Instant>,
-    /// The fraction of a nanosecond that rounding has left of earlier packets, in parts of `rate`.
+    /// The fraction of a nanosecond that was rounded off the passing times of earlier packets, in
+    /// units of 1/`rate` nanoseconds.
     remainder: u64,
 }
 

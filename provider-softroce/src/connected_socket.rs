@@ -18,7 +18,7 @@ use wire::rocev2::Icrc;
 use crate::selftest;
 use crate::socket::{Sent, Udp};
 
-/// A connected socket whose identification numbers are known.
+/// A connected socket that knows which IPv4 identification the kernel gives to the next packet.
 pub(crate) struct ConnectedSocket {
     socket: Udp,
     icrc: Icrc,
@@ -119,7 +119,8 @@ mod tests {
         let mut connected =
             ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         drop(target);
-        // The host answers the first packet with an ICMP error, which the second send reports.
+        // The host answers the first packet with an ICMP error. The second call of `send` reports
+        // that error.
         connected.send(&[0; 80]);
         assert!(!connected.send(&[0; 80]));
     }

@@ -131,8 +131,9 @@ impl Engine {
         local_address.send_messages(&mut resources.burst, now);
     }
 
-    /// Calls `f` with a queue pair and, if it has a connection, the context of its local address.
-    /// Then handles the events of the connection manager and sends its messages.
+    /// Calls `f` with a queue pair. If the queue pair has a connection, also passes the context of
+    /// its local address to `f`. Then handles the events of the connection manager and sends its
+    /// messages.
     fn with_link<R>(
         &mut self,
         qp: usize,

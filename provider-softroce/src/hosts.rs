@@ -1,4 +1,4 @@
-//! Records which hosts are up, for peers that do not answer.
+//! Records which hosts are up. The engine needs this for peers that do not answer.
 //!
 //! A host that is up reports by ICMP that no process has a port (see
 //! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports.

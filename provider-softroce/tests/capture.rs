@@ -80,7 +80,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     files
 }
 
-/// The number of times that each datagram was sent in a direction.
+/// Returns how many times each datagram was captured in this direction.
 fn datagrams(packets: &[Packet], direction: u32) -> HashMap<&[u8], usize> {
     let mut datagrams = HashMap::new();
     for packet in packets.iter().filter(|packet| packet.direction == direction) {
@@ -225,8 +225,7 @@ fn on_wire(line: &str) -> OnWire {
     (id, dont_fragment, port, octets.collect())
 }
 
-/// The ICRC covers the headers with which packets leave the host, but a socket does not show these
-/// headers.
+/// The ICRC covers IP headers as they leave the host. A socket does not show these headers.
 #[test]
 fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     const ADDRESS: &str = "127.0.0.22";

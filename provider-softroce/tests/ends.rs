@@ -359,8 +359,8 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
 /// the effect shows at once, but a busy machine may hide it.
 const ROUNDS: u32 = 20;
 
-/// This side disconnects. It acknowledges messages that it has received again, until the peer has
-/// answered, and accepts no new message.
+/// This side disconnects. Until the peer answers the DREQ, this side acknowledges messages again
+/// that it has already received, and accepts no new message.
 #[test]
 fn received_messages_are_acknowledged_again() {
     let _peer_port = lock_peer_port();
@@ -584,8 +584,8 @@ fn packets_from_another_port_are_ignored() {
 #[test]
 fn a_dreq_is_repeated_while_the_adapter_closes() {
     let _peer_port = lock_peer_port();
-    // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
-    // further ones.
+    // On a busy machine some repetitions of the DREQ are skipped, or the answer to the second DREQ
+    // arrives after further DREQs.
     assert!(
         (0..ROUNDS).any(|_| closes_with(true) == 2),
         "an answer never ended the repetitions of the DREQ"
@@ -660,7 +660,8 @@ fn a_closed_port_ends_repetitions_early() {
     let before = sent_count(PEER, &file);
     sends.send(1, &[sends.mem.segment(0, 8)]);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
-    // The request was flushed. If its retries had been used up, it would have a transport error.
+    // The request was flushed. If its retries had been used up, it would complete with a transport
+    // error.
     assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
     let sent = sent_count(PEER, &file) - before;
     // The host's first report must not end the connection, because a firewall that is being changed

@@ -286,8 +286,8 @@ fn noise_is_ignored() {
     });
 }
 
-/// Messages of connection management come from the peer's address with guessed numbers, and from
-/// another address with the right numbers. They are ignored.
+/// Messages of connection management come from the peer's address with guessed IDs, and from
+/// another address with the right IDs. The victim must ignore both kinds.
 #[test]
 fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     let [other, beside] = [STRANGER, PEER].map(Stranger::at);

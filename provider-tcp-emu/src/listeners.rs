@@ -37,7 +37,7 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 pub(crate) struct Listeners {
     listeners: Table<Listener>,
     callers: Table<Caller>,
-    /// The callers in state `Reading`, by their indices in `callers`.
+    /// The half-open callers, by their indices in `callers`.
     half_open: SharedHalfOpen<usize>,
     /// The latest half-open caller whose descriptor is in the reserve. It may no longer exist.
     in_reserve: Option<CallerId>,
@@ -51,7 +51,8 @@ struct Listener {
     backlog: Backlog,
     id: u64,
     timer: Timer,
-    /// The socket has left the poller. It accepts callers when the timer expires.
+    /// Whether the socket has left the poller. A suspended listener accepts callers when its timer
+    /// expires.
     is_suspended: bool,
 }
 

@@ -44,8 +44,8 @@ impl PeerTimeout {
 /// backlog limits the requests that wait for the consumer.
 const KERNEL_BACKLOG: i32 = 4096;
 
-/// Creates a socket that listens on one address, or on all addresses of both families, at a port or
-/// at any free port.
+/// Creates a socket that listens at a port, or at any free port if `port` is `None`. It listens on
+/// the address `bind`, or on all addresses of both families if `bind` is `None`.
 pub(crate) fn listen(bind: Option<SocketAddr>, port: Option<u16>) -> Result<Socket, Error> {
     let port = match port {
         Some(0) => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),

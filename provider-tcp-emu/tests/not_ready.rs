@@ -172,8 +172,8 @@ fn the_peers_end_is_told_where_its_last_message_finds_no_receive() {
     }
 }
 
-/// A graceful close waits for operations that can still be carried out. The response to a read
-/// cannot arrive behind a message that has no receive.
+/// A graceful close waits for operations that can still be carried out. It does not wait for a READ
+/// whose response would arrive behind a message that has no receive.
 #[test]
 fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_receive() {
     let t = open("127.0.0.1");

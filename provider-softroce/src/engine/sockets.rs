@@ -20,7 +20,7 @@ const READS_PER_TURN: usize = 16;
 const READS_PER_FLOODED_TURN: usize = 32;
 
 impl Engine {
-    /// Puts all sockets that have left the poller back into it.
+    /// Returns all sockets to the poller that have left it.
     pub(super) fn resume_sockets(&mut self) {
         for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
             if std::mem::take(&mut local_address.is_suspended) {

@@ -39,7 +39,8 @@ pub(super) struct SendQueue {
 #[derive(Default)]
 struct ReceiverQueue {
     messages: VecDeque<Message>,
-    /// The number of waiting messages from each sender, by its [`network`] address.
+    /// The number of waiting messages from each sender. The key is the part of the sender's address
+    /// that [`network`] returns.
     by_address: HashMap<IpAddr, usize>,
 }
 

@@ -22,8 +22,8 @@ use crate::linger::LingeringSockets;
 use crate::socket::{self, PeerTimeout, Unacknowledged};
 
 /// The time for which messages wait for receives after the peer has ended the stream. After this
-/// time the consumer is told of the end. The consumer may be waiting for that event, and not post
-/// any receive.
+/// time the consumer is told of the end, because a consumer that waits only for this event posts no
+/// receive.
 const RECEIVE_WAIT_AFTER_END: Duration = Duration::from_secs(3);
 /// How often the window of a peer is checked within [`PeerTimeout::total`].
 const CHECKS_PER_TIMEOUT: u32 = 3;

@@ -42,7 +42,8 @@ pub(super) struct Connecting {
 
 /// The active side of a connection.
 impl Link {
-    /// Starts to connect. All upcalls come later, even if the attempt fails at once.
+    /// Starts to connect. All upcalls come after this call has returned, even if the attempt fails
+    /// at once.
     pub(crate) fn connect(
         &mut self,
         resources: &mut EngineResources,
@@ -181,7 +182,8 @@ impl Link {
 
 /// The passive side of a connection.
 impl Link {
-    /// Accepts a caller. The upcall comes later, even if the caller has left already.
+    /// Accepts a caller. The upcall comes after this call has returned, even if the caller has left
+    /// already.
     pub(crate) fn accept(
         &mut self,
         resources: &mut EngineResources,

@@ -62,8 +62,8 @@ impl AtomicOp {
     /// The target's new value if its old value was `original`.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
-            // With the highest bit of each field cleared, no carry leaves a field. The highest bits
-            // are then added without carry.
+            // The highest bit of each field is cleared before the addition, so that no carry leaves
+            // a field. The highest bits are then added without carry.
             Self::FetchAdd { add, mask } => {
                 (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
             }

@@ -277,9 +277,9 @@ impl Opcode {
         )
     }
 
-    /// Whether the requester sends the packet to the responder. This holds for all packets except
-    /// READ responses and acknowledgements. Datagrams and congestion notifications have no response
-    /// and are neither requests nor responses.
+    /// Whether the requester sends the packet to the responder. This holds for all packets of a
+    /// reliable connection except responses and acknowledgements. Datagrams and congestion
+    /// notifications have no response. They are neither requests nor responses.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(

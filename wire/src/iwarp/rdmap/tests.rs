@@ -98,8 +98,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(header), bytes);
     assert_eq!(header.to_string(), "SEND invalidate qn=0 msn=2 mo=8 invalidate=0xcd1cb600 last");
 
-    // In other messages the field is reserved: ignored when received and zero when sent (RFC 5040,
-    // section 4.1).
+    // In messages other than a SEND with invalidate, the STag field is reserved: ignored when
+    // received and zero when sent (RFC 5040, section 4.1).
     let mut send = bytes;
     send[1] = 0x43;
     let opcode = UntaggedOpcode::Send;

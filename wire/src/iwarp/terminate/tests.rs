@@ -203,7 +203,7 @@ fn causes_speak() {
     assert_eq!(format!("{:?}", Cause::MPA_CRC), "Cause(2/0/2: MPA: CRC mismatch)");
 }
 
-/// A header is included unchanged, even if no parser would accept it.
+/// A TERMINATE includes a header unchanged, even if no parser would accept that header.
 #[test]
 fn bad_headers_are_kept() {
     let ulpdu = [0x42, 0x43, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];

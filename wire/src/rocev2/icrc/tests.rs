@@ -26,7 +26,7 @@ where
     IpAddr::from(*ip[at..].first_chunk().unwrap())
 }
 
-/// The checksum by definition: over the whole image, bit by bit.
+/// The checksum by definition: computed over all covered octets, bit by bit.
 fn by_definition(ip: &[u8]) -> [u8; 4] {
     let mut image = ip[..ip.len() - 4].to_vec();
     let udp = if ip[0] >> 4 == 4 {
