@@ -18,9 +18,9 @@ const MAX_MESSAGES: usize = 4096;
 /// that has the most messages. So a flood from one address does not displace messages from other
 /// addresses.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
-/// If a receiver's queue is full of messages from more than this number of addresses, a new message
-/// is dropped without comparing the addresses. Comparing them would take longer than dropping the
-/// message, and an attacker may forge addresses.
+/// If no room is left and messages from more than this number of addresses wait for a receiver, a
+/// new message to that receiver is dropped without comparing the addresses. Comparing them would
+/// take longer than dropping the message, and an attacker may forge addresses.
 const MAX_COMPARED_ADDRESSES: usize = 64;
 /// The time after which sending is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -83,8 +83,8 @@ impl ReceiverQueue {
 }
 
 impl SendQueue {
-    /// Sends a packet, or appends it to the queue if messages already wait for the same receiver.
-    /// Returns false if no socket has this name.
+    /// Sends a packet, or appends it to the queue if the receiver has no room or earlier messages
+    /// wait for it. Returns false if no socket has this name.
     pub(super) fn send(
         &mut self,
         to: Name,

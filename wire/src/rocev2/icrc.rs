@@ -190,8 +190,8 @@ pub enum IcrcError {
     Mismatch,
 }
 
-/// The ID and DF flag of a packet whose ICRC differs by `difference` from the ICRC for ID `assumed`
-/// with DF.
+/// Returns the ID and the flag DF of a packet. `difference` is the difference between the packet's
+/// ICRC and the ICRC that the packet would have with the ID `assumed` and with DF.
 fn recover_identification(
     assumed: u16,
     difference: u32,
