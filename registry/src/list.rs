@@ -61,14 +61,15 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// An adapter whose provider is linked into this program or library.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its IA name.
+    /// The IA name of the adapter.
     pub name: &'static str,
-    /// Its IA parameters.
+    /// The IA parameters of the adapter.
     pub params: &'static str,
-    /// Returns its function table.
+    /// Returns the adapter's function table.
     pub table: TableFn,
     /// Returns further adapters of the provider, for the devices of this host. A [`List`] calls
-    /// this at most once, when a name is wanted that no other entry has.
+    /// this function at most once, and only if no other entry has a requested name or if all
+    /// entries are listed.
     pub discover: Option<DiscoverFn>,
 }
 
@@ -213,8 +214,9 @@ impl List {
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
-        // The name in a faulty line is unreliable, and of some faulty entries it is unknown. So
-        // each word of the line, or of the file, counts as the name.
+        // The name that was read from a faulty line is unreliable, and some faulty entries have no
+        // known name. So each word of the faulty line counts as a name. If an entry has no known
+        // name, each word of the file does.
         let text = String::from_utf8_lossy(&text);
         if errors.iter().any(|error| error.name.is_none()) {
             self.names_of_file.extend(words(&text));
@@ -250,7 +252,7 @@ impl List {
         self.fixed.extend(visible.cloned().collect::<Vec<_>>());
     }
 
-    /// Whether the file has an entry of the same name, or may have one.
+    /// Whether the registry file has, or may have, an entry with the name of this built-in entry.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
         self.file_unreadable || self.is_in_file(&builtin.entry.ia_name)
     }
@@ -268,7 +270,8 @@ impl List {
             if self.file_unreadable {
                 return Vec::new();
             }
-            // An adapter has a candidate for each thread safety. All of them get the same devices.
+            // A built-in adapter has one candidate for each thread safety. They all get the same
+            // devices, so each adapter searches for devices only once.
             let mut devices_of = HashMap::new();
             let entries = |candidate: &Candidate| {
                 let builtin = candidate.builtin?;
@@ -371,11 +374,13 @@ impl List {
 pub struct Wanted<'a> {
     /// The IA name.
     pub name: &'a str,
-    /// The API major version. That of the provider must be equal.
+    /// The API major version. The provider's major version must be equal.
     pub major: u32,
-    /// The API minor version. That of the provider may be higher (dat_ia_open: "or higher").
+    /// The API minor version. The provider's minor version may be higher (dat_ia_open: "or
+    /// higher").
     pub minor: u32,
-    /// Whether the consumer needs a thread-safe provider. Otherwise it may get one or not.
+    /// Whether the consumer needs a thread-safe provider. A consumer that does not may get either
+    /// kind.
     pub threadsafe: bool,
 }
 
@@ -398,8 +403,8 @@ impl Wanted<'_> {
         *offer == Offer { major: self.major, minor: self.minor, threadsafe: self.threadsafe }
     }
 
-    /// Keeps those of the items of one name that fit. If no item is left, returns the check that
-    /// failed last.
+    /// Keeps the items that fit the request. All items must have the requested name. If no item is
+    /// left, returns the first property that no item has.
     pub(crate) fn filter<T>(
         &self,
         mut items: Vec<T>,

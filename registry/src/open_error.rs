@@ -63,8 +63,8 @@ pub enum OpenFailure {
     Refused(Status),
 }
 
-/// If a known name is more similar to an unknown one than this, on a scale from 0 to 1, the message
-/// suggests it.
+/// The similarity, from 0 to 1, above which the message suggests a known name in place of an
+/// unknown one.
 const MIN_SIMILARITY: f64 = 0.85;
 /// The maximum number of attempts that a message shows.
 const MAX_SHOWN_ATTEMPTS: usize = 8;
