@@ -53,8 +53,8 @@ impl Adapter {
         &self.interface.attributes
     }
 
-    /// Opens this entry of a registry, regardless of other entries of the same name, and reports
-    /// nothing. This is for listings.
+    /// Opens this entry of a registry, regardless of other entries of the same name. Programs that
+    /// list entries use this function, so the function does not print why an entry does not open.
     ///
     /// # Errors
     ///
@@ -218,8 +218,8 @@ impl Attributes {
     pub(crate) fn query(interface: &Interface) -> Result<Self> {
         let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
-            // Other models require that posts keep the caller's segments alive. No known provider
-            // has such a model.
+            // With any other value, the provider would use the caller's segments after the post has
+            // returned, which this crate does not support. No known provider does so.
             return Err(Error::new(
                 "Adapter::open",
                 DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),

@@ -21,7 +21,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_fetch_add(
         &mut self,
@@ -40,7 +40,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_compare_swap(
         &mut self,
@@ -60,7 +60,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_write_immediate(
         &mut self,
