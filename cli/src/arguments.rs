@@ -14,8 +14,8 @@ pub(crate) struct Common {
     /// The adapter, by its name in the registry
     #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     pub(crate) adapter: String,
-    /// The address at which the adapter is reached on this host; by default the one that its entry
-    /// names, else 127.0.0.1
+    /// The address at which the adapter is reached on this host; by default the address in the
+    /// adapter's registry entry, or 127.0.0.1 if the entry has none
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Option<dat::Address>,
     /// Print one JSON document instead of a table
@@ -43,8 +43,8 @@ impl Common {
     /// Returns the address at which this adapter and `others` are reached on this host.
     ///
     /// # Errors
-    /// Fails if the address is unusable. The check runs before the two processes start, because the
-    /// error is clearer here.
+    /// Fails if the address is unusable. The check runs before the two processes start, because an
+    /// error of this process is clearer than an error of one of them.
     pub(crate) fn address(&self, others: &[String]) -> Result<dat::Address> {
         let address = match self.address {
             Some(address) => address,
@@ -71,7 +71,8 @@ impl Common {
     }
 }
 
-/// Reports errors in the registry file first and only once.
+/// Reports the errors in the registry file before the command does anything else. Later uses of the
+/// registry do not report them again.
 pub(crate) fn report_registry_errors() {
     dat::registry().list();
 }

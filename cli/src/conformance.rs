@@ -51,7 +51,8 @@ pub(crate) struct Options {
     /// Also write the result to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Also count each clause of a function separately; JSON always does
+    /// Also print the counts for each clause of a function; the JSON output always contains these
+    /// counts
     #[arg(long)]
     clauses: bool,
     /// Print one JSON document instead of a table
@@ -105,7 +106,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let loud = worker.clone();
     Pool::new(&target, move || loud(false))
         .open()
-        // The place in the suite's source is cut off, because it matters only for errors of cases.
+        // The error ends with a position in the suite's source, which only helps to find a failed
+        // case. So the position is cut off.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so there is nothing to test: {why}"))?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;

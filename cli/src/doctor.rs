@@ -107,7 +107,8 @@ impl Document {
                 State::Problem => colour("problem", Colour::Bad),
             };
             let indent = " ".repeat("problem".len() + 2 + width + 2);
-            // A file name or a variable may contain any character.
+            // Control characters are replaced, because a file name or a variable may contain any
+            // character.
             let message = printable(message).replace('\n', &format!("\n{indent}"));
             text += &format!("{word}  {subject:<width$}  {message}\n");
             text += &fix
@@ -188,7 +189,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     if list.builtins_off() {
         let message = "the built-in adapters are turned off by builtin=off in OPENDAT_PARAMS";
         let remedy = "remove builtin=off from OPENDAT_PARAMS";
-        // An adapter of the registry file is enough, if it opens.
+        // Without built-in adapters, it is enough that one adapter of the registry file opens.
         let usable: Vec<_> =
             candidates.filter(|candidate| list::unused(&candidate.entry).is_none()).collect();
         return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
@@ -208,7 +209,8 @@ fn adapters(list: &List) -> Vec<Finding> {
         let name = candidate.entry.ia_name.clone();
         match list::open(candidate) {
             Ok(()) => open.push(name),
-            // Without a device there is nothing to repair. The devices have a finding of their own.
+            // If the host has no RDMA device, it is no problem that verbs does not open. Another
+            // finding reports that there is no device.
             Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}
             Err(why) => findings.push(Finding::problem(
                 "adapters",
@@ -496,7 +498,8 @@ impl Host {
         let port = self.sysfs.join(device).join("ports/1");
         let read = |file: &str| {
             let text = fs::read_to_string(port.join(file)).unwrap_or_default();
-            // The file contains a text such as "4: ACTIVE".
+            // The file `state` contains a number and a word, such as "4: ACTIVE". Only the word is
+            // kept.
             text.trim().rsplit(": ").next().unwrap_or_default().to_owned()
         };
         let (state, layer) = (read("state"), read("link_layer"));

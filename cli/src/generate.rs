@@ -16,7 +16,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Prints a completion script of `all`, the whole program, for the shell.
+/// Prints a completion script for the shell. `all` is the definition of the whole program.
 pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> {
     // Without this list of visible commands, Bash would also complete hidden ones.
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -34,7 +34,8 @@ pub(crate) struct Manual {
     directory: PathBuf,
 }
 
-/// Writes the manual pages of `all`, the whole program: dat(1), and one for each command.
+/// Writes the manual pages: dat(1), and one for each command. `all` is the definition of the whole
+/// program.
 pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;

@@ -26,7 +26,7 @@ mod pair;
 mod peer;
 mod work;
 
-// Measuring, by DAT and by plain sockets:
+// Measurements with DAT and with plain sockets:
 mod connection;
 mod measure;
 mod operation;
@@ -45,7 +45,7 @@ mod machine;
 mod parameters;
 mod programs;
 
-// What is printed:
+// The output of all commands:
 mod output;
 mod progress;
 mod table;

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) adapters: Vec<String>,
     /// The address of the server.
     pub(crate) address: String,
-    /// The server's ports, for the client.
+    /// The ports at which the server listens. `None` in the server's own plan.
     pub(crate) server: Option<Ports>,
     /// The processor to which the process is pinned.
     pub(crate) cpu: Option<usize>,

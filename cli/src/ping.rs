@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let wait =
         if options.block || cpu::two_processors().is_none() { Wait::Block } else { Wait::Poll };
-    // A size that atomic operations do not have is an error.
+    // Atomic operations have a fixed size. Another size on the command line is an error.
     ensure!(
         !operation.is_atomic() || size == ATOMIC_BYTES,
         "{} uses {ATOMIC_BYTES} bytes: use --size {ATOMIC_BYTES}",

@@ -141,7 +141,7 @@ fn server_plan(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -
         "{asks} adapters requested, {has} served: run `dat serve` with --adapter once more"
     );
     adapters.truncate(asks);
-    // The client can reach the adapter at the address at which it has reached this host.
+    // The client has reached this host at this address, so it can also reach the adapter there.
     let address = client.local_addr()?.ip().to_canonical().to_string();
     Ok(Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested })
 }
@@ -161,8 +161,8 @@ fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<(
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
-        // The client sends no more data, so this read returns when it disconnects, or when it loses
-        // its place.
+        // The client sends no more data. So this read returns when the client disconnects or loses
+        // its place (`places.rs`).
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;

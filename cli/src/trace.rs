@@ -49,11 +49,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
     if let Some(library) = programs::foreign_library_of(program) {
         let remedy = programs::own_library_directory().map_or_else(
-            || "LD_LIBRARY_PATH says where ours is".to_owned(),
+            || "set LD_LIBRARY_PATH to the directory of OpenDAT's library".to_owned(),
             |directory| format!("export LD_LIBRARY_PATH={}", directory.display()),
         );
         eprintln!(
-            "dat: {} is not OpenDAT's: its adapters say nothing here; {remedy}",
+            "dat: the library {} is not OpenDAT's, so its adapters log nothing; {remedy}",
             library.display()
         );
     }

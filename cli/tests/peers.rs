@@ -160,10 +160,11 @@ fn ping_reaches_dat_serve_on_another_host() {
 fn connect_silently(server: &Server, count: &AtomicUsize, ends: &AtomicBool) {
     let mut silent = VecDeque::new();
     while !ends.load(Ordering::Relaxed) {
-        // If this host has no memory or port for the connection, another one is tried.
+        // If this host has no memory or port for the connection, the loop tries again.
         let Ok(stream) = TcpStream::connect(server.at) else { continue };
         count.fetch_add(1, Ordering::Relaxed);
-        // A closed connection leaves no port in TIME_WAIT, since others need ports, too.
+        // A closed connection must not leave its port in TIME_WAIT, because other connections need
+        // ports.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket");
         silent.push_back(stream);
         if silent.len() > 100 {

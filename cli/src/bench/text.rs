@@ -232,8 +232,8 @@ fn noisy<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> String {
 /// A figure to print: its name, its value, and the format of the value.
 type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 
-/// Returns the figure that is most important for a point: the latency with one outstanding
-/// operation, the rate of small messages, and otherwise the bandwidth.
+/// Returns the most important figure of a row: the latency if only one operation is outstanding,
+/// else the rate if the messages are small, else the bandwidth.
 fn figure(row: &Measured) -> Figure {
     match row {
         Measured { depth: 1, connections: 1, .. } => {

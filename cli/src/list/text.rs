@@ -82,7 +82,8 @@ fn not_opened(document: &Document) -> Option<String> {
 fn fold_lines(text: &str, fold: Fold) -> String {
     let fold = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        // Escape sequences of colours have no width, and their lines are short.
+        // A line with colors is not folded: its escape sequences would count as text, and such
+        // lines are short.
         if fold == Fold::Never || line.contains('\x1b') {
             line.to_owned()
         } else {
@@ -93,7 +94,7 @@ fn fold_lines(text: &str, fold: Fold) -> String {
     text.lines().map(fold).collect::<Vec<_>>().join("\n") + end
 }
 
-/// Folds a text that follows a word on its line.
+/// Folds a text whose first line begins with `word`. Returns the text without `word`.
 fn fold_after(word: &str, text: &str, fold: Fold) -> String {
     let line = fold_lines(&format!("{word}{text}"), fold);
     line.strip_prefix(word).unwrap_or(&line).to_owned()
@@ -133,7 +134,8 @@ impl Item {
         let reason = match &self.state {
             State::Opens => return None,
             State::Fails(reason) => reason.lines().next().unwrap_or_default(),
-            // The limit concerns the entries of all libraries alike.
+            // All entries that were not opened form one group, because the limit does not depend on
+            // the library.
             State::NotOpened(reason) => return Some((None, reason, None)),
             State::Unused(reason) => reason,
         };
