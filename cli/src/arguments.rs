@@ -57,8 +57,9 @@ impl Common {
         match TcpListener::bind(address.with_port(0)) {
             Ok(_) => Ok(address),
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
-                "{address} is not an address of this host; `ip -brief address` lists its \
-                  addresses; without --address it is 127.0.0.1"
+                "{address} is not an address of this host; `ip -brief address` lists the \
+                  host's addresses; without --address, the address is that of the adapter's entry, \
+                  or 127.0.0.1"
             ),
             Err(error) if error.kind() == ErrorKind::InvalidInput => bail!(
                 "{address} does not say on which network device; append the number that \

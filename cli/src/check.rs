@@ -252,8 +252,8 @@ fn warnings(
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
-            let help = "its adapter does not open with them; dat.conf(5) and the provider's \
-                        documentation list the keys";
+            let help = "the adapter does not open with these parameters; dat.conf(5) and the \
+                        provider's documentation list the keys";
             findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
@@ -409,8 +409,8 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
         Finding::warning(
             entry,
             message,
-            "this line is used only if the library of that one cannot be loaded; otherwise \
-             rename it",
+            "this line is used only if the library of the earlier line cannot be loaded; rename \
+             one of the two if programs are to use both",
         )
     };
     Some(finding)

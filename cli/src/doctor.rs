@@ -317,8 +317,8 @@ fn port(port: u16) -> Finding {
             Finding::note(
                 subject,
                 "taken by a process of another user",
-                "root can see which process it is; adapters of softroce share an address of a \
-                 host only among the processes of one user",
+                "root can see which process it is; on one address of a host, only the processes of \
+                 one user can share the port for softroce",
             )
         }
         owners if owners.is_empty() => Finding::note(
@@ -382,8 +382,8 @@ fn headers() -> Finding {
         false => Finding::note(
             "IP headers",
             "in batches of packets, the IP identification is not predictable",
-            "over IPv4, softroce sends one packet per call, which is slower; a newer kernel and \
-             IPv6 do not need that",
+            "over IPv4, softroce sends one packet per call, which is slower; a newer kernel \
+             or IPv6 avoids that",
         ),
     }
 }

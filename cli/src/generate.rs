@@ -96,8 +96,8 @@ fn exit_status(command: &str) -> &'static str {
              for a wrong command line."
         }
         "trace" => {
-            "That of the program; 127 if it does not exist, 126 if it cannot be run; 2 for a wrong \
-             command line."
+            "The exit status of the traced program; 127 if it does not exist, 126 if it cannot be \
+             run; 2 for a wrong command line."
         }
         _ => "0 on success, 1 on failure; 2 for a wrong command line.",
     }

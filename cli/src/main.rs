@@ -80,13 +80,13 @@ struct Cli {
 const ENVIRONMENT: &str = "\
 Environment:
   DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
-  OPENDAT_PARAMS=WORDS  IA parameters without an address, the defaults of every
-                        adapter; those of an entry win. Some of them:
+  OPENDAT_PARAMS=WORDS  default IA parameters of every adapter, but no address;
+                        those of a registry entry take precedence. Some are:
                           capture=FILE   write what adapters send and receive to a
                                          pcapng file for Wireshark. %p in the name
                                          is the process id, %n the number of the
                                          adapter in the process. The file must not
-                                         exist; append:FILE appends to one that does
+                                         exist; append:FILE appends to an existing file
                           net=CONDITIONS emulate a network under softroce, such as
                                          loss=1%,delay=200us: see docs/softroce.md
                           mtu=N          the maximum octets of payload in a softroce
@@ -99,9 +99,9 @@ Environment:
                         level (warn, info, debug, trace), or levels of targets
                         (dat::cm=debug,dat::ep=trace). The word json among them
                         logs one JSON object per line. Without the variable, the
-                        bits of DAPL_DBG_TYPE apply, as with OFED. Those of
-                        DAPL_DBG_DEST are the destination: 1 standard output, 2 the
-                        system log";
+                        bits of DAPL_DBG_TYPE apply, as with OFED. The bits of
+                        DAPL_DBG_DEST choose the destination: 1 standard output, 2
+                        the system log";
 
 #[derive(Subcommand)]
 enum Command {

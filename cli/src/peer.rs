@@ -227,8 +227,8 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainS
         connection.with_context(|| match (there, own) {
             (Some((_, there)), _) if there != provider => {
                 format!(
-                    "{address} serves an adapter of {there}, but {name} is of {provider}: run \
-                     `dat serve --adapter {name}` there"
+                    "the server at {address} uses provider {there}, but adapter {name} uses \
+                     provider {provider}: run `dat serve --adapter {name}` there"
                 )
             }
             // The hint does not apply to an address of another host.

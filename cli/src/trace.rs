@@ -34,8 +34,8 @@ Targets:
   dat::evd  events that did not fit into the queue
   dat::api  calls: debug logs those that are refused, trace also control calls that succeed
   dat::wake when a thread falls asleep, is woken and runs again; with trace only.
-            slept_us is how long it slept, waited_us how much of that the thread was
-            runnable without a processor, as the scheduler accounts for it
+            slept_us is the time of the sleep; waited_us is the part of it in which the
+            thread was runnable but had no processor, as the scheduler accounts for it
 
 The log goes to standard error and covers OpenDAT's adapters only: a program that loads
 OFED's providers, or runs with more privileges than its caller, logs nothing. Operations

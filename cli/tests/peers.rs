@@ -472,8 +472,8 @@ fn an_error_names_the_provider_that_is_served() {
         .output()
         .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
-    let why = "127.0.0.1 serves an adapter of tcp-emu, but softroce is of softroce: run `dat serve \
-               --adapter softroce` there";
+    let why = "the server at 127.0.0.1 uses provider tcp-emu, but adapter softroce uses provider \
+               softroce: run `dat serve --adapter softroce` there";
     assert!(!output.status.success() && text.contains(why), "{text}");
 }
 
