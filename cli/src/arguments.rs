@@ -85,7 +85,7 @@ pub(crate) const SERVE_PORT: u16 = 7471;
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     ensure!(
         !host.trim().is_empty(),
-        "the host is an empty string; without a host, leave the argument out"
+        "HOST is an empty string; to use a process on this host, leave HOST out"
     );
     if let Some((name, port)) = host.rsplit_once(':')
         && (!name.contains(':') || name.ends_with(']'))

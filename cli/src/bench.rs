@@ -30,8 +30,8 @@ use crate::{cpu, plain, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
-    /// it, the peer is a process on this host
+    /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
+    /// HOST, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
@@ -181,7 +181,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     drop(progress);
-    ensure!(measured.len() == points.len(), "the two processes have not measured everything");
+    ensure!(measured.len() == points.len(), "the two processes have not measured all rows");
     let adapters = names.into_iter().zip(info.providers);
     let document = Document {
         adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),

@@ -248,7 +248,8 @@ fn warnings(
                  {more}",
                 entry.ia_name
             );
-            let help = format!("the host has {}; or remove the line", devices.names());
+            let help =
+                format!("name one that the host has: {}; or remove the line", devices.names());
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
@@ -422,7 +423,10 @@ fn library_next_to_program(library: &str) -> Option<String> {
     let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
     let is_there = !library.contains('/') && lib.join(library).is_file();
     is_there.then(|| {
-        format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display())
+        format!(
+            "set LD_LIBRARY_PATH to {0}, which contains the library, or write {0}/{library}",
+            lib.display()
+        )
     })
 }
 

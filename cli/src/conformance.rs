@@ -69,7 +69,7 @@ pub(crate) struct Options {
 /// Runs the suite. Returns whether the provider conforms, or an error if it could not be tested.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if let Some(target) = &options.worker {
-        conformance::serve(target).context("--worker is for `dat` itself")?;
+        conformance::serve(target).context("--worker is for internal use by `dat`")?;
         return Ok(true);
     }
     let binding = match &options.library {

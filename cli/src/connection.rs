@@ -116,7 +116,7 @@ impl Connection {
         let limits = adapter.attributes();
         ensure!(
             largest <= limits.max_message as usize,
-            "adapter {} sends at most {} bytes at once; needed are {largest}",
+            "adapter {} sends at most {} bytes at once, but {largest} are needed",
             limits.adapter,
             limits.max_message
         );

@@ -172,7 +172,7 @@ fn registry(list: &List) -> Vec<Finding> {
     }]
 }
 
-/// Cuts a long list of lines after about 60 characters.
+/// Cuts a long list of line numbers after about 60 characters.
 fn cut(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
@@ -183,7 +183,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Opens the built-in entries.
+/// Reports whether the built-in entries open.
 fn adapters(list: &List) -> Vec<Finding> {
     let candidates = list.candidates().into_iter();
     if list.builtins_off() {
@@ -264,7 +264,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let faults = set.iter().filter_map(|(name, value)| {
         if let Some(replacement) = parameters::replacement(name) {
             let message = format!("{name} is no longer read");
-            let fix = format!("unset it, and {replacement}");
+            let fix = format!("unset the variable, and {replacement}");
             return Some(Finding::problem("environment", message, fix));
         }
         if let Some(meant) = parameters::misspelt(name) {
@@ -276,18 +276,19 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
             ));
         }
         let fault = parameters::fault_of_variable(name, value)?;
-        Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
+        Some(Finding::problem("environment", fault, format!("correct the value, or unset {name}")))
     });
     let known = set.iter().filter(|(name, _)| {
         parameters::misspelt(name).is_none() && parameters::replacement(name).is_none()
     });
     let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
-        true => Finding::fine("environment", "no variable changes the behaviour"),
+        true => Finding::fine("environment", "no environment variable changes the behavior"),
         false => Finding::note(
             "environment",
             words.join(" "),
-            "these apply to every program that is started from here, except set-user-ID programs",
+            "these variables apply to every program that is started from here, except set-user-ID \
+             programs",
         ),
     };
     std::iter::once(in_force).chain(faults).collect()
@@ -330,7 +331,8 @@ fn port(port: u16) -> Finding {
         owners => Finding::note(
             subject,
             format!("taken by {}", owners.join(", ")),
-            "adapters of softroce share the port; any other process has to end first",
+            "adapters of softroce can share the port; any other process that uses it must end \
+             first",
         ),
     }
 }
@@ -727,7 +729,7 @@ mod tests {
         assert_eq!(findings[1].message, "OPENDAT_SPIN_US is no longer read");
         assert_eq!(
             findings[1].fix.as_deref(),
-            Some("unset it, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
+            Some("unset the variable, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
         );
     }
 }

@@ -145,16 +145,16 @@ enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(generate::Manual),
-    /// Run one of the two processes of a demonstration or benchmark; the process that starts it
-    /// sends the plan
+    /// Run one of the two processes of a demonstration or benchmark; the parent process sends the
+    /// plan
     #[command(hide = true)]
     Peer,
-    /// Open one entry of the registry and close it, and report why it does not open; the process
-    /// that starts it sends the entry
+    /// Open and close one entry of the registry, and report why the entry does not open; the parent
+    /// process sends the entry
     #[command(hide = true)]
     Probe,
-    /// Start the provider of an entry, and report why its library is not a provider; the process
-    /// that starts it sends the entry
+    /// Start the provider of an entry, and report why its library is not a provider; the parent
+    /// process sends the entry
     #[command(hide = true)]
     Inspect,
 }

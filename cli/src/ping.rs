@@ -21,8 +21,8 @@ use crate::{cpu, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
-    /// it, the peer is a process on this host
+    /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
+    /// HOST, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]

@@ -54,7 +54,7 @@ struct Document<'a> {
     port: u16,
 }
 
-/// Serves until it is killed.
+/// Runs the server until this process is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     report_registry_errors();
     for adapter in &options.adapters {
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let listener = match options.bind {
         Some(address) => listen(address)?,
-        // Some hosts have no IPv6.
+        // On a host without IPv6, the server listens on all IPv4 addresses instead.
         None => listen(Ipv6Addr::UNSPECIFIED.into())
             .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))?,
     };
@@ -94,8 +94,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 fn bind_and_listen(at: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM.cloexec(), None)?;
-    // This allows a port with connections in TIME_WAIT. Two listeners on one port still exclude
-    // each other.
+    // With this option, the server can use a port that has connections in TIME_WAIT. A second
+    // listener on the same port is still an error.
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
     socket.listen(KERNEL_BACKLOG)?;
@@ -110,7 +110,7 @@ fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, place
     if let Err(error) = result {
         let failure =
             serde_json::to_string(&Message::Failed(format!("{error:#}"))).unwrap_or_default();
-        // The client may have disconnected already.
+        // An error is ignored, because the client may have disconnected already.
         let _ = writeln!(&**client, "{failure}");
     }
     let _ = client.shutdown(Shutdown::Both);

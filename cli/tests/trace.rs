@@ -97,8 +97,8 @@ fn refused_calls_and_broken_connections_are_logged() {
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
 }
 
-/// In the log, each thread wakes up before it falls asleep again. The scheduler's account of its
-/// wait for a processor is part of the sleep, except for the time that the accounting itself takes.
+/// In the log, each thread wakes up before it falls asleep again. The test does not compare
+/// `waited_us` with `slept_us`, because the scheduler's accounting itself takes time.
 #[test]
 fn sleeps_and_wakeups_are_logged() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);

@@ -87,8 +87,8 @@ impl EventDispatcher {
         DispatcherId(self.object.handle.addr())
     }
 
-    /// Returns the next event, if there is one. Use this method to poll. It makes progress if the
-    /// provider has no thread of its own.
+    /// Returns the next event, if there is one. Use this method to poll. The call also makes
+    /// progress if the provider has no thread of its own.
     ///
     /// # Errors
     ///

@@ -203,7 +203,11 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
         Some(DAT_INVALID_STATE_EP_EVD_CONNECT),
         "give the endpoint a dispatcher for connections",
     ),
-    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_NOTREADY), "give the endpoint its dispatchers"),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_NOTREADY),
+        "give the endpoint dispatchers for completions",
+    ),
     (DAT_INSUFFICIENT_RESOURCES, Some(DAT_RESOURCE_TEVD), "ask for a shorter queue"),
     (
         DAT_INSUFFICIENT_RESOURCES,

@@ -167,7 +167,7 @@ impl Drop for Memory {
 /// Dropping the region deregisters it.
 ///
 /// Operations and peers may change the bytes at any time. [`load`](Self::load) copies their current
-/// values. After its completion, received data are visible.
+/// values. Received data are visible after the completion of the receive.
 pub struct MemoryRegion<'m> {
     object: Object,
     /// The memory. It is dropped only after the provider has deregistered it. If the provider fails

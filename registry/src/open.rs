@@ -32,7 +32,7 @@ pub struct Registry {
 /// The arguments of `dat_ia_open`.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The name, the version, and whether thread safety is needed.
+    /// The name, version and thread safety that the consumer requests.
     pub wanted: Wanted<'a>,
     /// The minimum queue length of the asynchronous EVD, in events. It is passed to the provider.
     pub async_evd_qlen: DAT_COUNT,

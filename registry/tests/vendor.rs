@@ -27,7 +27,7 @@ fn request(name: &str) -> Request<'_> {
     }
 }
 
-/// An entry for each adapter.
+/// Returns built-in adapters with one entry each, which is not thread-safe.
 fn builtins(adapters: &'static [&'static [Builtin]]) -> Builtins {
     Builtins { adapters, api: Api::U2_0, threadsafe: &[false] }
 }

@@ -1,4 +1,4 @@
-//! Starts the provider of an entry in a process of its own, because it may crash or hang.
+//! Starts the provider of an entry in a process of its own, because the provider may crash or hang.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parent::{self, START_LIMIT};
 
-/// Why a library does not provide an entry, and what to do about it, if that is known.
+/// Why a library does not provide an entry, and the remedy, if one is known.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct LibraryFault {
     pub(super) why: String,

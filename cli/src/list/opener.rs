@@ -28,7 +28,8 @@ pub(super) struct Opener<'a, P> {
     broken: HashMap<&'a str, String>,
 }
 
-/// What an adapter depends on. Entries with equal keys open equally.
+/// The fields of an entry on which the result of opening it depends. Entries with equal keys have
+/// the same result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<'a> {
     name: &'a str,

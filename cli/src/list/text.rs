@@ -248,10 +248,10 @@ fn summary(document: &Document) -> String {
     };
     let builtin = match count(true) {
         _ if document.builtins_off => {
-            "the built-in ones are turned off by builtin=off in OPENDAT_PARAMS".to_owned()
+            "the built-in entries are turned off by builtin=off in OPENDAT_PARAMS".to_owned()
         }
         (0, _) if document.file.is_none() && !document.errors.is_empty() => {
-            "the built-in ones are hidden".to_owned()
+            "the built-in entries are hidden".to_owned()
         }
         (0, _) => "none built in".to_owned(),
         (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
@@ -489,10 +489,10 @@ mod tests {
             not_opened: 0,
             hint: None,
         };
-        assert_eq!(summary(&unreadable), "no registry file; the built-in ones are hidden");
+        assert_eq!(summary(&unreadable), "no registry file; the built-in entries are hidden");
         assert_eq!(
             of(Some("F"), true, vec![]),
-            "no entry of F; the built-in ones are turned off by builtin=off in OPENDAT_PARAMS"
+            "no entry of F; the built-in entries are turned off by builtin=off in OPENDAT_PARAMS"
         );
         assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
         assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");
