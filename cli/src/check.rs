@@ -261,7 +261,7 @@ fn warnings(
     (findings, not_started)
 }
 
-/// What is unusable in the registry file.
+/// The unusable entries of the registry file.
 pub(crate) struct Unusable {
     /// The lines of the entries.
     pub(crate) lines: Vec<usize>,
@@ -269,7 +269,7 @@ pub(crate) struct Unusable {
     pub(crate) not_started: usize,
 }
 
-/// Returns what is unusable in the registry file.
+/// Returns the unusable entries of the registry file.
 pub(crate) fn unusable_lines(list: &List) -> Unusable {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
     let entries: Vec<Entry> = list

@@ -82,7 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     if let Some(file) = &options.registry {
-        // The file is checked here, because the registry treats a missing file like an empty one.
+        // The file is opened here, so that a missing file is reported once and by name. A DAT
+        // library may ignore a missing file.
         fs::File::open(file)
             .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
@@ -98,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             command.env("DAT_OVERRIDE", file);
         }
         if quiet {
-            // This suppresses the registry's messages about errors that cases cause on purpose.
+            // This variable suppresses the registry's messages about errors that cases cause on
+            // purpose.
             command.env("DAT_DBG_TYPE", "0");
         }
         command

@@ -188,7 +188,7 @@ fn spawn(plan: &Plan, params: &str, sender: &Sender<(Role, Received)>) -> Result
     Ok(process)
 }
 
-/// Starts a process that waits for its plan. `params` are those of [`Placement::params`].
+/// Starts a process that waits for its plan. `params` is [`Placement::params`].
 pub(crate) fn command(params: &str) -> Result<(Child, UnixStream)> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);

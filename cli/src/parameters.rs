@@ -6,8 +6,9 @@ use dat_core::OpenError;
 use dat_sys::DAT_INVALID_PARAMETER;
 use registry::Entry;
 
-/// Returns the fault in the parameters of an entry, if its library is one of OpenDAT's. This does
-/// not check for devices and addresses that this host lacks. [`crate::check`] does that.
+/// Returns the fault in the parameters of an entry, if its library is one of OpenDAT's. This
+/// function does not check whether the host has the entry's device or address. [`crate::check`]
+/// does.
 pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
     // The file name of the library is, for example, `libdat_softroce.so.1`.

@@ -150,7 +150,8 @@ fn run_plan() -> Result<()> {
     Ok(())
 }
 
-/// Listens and accepts connections. Returns those of the first adapter, then those of the second.
+/// Listens and accepts connections. Returns the connections of the first adapter, then the
+/// connections of the second.
 fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSockets)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))

@@ -81,8 +81,8 @@ const fn row(
     Row { name: Cow::Borrowed(name), provider, what, against, wait, raw_wait, params }
 }
 
-/// Returns a row for a consumer that polls memory. It is compared with a program whose second
-/// thread sleeps in read(2).
+/// Returns a row for a consumer that polls memory. The consumer is compared with a program whose
+/// second thread sleeps in read(2).
 fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),

@@ -36,10 +36,10 @@ pub(crate) enum Against {
     Udp,
 }
 
-/// The plain sockets of one process, connected to those of the other.
+/// The plain sockets of one process, which are connected to the plain sockets of the other process.
 pub(crate) struct PlainSockets {
     stream: TcpStream,
-    /// The UDP socket, which is connected to that of the other process.
+    /// The UDP socket, which is connected to the UDP socket of the other process.
     datagrams: UdpSocket,
     /// Which of the two sockets is measured.
     pub(crate) against: Against,
@@ -205,7 +205,7 @@ impl PlainSockets {
     }
 
     /// Runs `count` requests of one byte, which the server answers with `size` bytes. Returns the
-    /// time of each at the client, in seconds.
+    /// time of each request at the client, in seconds.
     pub(crate) fn ask(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {

@@ -264,8 +264,8 @@ fn append_entry(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
         new.push(b'\n');
     }
     new.extend(added.as_bytes());
-    // The new text must be parsed to the same entry. This fails for a name of 300 octets, or one
-    // with a NUL.
+    // The new text must contain the same entry when it is parsed. It does not if, for example, the
+    // name has 300 octets or contains a NUL.
     let (before, after) = (parse(path, text), parse(path, &new));
     if let Some(error) = after.1.get(before.1.len()) {
         bail!("this is not a valid entry: {}", error.kind);

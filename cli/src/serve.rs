@@ -156,7 +156,8 @@ fn serve(client: &TcpStream, plan: &Plan, place: &Place<'_>) -> Result<()> {
     served
 }
 
-/// Relays the process's messages to the client, until either has ended.
+/// Relays the process's messages to the client, until the process or the client's connection has
+/// ended.
 fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<()> {
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);

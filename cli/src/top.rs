@@ -58,8 +58,8 @@ struct Adapter {
     handle: String,
     /// The counters of the adapter and its transport.
     ia: Counters,
-    /// The sums over the endpoints, and over the event dispatchers, that exist now. Those that were
-    /// freed are not included.
+    /// The sums of the counters of all endpoints and of all event dispatchers that exist now. Freed
+    /// objects are not included.
     ep: Counters,
     evd: Counters,
     endpoints: Vec<Endpoint>,

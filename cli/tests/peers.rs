@@ -292,7 +292,7 @@ fn an_invalid_plan_is_refused_and_others_are_served() {
 
 #[test]
 fn a_missing_server_is_an_error_with_a_remedy() {
-    // This port was free a moment ago.
+    // This port was free a moment ago, so no server listens at it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()

@@ -431,7 +431,7 @@ fn list_opens_a_limited_number_of_entries_and_those_that_are_named() {
     assert_eq!(names(&states, "not_opened").first().map(String::as_str), Some("ia36"));
     let (states, not_opened) = states_of(&["list", "--limit", "100"]);
     assert_eq!((names(&states, "fails").len(), not_opened), (100, None));
-    // The entry of this name comes before those whose name contains it.
+    // The entry with exactly this name is opened before the entries whose names contain it.
     let (states, not_opened) = states_of(&["list", "ia1", "--limit", "1"]);
     assert_eq!((names(&states, "fails"), not_opened), (vec!["ia1".to_owned()], Some(11)));
     let (states, not_opened) = states_of(&["list", "--usable", "--limit", "1"]);
@@ -607,7 +607,7 @@ fn conformance_reports_a_provider_that_does_not_open() {
     );
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
 
-    // Without this check, the test would use the built-in adapter.
+    // If the registry file is missing, no case may run with a built-in adapter.
     let output =
         run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
@@ -707,7 +707,7 @@ fn query_prints_the_same_as_json() {
 fn query_reports_once_why_nothing_opens() {
     let text = fails(dat(&["query", "none"]).env("DAT_OVERRIDE", "/dev/null"));
     assert_eq!(text.matches("cannot open IA \"none\"").count(), 1, "{text}");
-    assert!(text.contains("`dat list` shows the names there are"), "{text}");
+    assert!(text.contains("`dat list` shows all names"), "{text}");
 }
 
 /// Returns the findings of `dat doctor`. Except for those that the test causes, they depend on the

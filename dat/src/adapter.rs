@@ -18,7 +18,8 @@ use crate::{
 /// The minimum queue length of an adapter's asynchronous dispatcher, in events.
 const ASYNC_EVENTS_COUNT: DAT_COUNT = 16;
 
-/// An open interface adapter. It closes when it and all objects created from it are dropped.
+/// An open interface adapter. The adapter closes when this value and all objects created from it
+/// have been dropped.
 pub struct Adapter {
     pub(crate) interface: Arc<Interface>,
     asynchronous: Option<EventDispatcher>,
@@ -38,7 +39,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_in(registry: &Registry, name: &str) -> Result<Self> {
         let request = Request {
             wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
@@ -105,8 +106,8 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// As [`dispatcher`](Self::dispatcher), and the provider's error for streams that it does not
-    /// merge.
+    /// The errors of [`dispatcher`](Self::dispatcher), and the provider's error for streams that it
+    /// does not merge.
     pub fn dispatcher_for(
         &self,
         depth: usize,

@@ -92,7 +92,7 @@ impl<'a> EndpointBuilder<'a> {
         EndpointBuilder { connections: Some(events), ..self }
     }
 
-    /// Makes the endpoint use the receives of this queue instead of its own.
+    /// Makes the endpoint use the receives of this queue instead of a receive queue of its own.
     pub fn shared_receive_queue(self, queue: &'a SharedReceiveQueue) -> Self {
         EndpointBuilder { queue: Some(queue), ..self }
     }

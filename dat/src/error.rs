@@ -63,7 +63,8 @@ impl Error {
         DAT_GET_SUBTYPE(self.status)
     }
 
-    /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with its reason.
+    /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with the reason of its
+    /// failure.
     pub fn open_error(&self) -> Option<&OpenError> {
         self.open_error.as_deref()
     }
@@ -166,11 +167,7 @@ kinds! {
 
 /// Advice for the usual failures. The first row that fits an error applies.
 const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
-    (
-        DAT_PROVIDER_NOT_FOUND,
-        None,
-        "`dat list` shows the names there are, and why one does not open",
-    ),
+    (DAT_PROVIDER_NOT_FOUND, None, "`dat list` shows all names, and why an entry does not open"),
     (
         DAT_CONN_QUAL_IN_USE,
         None,

@@ -55,7 +55,7 @@ impl ProtectionZone {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register).
+    /// The errors of [`register`](Self::register).
     ///
     /// # Safety
     ///
@@ -262,7 +262,7 @@ impl MemoryRegion<'_> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>> {
         check_range("MemoryRegion::to_vec", &range, self.memory.len)?;
         let mut bytes = vec![0; range.len()];

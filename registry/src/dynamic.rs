@@ -142,8 +142,8 @@ pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Tab
         .map(|r| r.table)
 }
 
-/// The registered providers that fit, exact matches first. This is used for names that the static
-/// registry does not have.
+/// The registered providers that fit, exact matches first. The registry looks here only for names
+/// that the static registry does not have.
 pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
     let named: Vec<_> = registrations()
         .all

@@ -36,7 +36,7 @@ static REGISTERED_TABLES: [AtomicPtr<DAT_PROVIDER>; MAX_TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TABLES];
 /// Whether the provider in the same slot of [`REGISTERED_TABLES`] reported extensions.
 static HAS_EXTENSIONS: [AtomicBool; MAX_TABLES] = [const { AtomicBool::new(false) }; MAX_TABLES];
-/// One more than the highest slot that was ever used.
+/// One more than the highest index of [`REGISTERED_TABLES`] that was ever used.
 static SLOTS_END: AtomicUsize = AtomicUsize::new(0);
 /// Serialises changes to the three statics above. Readers take no lock.
 static WRITE_LOCK: Mutex<()> = Mutex::new(());

@@ -73,7 +73,7 @@ pub struct Builtin {
     pub discover: Option<DiscoverFn>,
 }
 
-/// Returns the function table for an entry and its IA parameters. It is never freed.
+/// Returns the function table for an entry and its IA parameters. The table is never freed.
 pub type TableFn = fn(&DAT_PROVIDER_INFO, &str) -> Result<*const DAT_PROVIDER, String>;
 
 /// Returns IA names, each with its IA parameters.
@@ -95,8 +95,8 @@ impl Builtins {
     pub const NONE: Builtins = Builtins { adapters: &[], api: Api::U2_0, threadsafe: &[] };
 }
 
-/// All entries in the order in which they are tried: those of the file, the built-in ones, and
-/// those that built-in providers discover on this host.
+/// All entries in the order in which they are tried: first the entries of the file, then the
+/// built-in entries, and last the entries that built-in providers discover on this host.
 ///
 /// A name in the file hides all built-in entries of that name, even if the entry in the file is
 /// switched off or has a mistake. Otherwise a built-in entry could serve the name without the
@@ -104,7 +104,7 @@ impl Builtins {
 /// any name, so it hides all built-in entries.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The entries of the file, then the built-in ones that are not hidden.
+    /// The entries of the file, then the built-in entries that are not hidden.
     fixed: Vec<Candidate>,
     /// All built-in entries, hidden or not.
     builtin: Vec<Candidate>,
@@ -132,7 +132,8 @@ pub struct Candidate {
     pub builtin: Option<&'static Builtin>,
 }
 
-/// An error in a part of the registry's sources. The other parts were used.
+/// An error in the sources of the registry's entries. The parts of the sources without errors are
+/// used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The file could not be read.
@@ -158,8 +159,9 @@ fn named_by(overridden: bool) -> &'static str {
 }
 
 impl List {
-    /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
-    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_PARAMS has `builtin=off`.
+    /// Returns the entries of this process. The entries of the registry file come first. That is
+    /// the file that DAT_OVERRIDE names, or else /etc/dat.conf if it exists. The entries of
+    /// `builtins` follow, unless OPENDAT_PARAMS contains `builtin=off`.
     pub fn from_environment(builtins: Builtins) -> List {
         List::new(os_variable("DAT_OVERRIDE"), os_variable("OPENDAT_PARAMS"), builtins)
     }
@@ -176,8 +178,8 @@ impl List {
                 list.errors.push(ListError::EmptyOverride);
                 list.file_unreadable = true;
             }
-            // A missing file that DAT_OVERRIDE names is an error, as in OFED's registry. It is not
-            // replaced by /etc/dat.conf.
+            // A missing file that DAT_OVERRIDE names is an error, as in OFED's registry.
+            // /etc/dat.conf is not read in its place.
             Some(path) => list.read(Path::new(&path), true),
             None => match fs::symlink_metadata(DEFAULT_FILE) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -342,7 +344,7 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, without duplicates. Those of built-in entries come
+    /// The names that a consumer can open, without duplicates. The names of built-in entries come
     /// first.
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
@@ -353,7 +355,7 @@ impl List {
     }
 
     /// The entries that fit, in the order in which they are tried. Entries of the file come before
-    /// built-in ones. Within both groups, exact matches come before a higher minor version and
+    /// built-in entries. Within both groups, exact matches come before a higher minor version and
     /// before thread safety that was not requested.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;

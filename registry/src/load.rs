@@ -127,7 +127,7 @@ fn providers() -> MutexGuard<'static, Providers> {
     PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Loads the provider of an entry, or counts one more use of a loaded one.
+/// Loads the provider of an entry. If the provider is loaded already, counts one more use of it.
 pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     let key = ProviderKey::new(candidate);
     let mut providers = providers();
@@ -206,7 +206,8 @@ pub fn check_loads(library: &str) -> Result<(), LoadError> {
 ///
 /// # Errors
 ///
-/// As for [`check_loads`], or the provider registers nothing under the entry's name and version.
+/// The errors of [`check_loads`], and an error if the provider registers nothing under the entry's
+/// name and version.
 pub fn check_starts(entry: &Entry) -> Result<(), LoadError> {
     acquire(&Candidate { entry: entry.clone(), builtin: None }).map(drop)
 }

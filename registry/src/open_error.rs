@@ -26,7 +26,7 @@ pub struct OpenError {
     /// thread-safe and one that is not. If both failed for the same reason, they are one attempt
     /// here.
     pub attempts: Vec<Attempt>,
-    /// The names in the registry, those of built-in entries first.
+    /// The names in the registry. The names of built-in entries come first.
     known: Box<[String]>,
     /// The versions that the entries of the name offer, and the origins of these entries.
     offered: Box<[String]>,

@@ -22,7 +22,7 @@ pub(super) struct LibraryFault {
 }
 
 impl LibraryFault {
-    /// A fault that says nothing about other entries of the library and has no known remedy.
+    /// Returns a fault that does not affect other entries of the library and has no known remedy.
     fn of_entry(why: String) -> LibraryFault {
         LibraryFault { why, remedy: None, of_library: false }
     }

@@ -23,8 +23,8 @@ pub(super) struct Opener<'a, P> {
     /// How many more entries of the registry file may be opened.
     left: usize,
     answers: HashMap<Key<'a>, Answer>,
-    /// Libraries of the registry file that do not load, and why. They are tried once for all of
-    /// their entries.
+    /// Libraries of the registry file that do not load, and why. The other entries of such a
+    /// library are not tried.
     broken: HashMap<&'a str, String>,
 }
 

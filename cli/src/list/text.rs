@@ -100,8 +100,9 @@ fn fold_after(word: &str, text: &str, fold: Fold) -> String {
     line.strip_prefix(word).unwrap_or(&line).to_owned()
 }
 
-/// Groups the entries: first those that open, last those that this program cannot use, each in the
-/// order of the list.
+/// Groups the entries. The groups that open come first, then those that fail, then those that were
+/// not opened, and last those that this program cannot use. Otherwise the groups keep the order of
+/// the list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     let mut group_of: HashMap<_, usize> = HashMap::new();
@@ -142,8 +143,9 @@ impl Item {
         Some((self.library.as_deref(), reason, self.provider_message()))
     }
 
-    /// Returns the reason that one of our providers has printed, after the entry's name. Other
-    /// providers also print process IDs and times, so their text is never the same twice.
+    /// Returns the reason that a provider of OpenDAT has printed after the entry's name. The texts
+    /// of other providers do not count, because they contain process IDs and times, so no two of
+    /// them are equal.
     fn provider_message(&self) -> Option<&str> {
         let State::Fails(reason) = &self.state else { return None };
         reason.lines().find_map(|line| Some(line.strip_prefix("dat: ")?.split_once("): ")?.1))
