@@ -42,8 +42,9 @@ fn address_from_entry(name: &str) -> Result<Option<dat::Address>> {
 impl Common {
     /// Returns the address at which this adapter and `others` are reached on this host.
     ///
-    /// # Errors Fails if the address is unusable. The check runs before the two processes start,
-    /// because an error of this process is clearer than an error of a child process.
+    /// # Errors
+    /// Fails if the address is unusable. The check runs before the two processes start, because an
+    /// error of this process is clearer than an error of a child process.
     pub(crate) fn address(&self, others: &[String]) -> Result<dat::Address> {
         let address = match self.address {
             Some(address) => address,

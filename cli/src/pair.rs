@@ -158,8 +158,8 @@ fn forward_messages(
             }
             Ok(message) => Received::Message(message),
             Err(_) => {
-                let what =
-                    "which is not a message of `dat`: is that a `dat serve` of this version?";
+                let what = "which is not a message of `dat`: is the server a `dat serve` of this \
+                            version?";
                 Received::Message(Message::Failed(format!("sent {line:?}, {what}")))
             }
         });

@@ -163,7 +163,7 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
     assert_eq!(
         output.status.code(),
         Some(2),
-        "a file that cannot be read must give the exit code for no verdict"
+        "if the file cannot be read, the exit code must be 2, which means that there is no verdict"
     );
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }

@@ -180,9 +180,9 @@ pub struct Attributes {
     pub max_endpoints: usize,
     /// The maximum number of requests, and of receives, outstanding on an endpoint.
     pub max_operations: usize,
-    /// The maximum number of RDMA reads in progress on an endpoint as target.
+    /// The maximum number of RDMA reads of the peer that an endpoint serves at a time.
     pub max_reads_in: usize,
-    /// The maximum number of RDMA reads in progress on an endpoint as initiator.
+    /// The maximum number of RDMA reads that an endpoint has in progress at a time.
     pub max_reads_out: usize,
     /// The maximum number of events in a dispatcher.
     pub max_events: usize,

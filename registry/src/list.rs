@@ -86,7 +86,7 @@ pub struct Builtins {
     pub adapters: &'static [&'static [Builtin]],
     /// The API of the entries.
     pub api: Api,
-    /// The thread safety of each entry of an adapter.
+    /// For each entry of an adapter, whether the entry is thread-safe.
     pub threadsafe: &'static [bool],
 }
 
@@ -355,8 +355,8 @@ impl List {
     }
 
     /// The entries that fit, in the order in which they are tried. Entries of the file come before
-    /// built-in entries. Within both groups, exact matches come before a higher minor version and
-    /// before thread safety that was not requested.
+    /// built-in entries. Within both groups, exact matches come first. Entries with a higher minor
+    /// version, or with thread safety that was not requested, follow.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
         let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();

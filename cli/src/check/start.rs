@@ -61,7 +61,7 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
 }
 
 /// Starts the provider of the entry that the parent sends as a line of dat.conf, and tells the
-/// parent why it is not a provider.
+/// parent why the entry's library is not a provider.
 pub(crate) fn inspect() -> Result<bool> {
     let line: String = parent::receive_plan()?;
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());

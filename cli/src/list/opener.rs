@@ -191,7 +191,7 @@ mod tests {
         let lines: String = (0..10_000).map(|n| line(&format!("ia{n}"), "x.so", "lo")).collect();
         let (answers, names) = opened(&candidates(&lines), 64, opens);
         assert_eq!(names.len(), 64);
-        assert!(answers[..64].iter().all(Option::is_some), "the first ones are opened");
+        assert!(answers[..64].iter().all(Option::is_some), "the first entries must be opened");
         assert!(answers[64..].iter().all(Option::is_none));
     }
 
