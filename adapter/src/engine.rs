@@ -28,8 +28,8 @@ pub unsafe trait Engine: MakeProgress {
     /// starts when the adapter is opened.
     const STARTS_PROGRESS_THREAD: bool = false;
 
-    /// Adds a queue pair. `sink` receives its upcalls; `work` is the side of its queues that
-    /// completes.
+    /// Adds a queue pair. `sink` receives its upcalls; `work` is the engine's half of the queue
+    /// pair, which takes requests and completes them.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
@@ -48,8 +48,8 @@ pub unsafe trait Engine: MakeProgress {
     ) -> Result<()>;
     /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
-    /// Returns the number of receive buffers that have not completed. Messages complete them in
-    /// order.
+    /// Returns the number of posted receive buffers that have not completed. Messages complete the
+    /// buffers in order.
     fn allocated(&mut self, qp: usize) -> usize;
 
     /// The counters of the adapter's connections, including those that have ended. See
@@ -81,7 +81,7 @@ pub struct Target<'a> {
     pub private: &'a [u8],
     /// The time at which the consumer gives up, if it has set a time limit.
     pub deadline: Option<Instant>,
-    /// The requested RDMA read depths, within the limit of the wire.
+    /// The requested RDMA read depths, which do not exceed the maximum of the wire protocol.
     pub depth: ReadDepth,
 }
 

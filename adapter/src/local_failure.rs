@@ -11,7 +11,7 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 pub enum LocalFailure {
     /// The process or the host has exhausted a resource that a connection needs.
     Exhausted(String),
-    /// A condition that does not change by itself.
+    /// A condition that lasts until the configuration of this host or of its network changes.
     Lasting(String),
 }
 
@@ -54,7 +54,7 @@ impl LocalFailure {
         }
     }
 
-    /// Creates a failure that does not change by itself.
+    /// Creates a failure that lasts until the configuration of this host or of its network changes.
     pub fn lasting(why: &str) -> LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 pub struct NetAddr {
     /// The name of the device.
     pub device: String,
-    /// The address with port 0. A link-local address has its scope.
+    /// The address with port 0. A link-local address includes its scope.
     pub addr: SocketAddr,
     /// Whether the device is up.
     pub up: bool,
@@ -76,7 +76,7 @@ pub fn mtu(device: &str) -> io::Result<usize> {
 /// Returns whether `ip` is an address of this host.
 pub fn is_own(ip: IpAddr) -> bool {
     let listed = || addresses().unwrap_or_default().iter().any(|found| found.addr.ip() == ip);
-    // All of 127/8 is local, although only one address of it is listed.
+    // All addresses of 127/8 belong to this host, although the list contains only one of them.
     ip.is_loopback() || listed()
 }
 

@@ -7,8 +7,8 @@ use crate::doorbells::Doorbell;
 /// The part of a queue pair that posting threads and the engine share.
 pub struct Shared {
     pub(crate) doorbell: Doorbell,
-    /// Whether the engine wants to know of receives, because a message waits for one or because
-    /// they are to be flushed.
+    /// Whether a thread that posts a receive must tell the engine: either a message waits for a
+    /// receive, or the engine has to flush receives.
     pub(crate) wants_receives: AtomicBool,
 }
 

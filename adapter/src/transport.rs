@@ -1,4 +1,4 @@
-//! dat-core's transport, over rnic's queues and a provider's engine.
+//! The transport that dat-core calls, built from rnic's queues and a provider's engine.
 
 mod completion;
 mod listener;
@@ -106,8 +106,8 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         max_read_depth,
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
-        // One table has room for all keys; a window may have a valid key and one that is about to
-        // be valid.
+        // All regions and windows share one table of keys. A window may occupy two keys: the valid
+        // one, and the key of a bind that is still to be carried out.
         max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
         extended,

@@ -49,8 +49,8 @@ impl ProgressThread {
     }
 
     /// Asks the thread to serve a message of which only a part has arrived, because the polling
-    /// consumer may watch memory for the rest. If a request turns out to have been useless, further
-    /// ones are ignored until the thread has been useful in another way.
+    /// consumer may watch memory for the rest. If such a request turns out to have been useless,
+    /// further requests are ignored until the thread has been useful in another way.
     #[cold]
     pub(super) fn request(&self) {
         if self.was_useful.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed)

@@ -51,7 +51,7 @@ fn panic_in_the_progress_thread() {
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // No thread calls into the adapters any more, so the progress thread takes the request and ends
-    // the process.
+    // No thread calls into the adapters any more. So the progress thread reports the request to the
+    // sink, and the sink panics.
     std::thread::park_timeout(EVENT_TIMEOUT);
 }
