@@ -1,4 +1,4 @@
-//! Captures are written and read back with an independent reader.
+//! Tests that write captures and read them back with an independent reader.
 
 mod reader;
 
@@ -140,7 +140,7 @@ fn time_is_that_of_the_packet() {
     assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
 }
 
-/// The interface or direction, the flags and the number of octets of each segment.
+/// The direction, the flags and the payload length of each segment.
 fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     let segment = |packet: &Packet| match &packet.body {
         Body::Tcp { flags, payload, .. } => (packet.direction, *flags, payload.len()),

@@ -1,11 +1,11 @@
-//! Where the lines of the log and messages go.
+//! The destination of the lines of the log, and the destination of messages.
 
 use std::ffi::CString;
 use std::io::{self, Write};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Where lines go: standard error, unless one of these is set.
+/// Where lines go. If both fields are false, lines go to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) stdout: bool,

@@ -4,19 +4,21 @@
 //! JSON (docs/dat-conf.md). Nothing is logged unless the environment asks for it, but a message
 //! goes to standard error by default.
 
-// The layers, from top to bottom. First what other crates report:
+// The modules, from the highest layer to the lowest. The first four are the functions by which
+// other crates report:
 pub mod log;
 mod message;
 pub mod stats;
 pub mod trace;
 
-// What all lines contain, the variables that select them, and where they go:
+// The next three: what all lines contain, the variables that select what is written, and where
+// lines go.
 mod line;
 mod settings;
 
 mod destination;
 
-// The process and its user:
+// The last three are about the process and its user.
 pub mod environment;
 pub mod threads;
 pub mod user_directory;
