@@ -1,4 +1,4 @@
-//! Converts segments and events.
+//! Converts segments and events between uDAPL 2.0 and 1.2.
 
 use std::ptr::null;
 
@@ -6,14 +6,15 @@ use dat_sys::*;
 
 use super::functions::{changed, filled, status};
 
-/// Segments that were converted to 1.2. Null stays null. The library refuses an invalid count.
+/// Segments that were converted to 1.2. If the pointer was null, `as_mut_ptr` returns null. If the
+/// number was negative, no segment is converted, because the library refuses such a number.
 struct Segments {
     null: bool,
     converted: Vec<v1::DAT_LMR_TRIPLET>,
 }
 
 impl Segments {
-    /// Converts segments.
+    /// Converts segments to uDAPL 1.2.
     ///
     /// # Safety
     ///
@@ -44,12 +45,12 @@ fn triplet(new: &DAT_LMR_TRIPLET) -> v1::DAT_LMR_TRIPLET {
 ///
 /// # Safety
 ///
-/// `target` must be null or point to a remote segment.
+/// `remote` must be null or point to a remote segment.
 unsafe fn with_target<R>(
     remote: *const DAT_RMR_TRIPLET,
     call: impl FnOnce(*const v1::DAT_RMR_TRIPLET) -> R,
 ) -> R {
-    // SAFETY: the caller guarantees that `target` is null or points to a remote segment.
+    // SAFETY: the caller guarantees that `remote` is null or points to a remote segment.
     let Some(new) = (unsafe { remote.as_ref() }) else { return call(null()) };
     call(&v1::DAT_RMR_TRIPLET {
         rmr_context: new.rmr_context,
@@ -59,7 +60,8 @@ unsafe fn with_target<R>(
     })
 }
 
-/// Defines functions that post. The body of each calls the function of 1.2 with `iov` converted.
+/// Defines functions that post a DTO. Each calls the function of 1.2, with the segments `iov`
+/// converted to 1.2.
 macro_rules! posts {
     ($($name:ident($count:ident: $number:ty, $iov:ident: $segments:ty
         $(, $arg:ident: $type:ty)*) => $call:expr;)*) => {$(
@@ -118,7 +120,8 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_write(
     }
 }
 
-/// Calls dat_rmr_bind. The LMR is the one that the segment's context names.
+/// Calls dat_rmr_bind. uDAPL 1.2 has no argument for the LMR: the context in the segment names the
+/// LMR.
 #[allow(clippy::too_many_arguments)] // the standard's prototype
 pub(super) unsafe extern "C" fn rmr_bind(
     rmr: DAT_HANDLE,
@@ -163,8 +166,9 @@ pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVE
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
 }
 
-/// Calls dat_evd_post_se. A software event contains a pointer. Any other event is refused, so only
-/// its number matters.
+/// Calls dat_evd_post_se. If the event is a software event, converts its pointer. The function
+/// refuses any other event because of the event's number, so the data of such an event do not
+/// matter.
 pub(super) unsafe extern "C" fn evd_post_se(
     evd: DAT_HANDLE,
     event: *const DAT_EVENT,

@@ -17,7 +17,7 @@ macro_rules! copied {
     };
 }
 
-/// Converts a length that has 32 bits in 2.0.
+/// Converts a length, which has 64 bits in uDAPL 1.2 and 32 bits in 2.0.
 fn length(bytes: DAT_VLEN) -> DAT_SEG_LENGTH {
     bytes.try_into().unwrap_or(DAT_SEG_LENGTH::MAX)
 }
