@@ -150,7 +150,7 @@ fn mapped() -> Vec<Vec<&'static str>> {
 }
 
 /// Returns the names of cases in a cell of the tables of return values and attributes. In some
-/// cells, the words "a completion:" precede a name.
+/// cells, words and a colon precede a name.
 fn patterns(cell: &'static str) -> impl Iterator<Item = &'static str> {
     names(cell).map(|name| name.rsplit_once(": ").map_or(name, |(_, name)| name))
 }
