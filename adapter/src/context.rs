@@ -1,4 +1,4 @@
-//! The access that an engine has to its adapter.
+//! What an engine may use of its adapter.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +13,8 @@ use crate::reactor::Reactor;
 use crate::request::{Backlog, Request};
 use crate::shared::SharedState;
 
-/// The poller for an engine's sockets, and the engine's access to its adapter.
+/// What an engine may use of its adapter: the poller for its sockets, the capture file, and the
+/// creation of connection requests.
 pub struct Context<E: MakeProgress> {
     shared: Arc<SharedState<E::Request>>,
     registry: Registry,

@@ -1,4 +1,4 @@
-//! The queue pairs that have work which the engine has not seen yet.
+//! The doorbells, by which threads tell the engine which queue pairs have new work.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ pub(crate) struct Doorbells {
     top: AtomicPtr<Doorbell>,
 }
 
-/// The entry of a queue pair in the stack.
+/// The doorbell of one queue pair. It is an entry of the stack while it rings.
 pub(crate) struct Doorbell {
     next: AtomicPtr<Doorbell>,
     set: AtomicBool,

@@ -1,4 +1,4 @@
-//! What a provider supplies: the engine of an open adapter.
+//! The trait that a provider implements: the engine of an open adapter.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::adapter::Adapter;
 use crate::progress::MakeProgress;
 use crate::shared_qp::Shared;
 
-/// Connections, listeners and timers of an adapter: everything that touches sockets. The caller of
+/// The part of an adapter that uses sockets: its connections, listeners and timers. The caller of
 /// each method holds the engine lock, so there is one call at a time.
 ///
 /// The engine chooses small numbers as the names of its objects. It may make upcalls at any time,
@@ -24,8 +24,8 @@ use crate::shared_qp::Shared;
 /// [`Engine::remove_qp`]. After `remove_qp` or [`Engine::close`] the engine does not call the sink
 /// of the removed object any more.
 pub unsafe trait Engine: MakeProgress {
-    /// Whether the adapter has work before it listens or connects, so that its progress thread
-    /// starts when the adapter is opened.
+    /// Whether the progress thread starts when the adapter is opened, because the adapter has work
+    /// before it listens or connects.
     const STARTS_PROGRESS_THREAD: bool = false;
 
     /// Adds a queue pair. `sink` receives its upcalls; `work` is the engine's half of the queue

@@ -20,7 +20,7 @@ use crate::sync::spin_loop;
 /// A value behind an [`EngineLock`]. Other threads may publish work for the value while one thread
 /// holds the lock.
 pub(crate) trait Deferring {
-    /// Does the published work.
+    /// Does the work that threads have published for the value.
     fn run_deferred(&mut self);
     /// Runs just before the lock is released.
     fn before_unlock(&mut self);
@@ -30,15 +30,15 @@ pub(crate) trait Deferring {
 /// published.
 pub(crate) struct EngineLock<T: Deferring> {
     state: Futex,
-    /// The number of times that `try_lock` has let waiters go first since a waiter last got the
-    /// lock.
+    /// How many times `try_lock` has left the lock to waiting threads since one of them last got
+    /// it.
     yields_to_waiters: AtomicU32,
     value: UnsafeCell<T>,
 }
 
 /// The bit that is set while the lock is held.
 const HELD: u32 = 1;
-/// The bit that is set when work was published while the lock was held.
+/// The bit that is set when another thread has published work while the lock was held.
 const PENDING: u32 = 2;
 /// One waiter in the state of the lock. The bits from this one upward count the threads that wait
 /// in `lock`.
@@ -103,13 +103,13 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// Makes sure that the work which this thread has published is done: by this thread now
-    /// (returns true), or soon by the holder of the lock.
+    /// Makes sure that the work which this thread has published is done. Either this thread does
+    /// the work now and returns true, or the holder of the lock does the work soon.
     pub(crate) fn run_or_delegate(&self) -> bool {
         self.lock_or_delegate().map(|mut held| held.run_deferred()).is_some()
     }
 
-    /// Waits for the lock. The thread that holds it must not call this.
+    /// Waits for the lock. A thread that already holds the lock must not call this.
     pub(crate) fn lock(&self) -> EngineGuard<'_, T> {
         let work = nesting::work();
         let mut state = self.state.fetch_add(WAITER, Ordering::Relaxed) + WAITER;

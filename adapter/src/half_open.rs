@@ -218,7 +218,7 @@ mod tests {
         for _ in 0..2 * MOST {
             admit(&mut lists[0]);
         }
-        assert_eq!(totals(), (MOST, 1), "one list may have the whole limit");
+        assert_eq!(totals(), (MOST, 1), "one list may use up the whole limit");
         for _ in 0..2 * MOST {
             for list in &mut lists[1..] {
                 admit(list);

@@ -16,15 +16,15 @@ pub enum LocalFailure {
 }
 
 impl LocalFailure {
-    /// Classifies an error that a system call returned while this host chose its local address and
-    /// port.
+    /// Classifies an error that a system call has returned while this host chose a local address
+    /// and a port for the connection.
     pub fn of(error: &io::Error) -> LocalFailure {
         let used_up = match error.raw_os_error() {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
             Some(libc::ENFILE) => "this host has no file descriptor left (fs.file-max)",
             Some(libc::ENOBUFS | libc::ENOMEM) => "this host has no memory left for a socket",
             Some(libc::ENOSPC) => {
-                "this user may watch no more descriptors (fs.epoll.max_user_watches)"
+                "this user has reached the limit of epoll (fs.epoll.max_user_watches)"
             }
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {

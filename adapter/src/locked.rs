@@ -20,13 +20,13 @@ const MESSAGE_WAIT_LIMIT: Duration = Duration::from_micros(200);
 
 /// The outcome of a consumer's wait for the rest of a message.
 pub(crate) struct MessageWait {
-    /// Whether the poller may know of events that the passes did not handle.
+    /// Whether the poller may have events that the passes did not handle.
     pub(crate) ask_poller: bool,
     /// Whether the message is complete.
     pub(crate) complete: bool,
 }
 
-/// The value behind the engine lock.
+/// The value behind the engine lock: the engine, and its deferred work.
 pub(crate) struct LockedEngine<E: MakeProgress> {
     pub(crate) engine: E,
     shared: Arc<SharedState<E::Request>>,

@@ -11,11 +11,11 @@ use crate::shared_qp::Shared;
 /// peer has not closed yet.
 #[derive(Default)]
 pub enum Phase<C, E, D = Infallible> {
-    /// There was no attempt to connect yet.
+    /// Nobody has tried to connect the queue pair yet.
     Idle(Work),
-    /// This side tries to connect.
+    /// The queue pair is being connected.
     Connecting(C),
-    /// There is a connection.
+    /// The queue pair is connected.
     Established(E),
     /// This side has closed the connection. The consumer is notified when the peer has answered.
     Disconnecting(D),

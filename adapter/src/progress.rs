@@ -49,7 +49,7 @@ pub trait MakeProgress: Send + Sized + 'static {
     fn take_closed(&mut self) -> Vec<usize> {
         Vec::new()
     }
-    /// Reports the end of the connections that `take_closed` has returned.
+    /// Reports to the consumer the end of the connections that `take_closed` has returned.
     fn finish_closed(&mut self, _closed: Vec<usize>) {}
 
     /// Transmits the requests of a queue pair, or flushes them if its connection has ended. If a
@@ -69,7 +69,7 @@ pub enum Progress {
     Nothing,
     /// No data moved, and the latest result of [`MakeProgress::remaining`] is still valid.
     Idle,
-    /// The poller may know of events that the pass did not handle.
+    /// The poller may have events that the pass did not handle.
     AskPoller,
 }
 

@@ -68,7 +68,8 @@ use crate::sync::lock;
 const POLLS_PER_CLOCK_READ: u32 = 8;
 /// One in this number of polls that find another thread at work yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
-/// The shortest sleep of a thread that has found the engine lock taken while a deadline has passed.
+/// If a deadline has passed but another thread holds the engine lock, a thread sleeps at least this
+/// long.
 const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
 /// The maximum number of events that one call takes from the poller.
 const EVENT_CAPACITY: usize = 256;
@@ -85,7 +86,8 @@ pub(crate) struct Reactor<E: MakeProgress> {
     sleeper: AtomicUsize,
     /// The threads that sleep while another thread is the leader.
     followers: Mutex<Vec<Follower>>,
-    /// Counts how often a leader has entered or left the poller: odd while there is a leader.
+    /// Counts how often a leader has entered or left the poller. The number is odd while there is a
+    /// leader.
     leader_changes: AtomicU32,
     /// Counts polls that found another thread at work.
     misses: AtomicU32,

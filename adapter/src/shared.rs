@@ -17,7 +17,7 @@ use crate::sync::lock;
 
 /// The state that threads read and write without the engine lock.
 pub(crate) struct SharedState<R> {
-    /// Queue pairs with new requests.
+    /// The doorbells of queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
     /// Counts the passes of progress. If a queue pair has posted nothing since the last pass, its
     /// next request is sent at once.
@@ -140,9 +140,9 @@ impl<R> SharedState<R> {
         lock(&self.deferred)
     }
 
-    /// Publishes the work that remains when the engine lock is released. `holder_checks`: the
-    /// holder checks this work itself before it sleeps. Otherwise a thread that sleeps in the
-    /// poller is woken if there is more work than it knows of.
+    /// Publishes the work that remains when the engine lock is released. If `holder_checks` is
+    /// true, the holder checks this work itself before it sleeps. If it is false, this method wakes
+    /// a thread that sleeps in the poller when there is more work than that thread knows of.
     #[inline]
     pub(crate) fn publish_remaining(
         &self,
@@ -198,7 +198,8 @@ impl<R> SharedState<R> {
         }
     }
 
-    /// Wakes the thread that sleeps in the poller, or else the next one that enters it.
+    /// Wakes the thread that sleeps in the poller. If no thread does, the next thread that enters
+    /// the poller does not sleep.
     pub(crate) fn wake(&self) {
         trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
         // The call fails only if the counter of the event fd overflows. The thread is woken in that

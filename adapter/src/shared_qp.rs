@@ -30,8 +30,8 @@ impl Shared {
     /// [`MakeProgress::transmit`](crate::MakeProgress::transmit).
     pub fn want_receives(&self, yes: bool) {
         self.wants_receives.store(yes, Ordering::Relaxed);
-        // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
-        // the receive.
+        // The fence pairs with the one in `post_recv`: either the posting thread sees the flag, or
+        // the engine sees the receive.
         fence(Ordering::SeqCst);
     }
 

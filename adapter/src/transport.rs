@@ -45,7 +45,7 @@ pub struct Wire {
     pub max_message: u32,
     /// The maximum size of private data, in octets.
     pub max_private: usize,
-    /// Whether immediate data and atomic operations are available, towards peers that support them.
+    /// Whether immediate data and atomic operations can be used with peers that support them.
     pub extended: bool,
     /// Named attributes of the transport.
     pub named: Vec<(String, String)>,
@@ -73,7 +73,7 @@ impl<E: Engine> Adapter<E> {
         let registry = poll.registry().try_clone().map_err(no_poller)?;
 
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
-        // The capture file comes from ia_params or from the environment.
+        // The name of the capture file comes from ia_params or from OPENDAT_PARAMS.
         let no_capture =
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;

@@ -16,7 +16,7 @@ use dat_sys::ib::{DAT_IB_CLOSE_QUERY_OP, DAT_IB_OPEN_QUERY_OP};
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// Registers an entry under this name. The entry has the function table of tcp-emu, but opens
+/// Registers a provider under this name. Its function table is that of tcp-emu, but it opens
 /// adapters with the loopback transport.
 fn registered(name: &str) -> Table {
     let provider = AnyProvider::of::<provider_tcp_emu::TcpEmu>()

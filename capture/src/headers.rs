@@ -131,7 +131,8 @@ fn v6(to: &mut Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: usiz
     Checksum(u64::from(protocol) + length as u64).add(&to[begin + 8..])
 }
 
-/// Maps an IPv4 address into IPv6, for packets between addresses of different families.
+/// Converts an IPv4 address to an IPv6 address, for packets between addresses of different
+/// families.
 fn mapped(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -151,8 +152,8 @@ fn mac(ip: u128) -> [u8; 6] {
     [0x02, a, b, c, d, e]
 }
 
-/// The Internet checksum (RFC 1071) over any number of slices. All slices except the last consist
-/// of whole words of 32 bits.
+/// The Internet checksum (RFC 1071) of the slices that were added. The length of each slice except
+/// the last must be a multiple of 4 octets.
 #[derive(Clone, Copy)]
 struct Checksum(u64);
 
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(
             mac(u128::MAX)[0] & 0b11,
             0b10,
-            "the address must be locally administered and no group address"
+            "the address must be locally administered and must not be a group address"
         );
     }
 }

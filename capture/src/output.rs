@@ -69,7 +69,7 @@ pub enum OpenError {
     },
 }
 
-/// The comment in each section of the file.
+/// The comment that each section of a capture file contains.
 const SECTION_COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are \
                                synthesised, and so are TCP's segments without data.";
 /// The prefix of a name that allows the file to exist already.
@@ -95,7 +95,7 @@ pub(crate) struct State {
     is_new: bool,
     /// The length of the file up to the end of its last whole block, in octets.
     length: u64,
-    /// Whole blocks that are still to be written.
+    /// Whole blocks that have not been written to the file yet.
     blocks: Vec<u8>,
     interfaces: u32,
     /// The connections that are being recorded, each as the local address and the peer's address.
@@ -358,7 +358,8 @@ mod tests {
         assert_eq!(error("ü%ü"), format!("ü%ü: {expected} \"ü\""));
     }
 
-    /// When a write fails, as on a full disk, recording ends. A new open may succeed.
+    /// A failed write, for example on a full disk, ends the recording. The file can be opened again
+    /// later.
     #[test]
     fn a_write_that_fails_is_the_last() {
         let dir = tempfile::tempdir().expect("a directory");

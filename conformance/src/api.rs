@@ -46,8 +46,8 @@ macro_rules! declare {
                 }
             }
 
-            /// Returns whether the binding has this function. Also returns true for a name that is
-            /// not in the list.
+            /// Returns whether the binding has the function with this name. If no function of DAT
+            /// has this name, also returns true.
             pub(crate) fn has(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($own) => self.$own.is_some(),)*
@@ -77,7 +77,7 @@ macro_rules! declare {
     };
 }
 
-/// The status that is returned in place of a function that the binding lacks.
+/// The status that a method returns if the binding lacks the function.
 const NOT_AVAILABLE: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 
 functions!(declare);

@@ -12,7 +12,7 @@ use crate::rig::Rig;
 pub struct Case {
     /// The name of the case, which never changes: the function, a slash, and the subject.
     pub id: String,
-    /// The weight of the requirement.
+    /// Whether the requirement is binding (MUST) or a recommendation (SHOULD).
     pub level: Level,
     /// The source of the requirement: a section of the function's manual page, or another page and
     /// its section.
@@ -22,10 +22,10 @@ pub struct Case {
     pub(crate) run: Run,
 }
 
-/// The way in which a case is run.
+/// How to run a case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
-    /// The case is run by a function of its own.
+    /// A function of its own runs the case.
     Alone(fn(&mut Rig) -> Outcome),
     /// The case is one of several that the same function runs. The function is called with the
     /// number of the case.
@@ -99,7 +99,7 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// The functions that uDAPL 1.2 lacks.
+/// The functions that uDAPL 2.0 has and uDAPL 1.2 does not have.
 const NEW_IN_2_0: &[&str] = &[
     "dat_cno_fd_create",
     "dat_cno_trigger",

@@ -75,12 +75,13 @@ extern "C" fn report_crash(
     match REPORTING_THREAD.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
         // SAFETY: the kernel has passed this context.
         Ok(_) => report_line(unsafe { locate_crash(context) }),
-        // Another thread crashed before this one. The process ends when that thread has reported.
+        // Another thread has crashed before this thread. When that thread has printed its report,
+        // the process ends.
         Err(first) if first != this => loop {
             // SAFETY: this system call takes no pointers.
             unsafe { libc::pause() };
         },
-        // The report itself has crashed, so the stack cannot be walked.
+        // This thread has crashed while it reported its first crash, so the stack cannot be walked.
         Err(_) => report_line((None, None)),
     }
     handle(signal, libc::SIG_DFL);

@@ -133,7 +133,7 @@ impl Pool {
                     .map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => {
-                Err(format!("has not returned within {} s", self.case_timeout.as_secs()))
+                Err(format!("the case has not ended within {} s", self.case_timeout.as_secs()))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(worker.describe_end(crash::UNREPORTED_PLACE))

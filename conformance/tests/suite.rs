@@ -20,13 +20,13 @@ use tempfile::TempDir;
 /// The environment variable that makes this program a worker process, which runs cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// The time that a case waits for an event that must happen. It is long enough for a very busy
-/// machine.
+/// The time that a case waits for an event that must happen. It is long, because the machine may be
+/// very busy.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     if let Ok(target) = std::env::var(WORKER_VARIABLE) {
-        conformance::serve(&target).expect("a worker is asked properly");
+        conformance::serve(&target).expect("the variable contains a target");
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();

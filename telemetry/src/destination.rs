@@ -18,7 +18,7 @@ impl Destination {
         Destination { stdout: bits & 1 != 0, syslog: bits & 2 != 0 }
     }
 
-    /// Writes a line with its end in one call, so that lines of several threads do not mix.
+    /// Writes a line and its line end in one call, so that lines of several threads do not mix.
     pub(crate) fn write_line(self, line: &[u8]) -> io::Result<()> {
         if self.syslog {
             let text = CString::new(line.trim_ascii_end()).map_err(io::Error::other)?;

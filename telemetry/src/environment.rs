@@ -24,7 +24,7 @@ pub fn is_trusted() -> bool {
     *TRUSTED.get_or_init(|| unsafe { libc::getauxval(libc::AT_SECURE) } == 0)
 }
 
-/// Parses the number in an environment variable: decimal, or 0x and hexadecimal.
+/// Parses a number in an environment variable. The number is decimal, or hexadecimal after 0x.
 pub fn number(text: &str) -> Option<u32> {
     match text.trim().strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

@@ -10,14 +10,14 @@ use crate::settings::settings;
 /// in OFED's libdat2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// A failure. This category is enabled unless DAT_DBG_TYPE is set without its bit.
+    /// A failure. This category is enabled if DAT_DBG_TYPE is not set or has the bit of failures.
     Error,
-    /// A failure that the caller learns in full from the returned error. This category is disabled
-    /// unless DAT_DBG_TYPE is set with the bit of failures.
+    /// A failure that the returned error reports in full. This category is enabled only if
+    /// DAT_DBG_TYPE is set and has the bit of failures.
     ReturnedError,
     /// A library is loaded or unloaded.
     Library,
-    /// An entry is read or chosen.
+    /// An entry of the registry is read or chosen.
     StaticRegistry,
     /// A provider registers or unregisters.
     DynamicRegistry,
@@ -72,7 +72,7 @@ fn write(level: &str, message: &str) {
         true => format!("{}\n", json_line(level, "dat", &message)),
         false => format!("dat: {message}\n"),
     };
-    // A closed standard stream must not cause a failure.
+    // If a standard stream is closed, the error is ignored.
     let _ = settings.message_destination.write_line(line.as_bytes());
 }
 

@@ -65,7 +65,7 @@ impl Settings {
         };
         let bits = number("DAPL_DBG_DEST");
         let log_destination = Destination::of_bits(bits.clone().ok().flatten().unwrap_or(0));
-        // An invalid destination matters only to a program that logs.
+        // An invalid DAPL_DBG_DEST is an error only if something is logged.
         let targets = match targets {
             Ok(Some(targets)) => bits.map(|_| Some(targets)),
             other => other,
@@ -156,7 +156,7 @@ mod tests {
             parsed_targets(&[("DAPL_DBG_TYPE", "0x8109")]),
             ["dat::api=trace", "dat::cm=trace", "dat=warn"]
         );
-        // Bits without a counterpart have no effect.
+        // A bit of DAPL_DBG_TYPE without a counterpart in this log has no effect.
         assert!(parsed_targets(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
     }
 

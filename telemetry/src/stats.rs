@@ -144,7 +144,7 @@ impl StatsServer {
 }
 
 impl Drop for SocketFile {
-    /// Removes the file, and the directories if they are empty.
+    /// Removes the file of the socket, and its directories if they are empty.
     fn drop(&mut self) {
         fs::remove_file(&self.path).ok();
         self.path.ancestors().skip(1).take(2).for_each(|directory| drop(fs::remove_dir(directory)));
@@ -248,7 +248,8 @@ mod tests {
         assert!(!has_listener(&of_killed).expect("a descriptor"));
         let of_other = place.path().join("2-b");
         let _other = UnixListener::bind(&of_other).expect("the address is free");
-        // A process that is about to listen uses another name. Nobody removes a file of that name.
+        // Until a process listens, its socket has another name, and other processes do not remove
+        // it.
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("the file can be written");
         let (_listener, own) = listen_in(place.path()).expect("the socket can be made");

@@ -1,4 +1,4 @@
-//! Threads of the library.
+//! The threads that the library starts, and the blocking of signals.
 
 use std::io;
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ fn unblock_faults() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: all zeroes are a valid value of the set. It is initialised before it is used.
+    // SAFETY: all zeroes are a valid value of the set. It is initialized before it is used.
     unsafe {
         let mut faults: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut faults);
@@ -47,12 +47,13 @@ fn unblock_faults() {
 pub struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
-    /// A pointer type, so that the value is not `Send`: the mask belongs to this thread.
+    /// A pointer type is not `Send`. So the value stays in the thread whose mask it restores.
     not_send: PhantomData<*const ()>,
 }
 
 impl BlockedSignals {
-    /// Blocks signals during a control call that consists of many system calls.
+    /// Blocks signals as long as the value exists, for a control call that consists of many system
+    /// calls.
     pub fn during_a_call() -> Self {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }
@@ -62,7 +63,7 @@ impl BlockedSignals {
         let before = if cfg!(miri) {
             None
         } else {
-            // SAFETY: all zeroes are a valid value of the set. Both sets are initialised before
+            // SAFETY: all zeroes are a valid value of the set. Both sets are initialized before
             // they are used.
             unsafe {
                 let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     fn is_blocked(signal: i32) -> bool {
-        // SAFETY: the set is initialised before it is read.
+        // SAFETY: the set is initialized before it is read.
         unsafe {
             let mut now: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut now);

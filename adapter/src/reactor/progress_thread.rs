@@ -49,7 +49,7 @@ fn request_short_time_slices() {
     }
 }
 
-/// The control and the body of the progress thread.
+/// The functions that start and stop the progress thread, and the function that it runs.
 impl<E: MakeProgress> Reactor<E> {
     /// Starts the thread if it does not run yet.
     pub(crate) fn start_progress_thread(self: &Arc<Self>) -> io::Result<()> {

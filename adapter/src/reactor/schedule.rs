@@ -24,7 +24,7 @@ const MIN_TICK_COUNT: u32 = 200;
 /// The number of ticks with the same leader in the poller after which the thread rests.
 const TICKS_BEFORE_REST: u32 = 8;
 
-/// The progress thread's knowledge of the consumers.
+/// What the progress thread knows about the consumers, and the time until its next check.
 pub(super) struct Schedule {
     tick: Duration,
     /// The number of ticks of [`MIN_TICK`] that follow before the tick may grow.
@@ -104,7 +104,8 @@ impl Schedule {
         Action::Serve(rests)
     }
 
-    /// Records that the thread was active. `useful`: data arrived that no consumer looked for.
+    /// Records that the thread was active, and why it stopped. `useful` says whether data arrived
+    /// that no consumer looked for.
     pub(super) fn was_active(&mut self, left: ExitReason, useful: bool, has_fd_waiters: bool) {
         let before = self.doubled_tick();
         self.min_ticks_left = if useful { MIN_TICK_COUNT } else { 0 };

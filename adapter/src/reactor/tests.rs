@@ -49,7 +49,7 @@ fn becomes_true(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Sleeps again and again, like a dat_evd_wait whose event has not arrived.
+/// A consumer that sleeps again and again, like dat_evd_wait while its event has not arrived.
 struct Sleeper {
     wake: Wake,
     done: AtomicBool,

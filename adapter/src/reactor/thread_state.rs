@@ -16,8 +16,7 @@ pub(super) struct ProgressThread {
     /// The number of notification objects that have a file descriptor on which consumers may sleep.
     pub(super) fd_waiters: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the thread was useful when it was last active: data arrived that no consumer looked
-    /// for.
+    /// Whether data arrived that no consumer looked for while the thread was last active.
     pub(super) was_useful: AtomicBool,
     /// Whether the thread is to be active although consumers make progress.
     pub(super) requested: AtomicBool,

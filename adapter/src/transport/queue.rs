@@ -26,7 +26,7 @@ pub struct Qp<E: Engine> {
     /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
-    /// The maximum RDMA read depth of the wire.
+    /// The maximum number of RDMA reads in progress that the wire protocol allows.
     pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,

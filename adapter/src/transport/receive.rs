@@ -39,7 +39,7 @@ impl<E: Engine> Receives for Srq<E> {
         // call.
         let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
-            // Fewer buffers than the watermark are left already, so the event comes at once.
+            // The queue already has fewer buffers than the watermark, so the event comes at once.
             self.srq.set_low_watermark(0);
             self.sink.call(Upcall::LowWatermark);
         } else {

@@ -32,7 +32,8 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// If each of a thousand connections leaked one object, more memory than this would be lost.
+/// If each of a thousand connections leaked one small object, the process would use more additional
+/// memory than this.
 const LEAK_THRESHOLD_BYTES: usize = 32 << 10;
 
 /// The maximum time for which an adapter remembers ended connections. When it forgets them, the

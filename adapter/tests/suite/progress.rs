@@ -14,7 +14,7 @@ fn open(params: &str) -> Tested {
     PROVIDER.open(NAME, params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-/// Waits like a consumer that blocks.
+/// Waits for a receive to complete, like a consumer that blocks.
 fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
     let deadline = Instant::now() + EVENT_TIMEOUT;

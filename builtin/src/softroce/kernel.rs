@@ -1,5 +1,5 @@
-//! The kernel's RoCEv2 implementation, rxe: finds or creates the rxe device of a network device and
-//! runs it through provider-verbs.
+//! The kernel's implementation of RoCEv2, which is called rxe. This module finds or creates the rxe
+//! device of a network device, and opens adapters on it through provider-verbs.
 
 use std::fs;
 use std::io;
@@ -140,7 +140,8 @@ fn creation_error(name: &str, netdev: &str, error: &io::Error) -> OpenError {
              engine=user"
         }
         io::ErrorKind::AlreadyExists => {
-            "a device with this name or on this network device exists already (rdma link show)"
+            "an RDMA device with this name or on this network device exists already (rdma link \
+             show)"
         }
         _ => "the kernel has no rxe or cannot load it (modprobe rdma_rxe)",
     };

@@ -65,7 +65,7 @@ macro_rules! link {
             dat_ia_close: Some(dat_ia_close),
             dat_registry_add_provider: Some(registry::FNS.add_provider),
             dat_registry_remove_provider: Some(registry::FNS.remove_provider),
-            // Only the C library has the following three functions.
+            // The following three functions exist only in the C library.
             dat_registry_list_providers: None,
             dat_registry_providers_related: None,
             dat_strerror: None,
@@ -85,8 +85,8 @@ macro_rules! link {
                 let Some(function) = (unsafe { (*table).$slot }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: the function and the object are the provider's own. The case guarantees
-                // the other arguments.
+                // SAFETY: the function and the object belong to the same provider. The case
+                // guarantees the other arguments.
                 unsafe { function(object $(, $arg)*) }
             }
         )*

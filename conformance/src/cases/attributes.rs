@@ -399,9 +399,9 @@ pub(super) const CASES: &[Row] = &[
                 DAT_RMR_SCOPE_PZ => (true, false),
                 _ => (true, true),
             };
-            ensure_equal("whether there are RMRs of a zone", of_zone, zone)?;
+            ensure_equal("whether an RMR of a zone can be created", of_zone, zone)?;
             ensure_equal(
-                "whether there are RMRs of an EP",
+                "whether an RMR of an EP can be created",
                 of_ep,
                 ep && rig.api.has("dat_rmr_create_for_ep"),
             )
@@ -429,7 +429,7 @@ fn soft_watermark(
     let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
     if rig.provider.srq_watermarks_supported & 0x10 == 0 {
         return crate::check::unsupported(
-            "srq_watermarks_supported names no soft watermark of EPs",
+            "srq_watermarks_supported does not list the soft watermark of EPs",
         );
     }
     let ep = rig.ep_on_with(srq, rig.pz()?, &DAT_EP_ATTR { srq_soft_hw, ..rig.ep_attr() })?;

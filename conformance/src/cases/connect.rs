@@ -495,7 +495,7 @@ pub(super) const CASES: &[Row] = &[
         "dat_psp_create_any chooses a free qualifier and returns it.",
         |rig| {
             let (one, two) = (rig.listen()?, rig.listen()?);
-            ensure(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+            ensure(one.qualifier != two.qualifier, "two PSPs have the same qualifier")?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
             ensure_equal("conn_qual", param.conn_qual, one.qualifier)

@@ -127,7 +127,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[from.part(0, 9)], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_LENGTH)?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            ensure_equal("the byte behind the receive", to.load(8, 1), vec![0])
+            ensure_equal("the byte after the buffer of the receive", to.load(8, 1), vec![0])
         },
     ),
     must(
@@ -138,9 +138,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
@@ -433,7 +431,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote());
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length of the read.
+                // Without strict=on, the local segments determine the length of the read.
                 let read = rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length;
                 return ensure_equal(
                     "the bytes and the memory",
@@ -605,9 +603,10 @@ pub(super) const CASES: &[Row] = &[
             let near = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
-            // The number of buffers equals the watermark, so it does not exceed it.
+            // The EP uses as many buffers as the soft watermark, so it does not exceed the
+            // watermark.
             rig.expect_no_event(rig.async_evd)?;
-            // One more buffer exceeds the watermark and is reported.
+            // One more buffer exceeds the soft watermark, and an event must report that.
             ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
             let is_trouble = event.event_number & 0x8000 != 0;

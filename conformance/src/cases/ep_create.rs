@@ -208,7 +208,10 @@ pub(super) const CASES: &[Row] = &[
             let mut param = rig.query(ep.ep)?;
             param.ep_attr.max_recv_dtos = 5;
             ok(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param))?;
-            ensure(rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5, "max_recv_dtos has not become 5")?;
+            ensure(
+                rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5,
+                "dat_ep_modify has not set max_recv_dtos to 5",
+            )?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
             ok(rig.api.dat_ep_free(ep.ep))
         },

@@ -693,7 +693,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let attr = rig.ep_attr();
             if attr.max_rdma_read_out == 0 {
-                return unsupported("the adapter does no RDMA reads");
+                return unsupported("the adapter does not support RDMA reads");
             }
             let pair = rig.pair_of(rig.ep_on_with(rig.srq(8)?, rig.pz()?, &attr)?, rig.ep()?)?;
             let (near, far) = (rig.memory(4096)?, rig.memory(4096)?);

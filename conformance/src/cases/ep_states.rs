@@ -54,7 +54,7 @@ const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_CONNECTED_MULTI_PATH, "connected-multi-path"),
 ];
 
-/// Short names of the results, so that a row of the table fits on a line.
+/// Short names of the expected results, so that each row of the table fits on one line.
 const X: Expected = Expected::Refused;
 const S: Expected = Expected::Stays;
 const F: Expected = Expected::Flushed;
@@ -117,7 +117,7 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
                     true => "2.0 headers: states of a connection over several paths",
                     false => operation.clause(),
                 },
-                requirement: format!("In the state {words}, the operation {}.", expected.words()),
+                requirement: format!("In the state {words}, {}.", expected.words()),
                 run: Run::Numbered(|rig, number| Cell::numbered(number).0.run(rig), number),
             }
         })
@@ -127,15 +127,19 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
 impl Expected {
     fn words(self) -> String {
         match self {
-            Expected::Refused => "is refused, and the state stays the same".into(),
-            Expected::Stays => "succeeds, and the state stays the same".into(),
+            Expected::Refused => "the operation is refused, and the state stays the same".into(),
+            Expected::Stays => "the operation succeeds, and the state stays the same".into(),
             Expected::To(to) => match STATES.iter().find(|(state, _)| *state == to) {
-                Some((_, words)) => format!("succeeds, and the state becomes {words}"),
-                None => "succeeds".into(),
+                Some((_, words)) => {
+                    format!("the operation succeeds, and the state becomes {words}")
+                }
+                None => "the operation succeeds".into(),
             },
-            Expected::Flushed => "succeeds, and the request is flushed at once".into(),
-            Expected::Gone => "succeeds and frees the endpoint".into(),
-            Expected::Open => "is not determined".into(),
+            Expected::Flushed => {
+                "the operation succeeds, and the request is flushed at once".into()
+            }
+            Expected::Gone => "the operation succeeds and frees the endpoint".into(),
+            Expected::Open => "the standard does not determine the result".into(),
         }
     }
 }

@@ -127,7 +127,11 @@ pub(super) const CASES: &[Row] = &[
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, event_timeout_us(), 1, &mut event);
             ok(status)?;
-            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 2))
+            ensure_equal(
+                "the first event and the number of remaining events",
+                (software_value(&event), more),
+                (0, 2),
+            )
         },
     ),
     must(
@@ -140,7 +144,11 @@ pub(super) const CASES: &[Row] = &[
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, event_timeout_us(), 3, &mut event);
             ok(status)?;
-            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 4))
+            ensure_equal(
+                "the first event and the number of remaining events",
+                (software_value(&event), more),
+                (0, 4),
+            )
         },
     ),
     must(
@@ -199,7 +207,7 @@ pub(super) const CASES: &[Row] = &[
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // OFED's providers return "invalid parameter".
+            // The providers of OFED return DAT_INVALID_PARAMETER for such a threshold.
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),

@@ -175,7 +175,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = write_immed(rig, pair, &[from.all()], 2, &to.remote_part(0, 63), 1, 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length of the write.
+                // Without strict=on, the local segments determine the length of the write.
                 ensure_equal("the bytes", extended(rig, pair.passive.recv)?.length, 64)?;
                 return ensure_equal("the target", to.load(0, 64), vec![1; 64]);
             }
@@ -405,7 +405,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 7), 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The operation determines the length of the completion.
+                // Without strict=on, the adapter carries out the operation.
                 extended(rig, pair.active.request)?;
             }
             ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
@@ -529,7 +529,10 @@ pub(super) const CASES: &[Row] = &[
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
-            ensure(values[DCNT_EVD_WAIT as usize] > 0, "nothing has waited for the connection")?;
+            ensure(
+                values[DCNT_EVD_WAIT as usize] > 0,
+                "the connect EVD has not counted the wait for the connection",
+            )?;
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
@@ -557,7 +560,7 @@ fn needs(rig: &Rig, name: &str) -> Outcome {
     }
 }
 
-/// Creates two connected endpoints of a provider that has counters.
+/// Returns two connected endpoints. If the provider has no counters, the case is unsupported.
 fn counting(rig: &Rig) -> Outcome<Pair> {
     needs(rig, COUNTERS)?;
     rig.pair()

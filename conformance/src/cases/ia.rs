@@ -55,7 +55,10 @@ pub(super) const CASES: &[Row] = &[
          asynchronous EVD.",
         |rig| {
             let (ia, evd) = rig.open_again(DAT_HANDLE_NULL)?;
-            ensure(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
+            ensure(
+                ia != rig.ia && evd != rig.async_evd,
+                "the second open has a handle of the first open",
+            )
         },
     ),
     must(

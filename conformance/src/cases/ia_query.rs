@@ -328,9 +328,12 @@ pub(super) const CASES: &[Row] = &[
             let end = rig.memory(64)?.address + 63;
             ensure(
                 rig.attr.max_lmr_virtual_address >= end,
-                "max_lmr_virtual_address is below an LMR",
+                "max_lmr_virtual_address is below the address of an LMR",
             )?;
-            ensure(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
+            ensure(
+                rig.attr.max_rmr_target_address >= end,
+                "max_rmr_target_address is below the address of an LMR",
+            )
         },
     ),
     must(
@@ -402,7 +405,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &send, 2))?;
             send[0] = DAT_LMR_TRIPLET::zeroed();
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            // The memory is read after the transfer, so that the compiler cannot omit the changes.
+            // The IOVs are read after the transfer, so that the compiler cannot omit the changes
+            // above.
             ensure_equal(
                 "the changed IOVs",
                 (recv[0].segment_length, send[0].segment_length),
@@ -453,7 +457,7 @@ pub(super) const CASES: &[Row] = &[
                 | DAT_COMPLETION_SOLICITED_WAIT_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG;
             let flags = rig.provider.completion_flags_supported;
-            ensure_equal("completion_flags_supported, of the four", flags & all, all)
+            ensure_equal("completion_flags_supported, limited to the four flags,", flags & all, all)
         },
     ),
     must(

@@ -150,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
             let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
             ok(rig.share_at(at, &memory, &mut first)?)?;
             ok(rig.share_at(at, &memory, &mut second)?)?;
-            ensure(first.lmr != second.lmr, "both registrations are one region")
+            ensure(first.lmr != second.lmr, "both registrations have returned the same region")
         },
     ),
     must(
@@ -386,7 +386,7 @@ pub(super) const CASES: &[Row] = &[
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 2, &mut new))?;
             rig.bind_completion(pair.passive.request)?;
             rig.bind_completion(pair.passive.request)?;
-            ensure(old != new, "both binds gave one context")?;
+            ensure(old != new, "both binds have returned the same context")?;
             dead(rig, &memory, old, pair)
         },
     ),
@@ -494,9 +494,7 @@ pub(super) const CASES: &[Row] = &[
             let (ep, mut context) = (pair.active.ep, 0);
             let max = rig.query(ep)?.ep_attr.max_request_dtos;
             if max >= EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             // On a disconnected EP, a bind occupies its slot until its event is dequeued.
             let mut bind =

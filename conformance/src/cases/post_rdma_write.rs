@@ -248,7 +248,7 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
             ensure_equal(
-                "what was read is what was there",
+                "whether the read has returned the data before the write",
                 near.load(0, SIZE) == vec![1; SIZE as usize],
                 true,
             )
@@ -312,7 +312,7 @@ pub(super) const CASES: &[Row] = &[
             // events of all slots.
             if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return crate::check::unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
+                    "the EP accepts more requests than an EVD can hold events",
                 );
             }
             for id in 0..max {

@@ -149,7 +149,11 @@ pub(super) const CASES: &[Row] = &[
                 usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
             let supported_count =
                 (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            ensure_equal("the number of counts that the attribute names", supported_count, known)
+            ensure_equal(
+                "the number of counts that ep_recv_info_supported lists",
+                supported_count,
+                known,
+            )
         },
     ),
     must(

@@ -50,7 +50,7 @@ pub(super) const CASES: &[Row] = &[
             let (zone, events) = (or_failed(adapter.zone())?, or_failed(adapter.dispatcher(16))?);
             let mut endpoint = or_failed(adapter.endpoint().zone(&zone).events(&events).create())?;
             match endpoint.disconnect(Close::Abrupt) {
-                Ok(()) => Err(failed("an unconnected EP was disconnected")),
+                Ok(()) => Err(failed("the disconnect of an unconnected EP has succeeded")),
                 Err(error) => ensure_equal("the error", error.kind(), ErrorKind::InvalidState),
             }
         },
@@ -72,7 +72,7 @@ pub(super) const CASES: &[Row] = &[
             or_failed(active.connect(address, listener.qualifier(), b"hi", event_timeout_us()))?;
             let Event::ConnectionRequest(request) = or_failed(calls.wait(event_timeout_us()))?
             else {
-                return Err(failed("the event is no connection request"));
+                return Err(failed("the event is not a connection request"));
             };
             ensure(
                 or_failed(request.private_data())?.starts_with(b"hi"),

@@ -527,9 +527,7 @@ pub(super) const CASES: &[Row] = &[
             let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             let read = |id| rig.read(pair.active.ep, &[near.all()], id, &far.remote());
             (0..max).try_for_each(|id| ok(read(id as u64)))?;
@@ -538,7 +536,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates a reserved service point.
+/// Creates a reserved service point (RSP).
 fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {
     let (evd, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, rig.free_qualifier()?, rig.ep()?.ep, evd, &mut rsp))?;

@@ -169,7 +169,7 @@ fn every_function_has_its_return_values() {
             );
         }
     }
-    // OFED's extension has no manual page.
+    // The IB extension of OFED has no manual page, so the table has no row for it.
     let described = |case: &&Case| case.is_in_1_2() && case.function() != "dat_extension_op";
     let functions: HashSet<_> =
         cases.iter().filter(described).map(|case| case.function()).collect();
@@ -260,7 +260,7 @@ fn every_case_that_looks_at_strict_is_in_the_document() {
     assert_eq!(documented, found, "docs/conformance.md must list the cases that depend on strict");
 }
 
-/// Returns the members of a structure as dat-sys declares it.
+/// Returns the names of a structure's members, as dat-sys declares them.
 fn members(source: &'static str, structure: &str) -> Vec<&'static str> {
     let (_, body) = source.split_once(&format!("pub struct {structure} {{")).expect(structure);
     let (body, _) = body.split_once('}').expect("the end of a structure");

@@ -12,7 +12,8 @@ pub use self::record::{Record, Report, Verdict};
 pub enum Format {
     /// Text, with a line for each function, then the failures and the totals.
     Text,
-    /// Text, with an additional line for each clause of a function.
+    /// Text, with a line for each function and a line for each of its clauses, then the failures
+    /// and the totals.
     Clauses,
     /// One JSON document.
     Json,

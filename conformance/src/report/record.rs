@@ -40,7 +40,7 @@ pub struct Record {
     pub case: Case,
     /// The verdict on the case.
     pub verdict: Verdict,
-    /// The time that the case took.
+    /// The duration of the case.
     pub took: Duration,
 }
 

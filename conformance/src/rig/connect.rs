@@ -15,7 +15,7 @@ pub(crate) struct Listener {
     pub(crate) psp: DAT_PSP_HANDLE,
     /// The connection qualifier on which the service point listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The EVD that reports requests.
+    /// The EVD that reports the connection requests of the service point.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct CommonPoint {
     /// The address at which the service point listens, with its port. The provider owns the address
     /// as long as the service point exists.
     pub(crate) address: DAT_IA_ADDRESS_PTR,
-    /// The EVD that reports requests.
+    /// The EVD that reports the connection requests of the service point.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct RequestEvent {
 /// Two connected endpoints of one adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    /// The endpoint that connected.
+    /// The endpoint that has called dat_ep_connect.
     pub(crate) active: Ep,
-    /// The endpoint that accepted.
+    /// The endpoint with which the connection request was accepted.
     pub(crate) passive: Ep,
 }
 

@@ -17,11 +17,11 @@ pub(crate) const MAX_DTOS: DAT_COUNT = 16;
 pub(crate) struct Ep {
     /// The endpoint.
     pub(crate) ep: DAT_EP_HANDLE,
-    /// The EVD of receive completions.
+    /// The EVD for the completions of receives.
     pub(crate) recv: DAT_EVD_HANDLE,
-    /// The EVD of request completions.
+    /// The EVD for the completions of requests.
     pub(crate) request: DAT_EVD_HANDLE,
-    /// The EVD of connection events.
+    /// The EVD for the connection events.
     pub(crate) connect: DAT_EVD_HANDLE,
 }
 
@@ -210,7 +210,7 @@ impl Rig {
         Ok(state)
     }
 
-    /// Checks the state of an endpoint.
+    /// Checks that an endpoint is in this state.
     #[track_caller]
     pub(crate) fn state_is(&self, ep: DAT_EP_HANDLE, state: DAT_EP_STATE) -> Outcome {
         let is = self.state(ep)?;

@@ -34,14 +34,14 @@ const MEMORY_BYTES: u32 = 4096;
 enum PeerCommand {
     /// The peer listens on this qualifier.
     Listen(DAT_CONN_QUAL),
-    /// The peer accepts the request that arrives at the service point.
+    /// The peer accepts the connection request that arrives at its service point.
     Accept,
-    /// The peer connects to this qualifier, without waiting for the answer.
+    /// The peer connects to this qualifier of the other process. It does not wait for the answer.
     Connect(DAT_CONN_QUAL),
     /// The peer sends a message of this many octets through the endpoint that it has accepted last.
     /// None of the octets is 0.
     Send(u32),
-    /// The peer maps this part of a file and registers it as shared memory under a name.
+    /// The peer maps this memory, and registers it as shared memory under its cookie.
     Share(Shared),
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Peer {
 }
 
 impl Rig {
-    /// Starts a process that listens on this adapter.
+    /// Starts a second process, which opens the same adapter and listens.
     pub(crate) fn peer(&self) -> Outcome<Peer> {
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -115,7 +115,7 @@ impl Rig {
         self.connect_to_peer_process(self.ep()?)
     }
 
-    /// Connects this endpoint to another process.
+    /// Starts another process, and connects this endpoint to it.
     pub(crate) fn connect_to_peer_process(&self, ep: Ep) -> Outcome<(Ep, Peer)> {
         let mut peer = self.peer()?;
         ok(self.connect(ep.ep, peer.qualifier, b""))?;
@@ -209,7 +209,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SIGKILL also ends a stopped process.
+        // `kill` sends SIGKILL, which also ends a stopped process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -71,7 +71,7 @@ impl Rig {
             let asleep = || until(|| blocked.is_sleeping(), "the waiter sleeps");
             let done =
                 self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
-            // The wait has a time limit, so the thread ends.
+            // The thread ends in any case, because its wait has a time limit.
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
         })
@@ -151,7 +151,7 @@ impl Rig {
                     }
                     waiter.is_finished()
                 },
-                "the interrupted call returns",
+                "the call that a signal interrupts returns",
             );
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
@@ -236,7 +236,7 @@ impl AgentCalls {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the EVD of the last call.
+    /// Returns the EVD that the last call of the agent has got.
     pub(crate) fn last(&self) -> DAT_EVD_HANDLE {
         self.last.load(Ordering::Acquire) as DAT_EVD_HANDLE
     }

@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 use super::Setup;
 use super::known::{self, KnownOutcome};
 
-/// The document, and the headings before and after the table.
+/// The document with the table, and the headings before and after the table.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.md");
 const HEADING: &str = "## Results\n";
 const NEXT_HEADING: &str = "\n## ";
@@ -31,9 +31,10 @@ pub(crate) fn trial(setups: &[Setup]) -> Trial {
 fn check(now: &str) -> Result<(), Failed> {
     let document = fs::read_to_string(Path::new(DOCUMENT))?;
     let (before, section) =
-        document.split_once(HEADING).ok_or("docs/conformance.md has no results")?;
-    let (written, after) =
-        section.split_at(section.find(NEXT_HEADING).ok_or("nothing follows the results")?);
+        document.split_once(HEADING).ok_or("docs/conformance.md has no heading \"Results\"")?;
+    let (written, after) = section.split_at(
+        section.find(NEXT_HEADING).ok_or("docs/conformance.md has no heading after the results")?,
+    );
     // The text between the heading and the table is kept.
     let text = written.find("\n| ").map_or(written, |table| &written[..=table]);
     let wanted = format!("{text}{now}");

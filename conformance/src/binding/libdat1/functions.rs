@@ -10,8 +10,9 @@ use crate::api::Api;
 
 /// Looks up the functions of a library. A process can use only one such library.
 pub(super) fn load(library: &Library) -> Result<(), libloading::Error> {
-    // SAFETY: the exports show that the library is one of 1.2. The binding replaces the functions
-    // whose signatures differ between 1.2 and 2.0, so these are not called with a wrong signature.
+    // SAFETY: the exports show that the library implements uDAPL 1.2. The binding replaces the
+    // functions whose signatures differ between 1.2 and 2.0, so these are not called with a wrong
+    // signature.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
     let _ = (SAME.set(same), CHANGED.set(changed?));
     Ok(())
@@ -40,7 +41,7 @@ macro_rules! changed {
         }
 
         impl Changed {
-            /// Looks up the functions.
+            /// Looks up the functions whose arguments differ between the versions.
             ///
             /// # Safety
             ///
@@ -79,7 +80,7 @@ changed! {
     dat_rmr_bind: v1::DAT_RMR_BIND_FUNC;
 }
 
-/// Converts a status of 1.2 to the numbering of 2.0.
+/// Converts a status of uDAPL 1.2 to uDAPL 2.0, which numbers some statuses differently.
 pub(super) fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest {

@@ -20,7 +20,7 @@ use super::library;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// Returns the library's functions. A process can use only one library.
+/// Returns the functions of the library at this path. A process can use only one such library.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     let library = library::load_forever(path)?;
     functions::load(library).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -118,12 +118,13 @@ unsafe extern "C" fn strerror(
     status(same().dat_strerror(v1::status(of), major, minor))
 }
 
-/// Calls dat_cr_reject without the private data, because 1.2 has no such argument.
+/// Calls dat_cr_reject without the private data, because uDAPL 1.2 does not have this argument.
 unsafe extern "C" fn reject(
     cr: DAT_HANDLE,
     _size: DAT_COUNT,
     _private_data: DAT_PVOID,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes a valid handle.
+    // SAFETY: the function comes from the loaded library. The conformance case passes a valid
+    // handle.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

@@ -68,8 +68,8 @@ macro_rules! posts {
         pub(super) unsafe extern "C" fn $name(
             handle: DAT_HANDLE, $count: $number, $iov: $segments $(, $arg: $type)*
         ) -> DAT_RETURN {
-            // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the
-            // library's.
+            // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from
+            // the loaded library.
             unsafe {
                 let mut segments = Segments::of($iov, usize::try_from($count).unwrap_or(0));
                 let $iov = segments.as_mut_ptr();
@@ -101,7 +101,8 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_read(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_read)(ia, segments.as_mut_ptr(), count))
@@ -113,7 +114,8 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_write(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_write)(ia, segments.as_mut_ptr(), count))
@@ -134,7 +136,8 @@ pub(super) unsafe extern "C" fn rmr_bind(
     flags: DAT_COMPLETION_FLAGS,
     context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(segment, 1);
         let segment = segments.as_mut_ptr();
@@ -150,8 +153,8 @@ pub(super) unsafe extern "C" fn evd_wait(
     more: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let wait = |event: *mut v1::DAT_EVENT| {
-        // SAFETY: the function is the library's. The conformance case passes pointers that are null
-        // or valid.
+        // SAFETY: the function comes from the loaded library. The conformance case passes pointers
+        // that are null or valid.
         unsafe { (changed().dat_evd_wait)(evd, timeout, threshold, event, more) }
     };
     // SAFETY: the conformance case passes a pointer that is null or valid.
@@ -159,8 +162,8 @@ pub(super) unsafe extern "C" fn evd_wait(
 }
 
 pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let dequeue = |event: *mut v1::DAT_EVENT| unsafe { (changed().dat_evd_dequeue)(evd, event) };
     // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
@@ -181,7 +184,7 @@ pub(super) unsafe extern "C" fn evd_post_se(
         evd_handle: event.evd_handle,
         event_data: v1::DAT_EVENT_DATA { software_event_data },
     });
-    // SAFETY: the function is the library's, and the event is complete.
+    // SAFETY: the function comes from the loaded library, and the event is complete.
     status(unsafe {
         (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref))
     })
@@ -200,7 +203,7 @@ fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
                         ep_handle: dto.ep_handle,
                         user_cookie: dto.user_cookie,
                         status: dto.status,
-                        // The length is undefined if the operation failed.
+                        // If the operation failed, the library may return any length.
                         transfered_length: dto
                             .transfered_length
                             .try_into()

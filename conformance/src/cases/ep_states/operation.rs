@@ -156,7 +156,7 @@ impl Operation {
         }
     }
 
-    /// Checks that an operation posted to a disconnected endpoint is flushed.
+    /// Checks that an operation that was posted to a disconnected endpoint is flushed.
     pub(super) fn is_flushed(self, rig: &Rig, end: Ep) -> Outcome {
         match self {
             RmrBind => {
@@ -170,7 +170,7 @@ impl Operation {
     }
 }
 
-/// The cookie of posted operations.
+/// The cookie with which operations are posted.
 const ID: u64 = 0x7a11;
 
 /// The objects other than the endpoint that operations need.
@@ -214,7 +214,7 @@ impl Tools {
     }
 }
 
-/// Creates a connection whose service point still listens.
+/// Creates a connection to a service point that continues to listen.
 fn like_this(rig: &Rig, listener: Listener) -> Outcome<Pair> {
     let (active, passive) = (rig.ep()?, rig.ep()?);
     ok(rig.connect(active.ep, listener.qualifier, b""))?;

@@ -122,8 +122,8 @@ fn completing(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Returns an endpoint that is connected over one path although there are several, or over several
-/// paths.
+/// Returns an endpoint in one of the two connected states of multi-path: over one path, or over
+/// several.
 fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     if rig.provider.supports_multipath == DAT_FALSE {
         return unsupported("the provider attribute supports_multipath is false");
@@ -150,6 +150,6 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
     match rig.state(active.ep)? {
         is if is == state => Ok(active),
-        is => unsupported(format_args!("such a connection is in state {is} here")),
+        is => unsupported(format_args!("a connection with these flags is in state {is}")),
     }
 }
