@@ -14,7 +14,7 @@ pub struct Request<E: MakeProgress> {
     /// boxed to keep upcalls small.
     engine_part: Option<Box<E::Request>>,
     /// One place in the backlog of the listener. `None` if the engine counts requests itself.
-    #[expect(dead_code, reason = "held until the consumer answers")]
+    #[expect(dead_code, reason = "the place is held until the consumer answers")]
     place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }

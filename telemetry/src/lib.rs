@@ -4,21 +4,20 @@
 //! JSON (docs/dat-conf.md). Nothing is logged unless the environment asks for it, but a message
 //! goes to standard error by default.
 
-// The modules, from the highest layer to the lowest. The first four are the functions by which
-// other crates report:
+// The modules, from the highest layer to the lowest. Other crates write and report through these
+// modules:
 pub mod log;
 mod message;
 pub mod stats;
 pub mod trace;
 
-// The next three: what all lines contain, the variables that select what is written, and where
-// lines go.
+// The contents of lines, the variables that select what is written, and the destination of lines:
 mod line;
 mod settings;
 
 mod destination;
 
-// The last three are about the process and its user.
+// The process and its user:
 pub mod environment;
 pub mod threads;
 pub mod user_directory;

@@ -49,10 +49,10 @@ const BATCH_LIMIT: (u32, u32) = (64, 64 << 10);
 // SAFETY: the promises of `Queue`, by their numbers:
 // 1. rnic completes each work request once and in order, from the slot of the ring that it was
 //    posted to.
-// 2. `Work`, which completes, is used only in calls of the engine, and not after `remove_qp`, which
-//    `drop` calls under the engine lock.
-// 3. rnic counts the requests that have left the ring. Unsignalled ones leave it without a
-//    completion. A queue pair that was never connected and is not flushed discards its receives.
+// 2. `Work`, which completes requests, is used only in calls of the engine, and not after
+//    `remove_qp`, which `drop` calls under the engine lock.
+// 3. rnic counts the requests that have left the ring. Unsignalled requests leave the ring without
+//    a completion. A queue pair that was never connected and is not flushed discards its receives.
 // 4. rnic calls the closure of `watch_receives` whenever a message takes a buffer.
 unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]

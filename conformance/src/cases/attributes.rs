@@ -210,7 +210,7 @@ pub(super) const CASES: &[Row] = &[
             }
             ok(rig.api.dat_srq_create(rig.ia, rig.pz()?, &mut attr, &mut srq))?;
             ensure_equal("low_watermark", rig.query_srq(srq)?.low_watermark, 2)?;
-            ensure_equal("what the event is about", rig.async_event()?.0, srq)
+            ensure_equal("the object of the event", rig.async_event()?.0, srq)
         },
     ),
     // ---- Event dispatchers ----
@@ -419,8 +419,9 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
     Ok(rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep))
 }
 
-/// Checks that an EP with this soft watermark reports the first buffer beyond it if `is_reported`.
-/// If it does not, checks that it does after a call of dat_ep_set_watermark.
+/// Checks that an EP with this soft watermark reports the first buffer beyond the watermark. If
+/// `is_reported` is false, checks that the EP reports such a buffer only after a call of
+/// dat_ep_set_watermark.
 fn soft_watermark(
     rig: &Rig,
     srq_soft_hw: DAT_COUNT,
@@ -450,7 +451,7 @@ fn soft_watermark(
         ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
         receive(11)?;
     }
-    ensure_equal("what the event is about", rig.async_event()?.0, ep.ep)
+    ensure_equal("the object of the event", rig.async_event()?.0, ep.ep)
 }
 
 #[track_caller]

@@ -1,4 +1,4 @@
-//! Checks that the cases of several functions share.
+//! Functions that make and check requests, for use by the cases of several files.
 
 use dat_sys::*;
 

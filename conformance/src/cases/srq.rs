@@ -332,7 +332,7 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
 fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     let about = rig.async_event()?;
     ensure_equal(
-        "what the event is about, and why",
+        "the object and the reason of the event",
         about,
         (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT),
     )

@@ -39,7 +39,7 @@ fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     let Ep { recv, request, connect, .. } = ep;
     match rig.api.dat_ep_create(rig.ia, none, recv, request, connect, &attr, &mut ep.ep) {
         DAT_SUCCESS => Ok(ep),
-        _ => unsupported("the provider has no EPs without a zone"),
+        _ => unsupported("the provider does not support EPs without a zone"),
     }
 }
 
