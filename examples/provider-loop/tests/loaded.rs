@@ -156,7 +156,7 @@ fn it_does_what_the_standard_says() {
     /// another process, whose memory is not shared.
     const UNSUPPORTED: [&str; 2] = [
         "the provider attribute supports_multipath is false",
-        "this adapter does not lead to another process",
+        "this adapter cannot connect to another process",
     ];
     let registered = Registered::new();
     let report = registered.json(&[
