@@ -15,7 +15,7 @@ impl<T> QpTable<T> {
         QpTable { slots: PagedTable::new() }
     }
 
-    /// Returns the value of a number.
+    /// Returns the queue pair with this number.
     ///
     /// # Safety
     /// The value of the number stays alive until [`QpTable::remove`], and the result is not used
