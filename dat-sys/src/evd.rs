@@ -104,11 +104,11 @@ records! {
 
     /// The type of [`DAT_CNO_PARAM::proxy`], which has no name in C.
     pub union DAT_CNO_PROXY {
-        /// The member for `DAT_PROXY_TYPE_AGENT`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_AGENT`.
         pub agent: DAT_OS_WAIT_PROXY_AGENT,
-        /// The member for `DAT_PROXY_TYPE_FD`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_FD`.
         pub fd: DAT_FD,
-        /// The member for `DAT_PROXY_TYPE_NONE`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_NONE`.
         pub none: DAT_PVOID,
     }
 }

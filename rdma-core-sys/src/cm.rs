@@ -28,7 +28,7 @@ constants! {
         RDMA_CM_EVENT_TIMEWAIT_EXIT = 15,
     }
 
-    /// The meaning of a port number.
+    /// A port space, which determines the meaning of a port number.
     pub type rdma_port_space = c_uint {
         /// The port space of reliable connections.
         RDMA_PS_TCP = 0x0106,
@@ -44,7 +44,7 @@ constants! {
 }
 
 records! {
-    /// The InfiniBand address of an IP address.
+    /// The InfiniBand addresses of both ends of a connection.
     #[derive(Debug)]
     pub struct rdma_ib_addr {
         /// The source address.
@@ -55,7 +55,7 @@ records! {
         pub pkey: u16,
     }
 
-    /// The addresses of both ends below IP.
+    /// The addresses of both ends in the layer below IP.
     pub union rdma_addr_below {
         /// The InfiniBand addresses.
         pub ibaddr: rdma_ib_addr,
@@ -100,11 +100,11 @@ records! {
         pub qp: *mut ibv_qp,
         /// The addresses of both ends.
         pub route: rdma_route,
-        /// The meaning of port numbers.
+        /// The port space of the identifier.
         pub ps: rdma_port_space,
         /// The port of the device.
         pub port_num: u8,
-        /// The event of a synchronous call.
+        /// The latest event, if the identifier is used synchronously.
         pub event: *mut rdma_cm_event,
         /// A member that only rdma_create_ep sets.
         pub send_cq_channel: *mut ibv_comp_channel,
@@ -160,7 +160,7 @@ records! {
         pub qkey: u32,
     }
 
-    /// The parameters of an event. The port space selects the member.
+    /// The parameters of an event. The port space selects the valid member.
     pub union rdma_event_param {
         /// The parameters of a connection.
         pub conn: rdma_conn_param,

@@ -32,7 +32,7 @@ constants! {
         IBV_WC_GENERAL_ERR = 21,
     }
 
-    /// The kind of a completion, which is defined only if the status is success.
+    /// The operation that a completion reports. It is defined only if the status is success.
     pub type ibv_wc_opcode = c_uint {
         IBV_WC_SEND = 0,
         IBV_WC_RDMA_WRITE = 1,

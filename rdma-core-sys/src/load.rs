@@ -16,8 +16,7 @@ pub struct RdmaCore {
     /// The function `ibv_is_fork_initialized`, which exists in release 35 or later: see
     /// [`RdmaCore::fork_copies_memory`].
     fork_status: Option<unsafe extern "C" fn() -> c_uint>,
-    // The libraries must stay loaded as long as the pointers to their functions exist, which is for
-    // ever.
+    // The libraries stay loaded forever, because the pointers to their functions exist forever.
     _libraries: [Library; 2],
 }
 
