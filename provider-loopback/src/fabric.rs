@@ -61,7 +61,7 @@ impl Fabric {
         let timer = state.engine.next_timer();
         let result = f(&mut state.engine);
         if state.engine.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
-            // Wake the sleeping threads, because they only know the old timer.
+            // Wake the sleeping threads, because they would sleep until the time of the old timer.
             for sleeper in &state.sleepers {
                 // SAFETY: the entry is in the list, so its thread is still inside `sleep`, where
                 // the `Wake` exists.
@@ -72,7 +72,8 @@ impl Fabric {
         result
     }
 
-    /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3).
+    /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3 of
+    /// a transport).
     pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Engine)) {
         let mut state = lock(&self.state);
         f(&mut state.engine);
@@ -155,7 +156,8 @@ impl Fabric {
     }
 }
 
-/// The right to deliver. Dropping it releases the right, even if the receiver panics.
+/// The right to deliver upcalls. Dropping this value releases the right, even if the receiver of an
+/// upcall panics.
 struct InFlight<'a> {
     fabric: &'a Fabric,
     object: Id,
@@ -211,7 +213,7 @@ mod tests {
             caller.connect(service.port(&t), b"", Some(HOUR));
             asleep();
             advance("sleeper", HOUR - Duration::from_millis(5));
-            // The remaining time passes while the thread sleeps.
+            // The thread sleeps until the remaining five milliseconds have passed.
             assert!(matches!(sleeper.join().expect("the sleeper"), Event::TimedOut));
         });
     }

@@ -1,7 +1,7 @@
 //! Compares the results of this library with those of OFED's (libdat2 2.1.10) for the same calls.
 //!
 //! Each library produces a transcript of the same calls. [`DIFFERENCES`] lists the calls whose
-//! results differ, both results, and why ours is right.
+//! results differ, both results, and why the result of this library is right.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -94,7 +94,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "*",
         original: "not exported",
         ours: "*",
-        why: "ten functions are declared in its headers but missing from the library",
+        why: "the original declares ten functions in its headers but does not export them",
     },
     Difference {
         call: "dat_*(* pointer)",
@@ -106,7 +106,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "dat_*(*integer*)",
         original: "signal *",
         ours: "0x800500*",
-        why: "the same for a small number in the place of a pointer",
+        why: "the original follows a small number as if it were a pointer",
     },
     Difference {
         call: "list *",
@@ -179,7 +179,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "strerror minor null pointer",
         original: "0x00000000",
         ours: "0x80060027",
-        why: "null is an error, not ignored",
+        why: "a null pointer is an error; the original ignores it",
     },
     Difference {
         call: "dat_extension_op(*)",
@@ -191,32 +191,32 @@ const DIFFERENCES: &[Difference] = &[
         call: "open query without name",
         original: "0x80050027",
         ours: "0x80060027",
-        why: "it is a parameter, not a handle; the original mixes the type of one with the \
-              subtype of the other",
+        why: "the name is a parameter, not a handle; the original returns the type of a handle \
+              error with the subtype of a parameter error",
     },
     Difference {
         call: "empty slot in the table",
         original: "signal *",
         ours: "0xbfff0000",
-        why: "a function that the provider left out is not implemented",
+        why: "a function that is not in the provider's table is not implemented",
     },
     Difference {
         call: "strerror subtype 0x3d",
         original: "* DAT_INVALID_STATE_EP_EVD_RCV",
         ours: "* DAT_INVALID_STATE_EP_EVD_RECV",
-        why: "the original misspells it",
+        why: "the original misspells the name",
     },
     Difference {
         call: "list null element",
         original: "0x80060027 count 0",
         ours: "0x80060027 count 8",
-        why: "a failed call returns the number of entries",
+        why: "a failed call returns the number of all entries",
     },
     Difference {
         call: "* null pointer",
         original: "signal *",
         ours: "0x8006002*",
-        why: "null is an error",
+        why: "a null pointer is an error",
     },
 ];
 
@@ -249,11 +249,11 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     assert_eq!(unexpected, "");
     let unused: Vec<_> =
         DIFFERENCES.iter().zip(used).filter(|(_, n)| *n == 0).map(|(d, _)| d.call).collect();
-    assert_eq!(unused, [""; 0], "differences that are none any more");
+    assert_eq!(unused, [""; 0], "expected differences that did not occur");
 }
 
 /// Checks the statuses on which programs rely against values that were measured with OFED's
-/// library. Needs no such library on the host.
+/// library. OFED's library need not be installed.
 #[test]
 fn answers_are_the_measured_ones() {
     let Some(vendor) = Vendor::build() else { return };
@@ -347,7 +347,7 @@ fn handle(name: &str) -> DAT_HANDLE {
 
 /// In a child process: makes the calls and prints `@ call = answer` for each.
 #[test]
-#[ignore = "not a test: run by the other tests, in a process of its own for each library"]
+#[ignore = "not a test: the other tests run this in a child process for each library"]
 fn child() {
     let Some(library) = load(true) else { return };
     let calls = Calls(&library);
