@@ -13,7 +13,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// The ratio of DAT to the plain socket that a row must meet.
+/// The ratio of DAT to the plain socket that a row must meet, as a maximum or a minimum.
 #[derive(Clone, Copy)]
 enum Bar {
     AtMost(f64),
@@ -37,9 +37,9 @@ const BARS: [(&str, Bar); 10] = [
 const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
 
-/// The minimum ratio between the bandwidth of a size and that of the next smaller size, for rows of
-/// `--watched`. A smaller ratio is a dip. If the plain socket also moves less, the limit is
-/// relative to the plain socket's ratio.
+/// The minimum ratio between the bandwidth of a size and the bandwidth of the next smaller size,
+/// for rows of `--watched`. A smaller ratio is a dip. If the plain socket's bandwidth also falls,
+/// the limit is multiplied by the plain socket's ratio.
 const MIN_STEP: f64 = 0.90;
 
 /// The output of `dat bench --plain --json`.
@@ -55,7 +55,7 @@ struct Row {
     /// Half a round trip in seconds, for rows of `--watched`.
     dat: f64,
     raw: f64,
-    /// The median, the minimum and the maximum of the ratios of the rounds.
+    /// The median, the minimum and the maximum of the ratios that the rounds have measured.
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
@@ -89,12 +89,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 enum Verdict {
     Met,
     Missed,
-    /// The row moves less than the row of the next smaller size.
+    /// The row has less bandwidth than the row of the next smaller size.
     Dip,
 }
 
 impl Row {
-    /// Returns the row's bar, and whether the row meets it. `previous` is the row before it.
+    /// Returns the row's bar, and whether the row meets it. `previous` is the row before this row.
     fn judge(&self, previous: Option<&Row>) -> Result<(Bar, Verdict)> {
         let is_watched = self.name.contains(WATCHED);
         let bar = match BARS.iter().find(|(name, _)| *name == self.name) {
@@ -114,7 +114,7 @@ impl Row {
         })
     }
 
-    /// Returns whether the row moves less than a row of a smaller size.
+    /// Returns whether the row has less bandwidth than a row of a smaller size.
     fn dips_after(&self, smaller: &Row) -> bool {
         let more = self.size as f64 / smaller.size as f64;
         let step = more * smaller.dat / self.dat;

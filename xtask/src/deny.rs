@@ -27,7 +27,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("left out: advisories (--without-advisories)");
         return Ok(rest);
     }
-    // Advisories are checked separately, because an unreachable database is not a finding.
+    // Advisories are checked separately, because it is not a finding if their database cannot be
+    // reached.
     ensure!(
         deny(&["fetch", "db"])?.success(),
         "the advisories cannot be fetched; --without-advisories checks the rest"

@@ -29,7 +29,8 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// The adapters, each with the minimum ratio of its speed to that of the library's own TCP.
+/// The adapters, each with its bar: the minimum ratio of its speed to the speed of the library's
+/// own TCP.
 const ADAPTERS: [(&str, f64); 2] = [("tcp-emu", 1.0), ("softroce", 0.7)];
 
 /// The time limit of a run in seconds. On a busy machine, a run takes a minute.

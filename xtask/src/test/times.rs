@@ -12,13 +12,15 @@ pub(crate) struct Times {
     path: PathBuf,
     /// The times of earlier runs.
     earlier: BTreeMap<String, Duration>,
-    /// The times of this run. Only these are saved, so that no name outlives its job.
+    /// The times of this run. Only these times are saved, so that the file does not keep the names
+    /// of jobs that no longer exist.
     now: BTreeMap<String, Duration>,
 }
 
 impl Times {
     /// Loads the times from the file. The times of jobs that are not in the file come from
-    /// `typical`, where the last line of a job counts. Unreadable lines are ignored.
+    /// `typical`. If `typical` has several lines about a job, the last line counts. Unreadable
+    /// lines are ignored.
     pub(crate) fn load(path: PathBuf, typical: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {
