@@ -101,7 +101,7 @@ constants! {
         DAT_EP_FIELD_ALL = 0x7fff_ffff,
     }
 
-    /// The state of a shared receive queue. The values differ from uDAPL 1.2.
+    /// The state of a shared receive queue. The values differ from those of uDAPL 1.2.
     pub type DAT_SRQ_STATE = c_uint {
         DAT_SRQ_STATE_ERROR = 0,
         DAT_SRQ_STATE_OPERATIONAL = 1,

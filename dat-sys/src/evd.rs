@@ -6,8 +6,8 @@ use core::fmt;
 use crate::describe::{constants, records};
 use crate::*;
 
-/// A function that a CNO calls when it is triggered. The arguments are the instance data, and the
-/// EVD that became ready.
+/// A function that a CNO calls when the CNO is triggered. The arguments are the instance data, and
+/// the EVD that became ready.
 pub type DAT_AGENT_FUNC =
     unsafe extern "C" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE);
 
@@ -82,7 +82,7 @@ records! {
         pub evd_flags: DAT_EVD_FLAGS,
     }
 
-    /// A function that a CNO calls when it is triggered. The structure is passed by value.
+    /// A function that a CNO calls when the CNO is triggered. The structure is passed by value.
     #[derive(Debug)]
     pub struct DAT_OS_WAIT_PROXY_AGENT {
         /// The first argument of the function.

@@ -152,8 +152,8 @@ struct Connection {
     announced: bool,
     /// The number of requests to carry out before a graceful close ends the connection.
     closing: Option<usize>,
-    /// The number of RDMA reads that this end may have outstanding. (Reads complete at once in this
-    /// transport, so only zero is a limit.)
+    /// The number of RDMA reads that this end may have outstanding. (In this transport, reads
+    /// complete at once, so only the value 0 has an effect.)
     reads: u32,
 }
 

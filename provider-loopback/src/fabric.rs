@@ -1,9 +1,10 @@
 //! A fabric, which consists of the engine with its lock, and of the delivery of upcalls.
 //!
-//! The engine queues upcalls while the lock is held. The thread that unlocks it delivers them
-//! without the lock, one at a time. One thread has the right to deliver. Other threads, and calls
-//! from inside an upcall, leave their upcalls in the queue for that thread. So upcalls arrive in
-//! the order of the events that they report, and a method may return before its upcall was made.
+//! The engine queues upcalls while the lock is held. The thread that releases the lock then
+//! delivers the queued upcalls, one at a time and without the lock. Only one thread at a time has
+//! the right to deliver. Other threads, and calls from inside an upcall, leave their upcalls in the
+//! queue for that thread. So upcalls arrive in the order of the events that they report, and a
+//! method may return before its upcall was made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};

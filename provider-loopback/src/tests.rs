@@ -238,7 +238,7 @@ fn failures_are_reported_to_both_sides() {
     a.post(1, SendOp::Write(Remote { addr: 0, key: 1 }), &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteAccess)]);
 
-    // A buffer is deregistered while it is posted.
+    // Deregisters a buffer while it is posted.
     let (a, b) = rig.pair();
     let dropped_buffer = Buffer::new(&t, &b.pd, 64, ALL);
     b.recv(1, &[dropped_buffer.segment(0, 64)]);
@@ -255,7 +255,7 @@ fn failures_are_reported_to_both_sides() {
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
 
-    // The peer may not invalidate this key.
+    // The peer has no right to invalidate this key.
     let (a, b) = rig.pair();
     b.recv(1, &[b.mem.segment(0, 64)]);
     a.post(1, SendOp::Send { invalidate: Some(a.mem.mr.rkey()) }, &[]);

@@ -1,4 +1,5 @@
-//! The use of rdma_cm: the event channel, its identifiers, listeners and connection requests.
+//! The part of this crate that uses rdma_cm: the event channel, its identifiers, listeners and
+//! connection requests.
 
 use std::ffi::c_void;
 use std::io;
@@ -242,7 +243,7 @@ impl Channel {
     }
 }
 
-/// The object that an event concerned. This may be the last reference to that object.
+/// A reference to the object that an event concerned. It may be the last reference.
 #[expect(dead_code, reason = "held, not looked at")]
 enum EventOwner {
     Refused(Request),

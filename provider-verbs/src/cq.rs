@@ -254,7 +254,7 @@ impl CqShared {
         self.capacity().markers -= markers;
     }
 
-    /// Takes completions, prefetched ones first.
+    /// Takes completions and adds them to `out`, beginning with prefetched completions.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.

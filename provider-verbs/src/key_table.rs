@@ -17,7 +17,7 @@ pub(crate) struct KeyTable {
     slots: PagedTable<Slot>,
 }
 
-/// A value that no region has as its key.
+/// A value that is never the key of a region.
 const NONE: u32 = 0;
 
 /// A region. A thread may read a mixture of two regions while the slot changes, but only if it

@@ -76,7 +76,7 @@ struct Binding {
 /// A window of the device.
 struct DeviceWindow {
     mw: NonNull<ibv_mw>,
-    /// The key without its last octet, which is the index into [`WindowTable`].
+    /// The key of the window with the last octet set to 0. It is the index into [`WindowTable`].
     index: u32,
     domain: Arc<Domain>,
     windows: Arc<WindowTable>,
@@ -89,8 +89,8 @@ unsafe impl Send for WindowShared {}
 // share.
 unsafe impl Sync for WindowShared {}
 
-/// All windows of an adapter that peers can invalidate, indexed by their keys without the last
-/// octet.
+/// All windows of an adapter that peers can invalidate, indexed by their keys with the last octet
+/// set to 0.
 #[derive(Default)]
 pub(crate) struct WindowTable(Mutex<HashMap<u32, Weak<WindowShared>>>);
 

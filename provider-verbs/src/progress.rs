@@ -2,8 +2,8 @@
 //!
 //! The progress thread sleeps on the event channel of rdma_cm, on the device's asynchronous events,
 //! and on the channels of completion queues that no consumer sleeps on. A thread that ends a
-//! connection handles as much of the end as is possible at once, and the progress thread handles
-//! the rest. Only one thread at a time handles events and ends of connections.
+//! connection does as much of that work as is possible at once, and the progress thread does the
+//! rest. Only one thread at a time does this work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_uint;

@@ -90,7 +90,7 @@ impl Index<usize> for Slots {
     fn index(&self, at: usize) -> &Slot {
         let page = (at / self.first).checked_ilog2().map_or(0, |n| n as usize + 1);
         let start = if page == 0 { 0 } else { self.first << (page - 1) };
-        &self.pages[page].get().expect("a slot that was given out")[at - start]
+        &self.pages[page].get().expect("a slot is used only after its page was created")[at - start]
     }
 }
 

@@ -20,7 +20,8 @@ pub(crate) struct WorkQueue {
     last_activity: [AtomicU64; 2],
     /// The slot of the last work request that has completed.
     last: AtomicUsize,
-    /// The number of requests, counted from the first one, that are known to have been carried out.
+    /// The number of requests that are known to have been carried out. Requests are carried out in
+    /// order.
     carried_out: AtomicU64,
     /// The number of unsignalled requests since the last one that got a hidden completion. Only the
     /// posting thread uses this number.
@@ -151,7 +152,8 @@ impl WorkQueue {
         }
     }
 
-    /// The number of requests, counted from the first one, that are known to have been carried out.
+    /// The number of requests that are known to have been carried out. Requests are carried out in
+    /// order.
     pub(crate) fn carried_out(&self) -> u64 {
         self.carried_out.load(Ordering::Acquire)
     }
@@ -161,8 +163,8 @@ impl WorkQueue {
         self.posted.load(Ordering::Acquire)
     }
 
-    /// The number of work requests that are posted and not completed, provided that all of them are
-    /// signalled.
+    /// The number of work requests that are posted and not completed. The number is correct only if
+    /// all work requests are signalled.
     pub(crate) fn outstanding(&self) -> usize {
         let done = self.done.load(Ordering::Acquire);
         self.posted.load(Ordering::Acquire).saturating_sub(done) as usize
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(
             work_queue.take(1000),
             None,
-            "an index that was never given out must find no request"
+            "an index that `fill` never returns must find no request"
         );
     }
 

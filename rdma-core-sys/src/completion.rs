@@ -98,7 +98,7 @@ records! {
         pub wr_id: u64,
         /// The status of the work request.
         pub status: ibv_wc_status,
-        /// The kind of operation, if it succeeded.
+        /// The operation, if the work request has succeeded.
         pub opcode: ibv_wc_opcode,
         /// The vendor's error code.
         pub vendor_err: u32,

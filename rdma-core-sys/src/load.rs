@@ -49,7 +49,7 @@ impl RdmaCore {
     /// library loads as plug-ins.
     ///
     /// # Errors
-    /// See [`LoadError`]. The result is the same for the life of the process.
+    /// See [`LoadError`]. The result does not change while the process runs.
     pub fn load() -> Result<&'static RdmaCore, LoadError> {
         static LOADED: OnceLock<Result<RdmaCore, LoadError>> = OnceLock::new();
         LOADED

@@ -10,7 +10,7 @@ use crate::test::Environment;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Duration of each attack and of the packets to a closed port, in seconds
+    /// Duration in seconds of each attack, and of the stream of packets to a closed port
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Measure only attacks and providers whose names contain one of these words

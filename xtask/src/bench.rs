@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: measures DAT next to plain sockets with `dat bench --plain`, and checks
-//! that each row meets its bar (docs/performance.md).
+//! that each row meets its bar, which is a required ratio (docs/performance.md).
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ enum Bar {
     AtLeast(f64),
 }
 
-/// The bars, each with the name of its row.
+/// The required ratio of each row, with the name of the row.
 const BARS: [(&str, Bar); 10] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
@@ -33,7 +33,7 @@ const BARS: [(&str, Bar); 10] = [
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
 ];
-/// The bar of the rows of `--watched`, whose names contain [`WATCHED`].
+/// The required ratio of the rows of `--watched`, whose names contain [`WATCHED`].
 const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
 
@@ -61,13 +61,14 @@ struct Row {
     ratio_max: f64,
 }
 
-/// Measures and prints a table. Returns whether each row meets its bar.
+/// Measures and prints a table. Returns whether each row meets its required ratio.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = cargo();
     command.args(["run", "--release", "-p", "cli", "--", "bench", "--plain", "--json"]);
     let (status, text) = run_with_progress(command.args(&options.arguments), "measuring")?;
     ensure!(status.success(), "dat bench --plain failed ({status})");
-    let Document { rows } = serde_json::from_str(&text).context("dat bench --plain: its JSON")?;
+    let Document { rows } = serde_json::from_str(&text)
+        .context("the JSON of dat bench --plain has an unexpected form")?;
     let mut all_met = true;
     println!("\n| row | ratio (min–max) | bar | |\n|---|---|---|---|");
     for (index, row) in rows.iter().enumerate() {
@@ -94,13 +95,16 @@ enum Verdict {
 }
 
 impl Row {
-    /// Returns the row's bar, and whether the row meets it. `previous` is the row before this row.
+    /// Returns the required ratio of the row, and whether the row meets it. `previous` is the row
+    /// before this row.
     fn judge(&self, previous: Option<&Row>) -> Result<(Bar, Verdict)> {
         let is_watched = self.name.contains(WATCHED);
         let bar = match BARS.iter().find(|(name, _)| *name == self.name) {
             Some((_, bar)) => *bar,
             None if is_watched => WATCHED_BAR,
-            None => anyhow::bail!("the row {:?} has no bar in xtask/src/bench.rs", self.name),
+            None => {
+                anyhow::bail!("the row {:?} has no required ratio in xtask/src/bench.rs", self.name)
+            }
         };
         let meets_bar = match bar {
             Bar::AtMost(bar) => self.ratio <= bar,

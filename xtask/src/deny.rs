@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let rest = deny(&["check", "licenses", "bans", "sources"])?.success();
     if options.without_advisories {
-        println!("left out: advisories (--without-advisories)");
+        println!("not checked: advisories (--without-advisories)");
         return Ok(rest);
     }
     // Advisories are checked separately, because it is not a finding if their database cannot be

@@ -14,7 +14,7 @@ use crate::test::{Environment, Load, PROGRAMS, Prepared, Stage, Tests};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Number of rounds; the figures are their medians
+    /// Number of rounds; each figure is the median of all rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }

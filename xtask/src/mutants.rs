@@ -19,7 +19,8 @@ use crate::tools;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Maximum number of mutants per subject [default: 110 of ep, evd and srq, 20 of each other]
+    /// Maximum number of mutants per subject [default: 110 of ep, evd and srq, 20 of each other
+    /// subject]
     #[arg(long)]
     at_most: Option<usize>,
     /// The seed that selects mutants if not all are tested

@@ -54,8 +54,8 @@ const TYPICAL_TIMES_SHORT: &str = include_str!("test/times/short");
 const TYPICAL_TIMES: &str =
     concat!(include_str!("test/times/short"), include_str!("test/times/all"));
 
-/// The prefixes of tests that only the full run has and that need more than the short run installs.
-/// These tests use a release build.
+/// The prefixes of the names of tests that need more packages than the short run installs. Only the
+/// full run has these tests. They use a release build.
 const FULL_RUN_PREFIXES: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
 /// A description of the tests that the short run leaves out, which its output mentions at the end.

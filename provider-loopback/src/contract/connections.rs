@@ -38,9 +38,9 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither side may have more reads outstanding than its peer accepts. The columns are: the read
-    // depths that the active side requests, those that the passive side requests, and those that
-    // the active side gets.
+    // Neither side may have more reads outstanding than its peer accepts. Each row has the read
+    // depths that the active side requests, the read depths that the passive side requests, and the
+    // read depths that the active side gets.
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),
@@ -117,7 +117,7 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     assert_refused(&rig, &callers[2]);
     service.log.assert_silent();
 
-    // Answering a request frees a place in the backlog.
+    // Answering a request frees an entry of the backlog.
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
     assert_established(&rig, &callers[0]);

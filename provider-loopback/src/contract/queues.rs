@@ -191,7 +191,7 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     assert!(!arm::<T>(&b.recvs, false), "arming a queue that is not empty must fail");
     let error = resize::<T>(&b.recvs, 4).expect_err("eight are in it");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
-    resize::<T>(&b.recvs, 16).expect("it may grow while it holds completions");
+    resize::<T>(&b.recvs, 16).expect("a queue may grow while it holds completions");
     for i in 8..16 {
         a.send(i, &[]);
     }
@@ -254,7 +254,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         assert_eq!(mem.read(wc.id as usize * 64, 40), pattern(i as u64, 40));
         assert_eq!(srq.available(), 9 - i);
         taken.push(wc.id);
-        // There is one event when *fewer* buffers than the watermark are left (uDAPL 1.2,
+        // One event is reported when *fewer* buffers than the watermark are left (uDAPL 1.2,
         // dat_srq_set_lw).
         match i {
             2 => assert!(matches!(rig.next("the watermark", &srq_log), Event::LowWatermark)),

@@ -541,6 +541,6 @@ pub fn assert_arrived(private: &[u8], sent: &[u8]) {
     assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
     assert!(
         private[sent.len()..].iter().all(|&octet| octet == 0),
-        "{private:?}: more than {sent:?}"
+        "{private:?}: more data than {sent:?}"
     );
 }

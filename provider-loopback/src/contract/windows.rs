@@ -353,7 +353,7 @@ pub fn a_flushed_bind_leaves_the_window_unchanged<T: Transport>(a: &T, b: &T) {
         [2, 3].map(|id| (id, WcStatus::Flushed))
     );
     assert_eq!((window.state(key), window.state(lost)), (BindState::Bound, BindState::Over));
-    // A bind is queued when its queue pair is dropped.
+    // Drops a queue pair while a bind is queued.
     let d = End::new(b.t);
     let window = d.window(false);
     let queued = d.bind(4, &window, Some(d.mem.view(0, 8)));

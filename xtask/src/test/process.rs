@@ -23,7 +23,7 @@ pub(crate) enum Output {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) load: Load,
-    /// The number of tests that were listed, and of those that have ended.
+    /// The number of the job's tests. The next field is the number of tests that have ended.
     pub(crate) tests: usize,
     pub(crate) done: usize,
     /// The number of failed tests that the screen has shown.

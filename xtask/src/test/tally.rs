@@ -17,14 +17,14 @@ pub(crate) struct Tally {
     skips: Vec<String>,
     /// The current program, which has not printed its result yet.
     program: Option<String>,
-    /// The names of failed tests of this program, as far as they were printed.
+    /// The names of the current program's failed tests, as far as they were printed.
     named: Vec<String>,
     /// The successful test whose output is being shown, until it prints SKIP.
     shown: Option<String>,
-    /// The number of SKIP lines of this program. The program itself counts the tests that printed
-    /// them as passed.
+    /// The number of SKIP lines of the current program. The program itself counts the tests that
+    /// printed these lines as passed.
     skip_lines: usize,
-    /// Whether all tests of this program have ended, so that the program now prints their captured
+    /// Whether all tests of the current program have ended, so that it now prints their captured
     /// output.
     label: bool,
     /// Whether the program now prints the captured output of passed tests.
@@ -32,7 +32,7 @@ pub(crate) struct Tally {
     /// The name of a test that has printed text of its own, so that its outcome comes on a later
     /// line.
     open: Option<String>,
-    /// The number of ignored tests of this program, as far as they were printed.
+    /// The number of the current program's ignored tests, as far as they were printed.
     ignored: usize,
     /// Whether the output comes from one test program. The output of `cargo test` comes from
     /// several test programs.
@@ -88,7 +88,7 @@ impl Tally {
         self.skips.len()
     }
 
-    /// Adds a finished count to this finished count.
+    /// Adds another count to this count. Both counts are finished.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);

@@ -65,7 +65,7 @@ mod tests {
         times.save();
         let loaded = Times::load(path.clone(), typical);
         let text = std::fs::read_to_string(&path).expect("it was written");
-        assert_eq!(text, "2.5 a job\n", "a job that did not run may not exist any more");
+        assert_eq!(text, "2.5 a job\n", "a job that did not run may have been removed");
         std::fs::remove_file(path).expect("it was written");
         let of = |job| loaded.of(job).map(|time| time.as_millis());
         assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);

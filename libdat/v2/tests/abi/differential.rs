@@ -79,8 +79,8 @@ kernel k2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"
 off    u2.0 nonthreadsafe nondefault LIB fake.1.0 \"\" \"\"
 ";
 
-/// An expected difference: the calls that it covers (`*` stands for any text), the result of the
-/// original (also a pattern), our result, and the reason.
+/// A difference that the test expects: the calls, the result of OFED's library, the result of our
+/// library, and the reason. The first three are patterns, in which `*` stands for any text.
 struct Difference {
     call: &'static str,
     original: &'static str,
@@ -669,7 +669,7 @@ fn record(call: &str, answer: String) {
     println!("@ {call} = {answer}");
 }
 
-/// Makes a call that may crash, in a process of its own.
+/// Makes a call in a child process, because the call may crash.
 fn guarded(call: impl FnOnce() -> String) -> String {
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     // SAFETY: the child makes one call, writes to the pipe and exits without running anything else.

@@ -10,8 +10,8 @@ use crate::support::{Child, Vendor, load, ours};
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-/// The functions of the standard, those that OFED adds, and those that OFED declares but does not
-/// export.
+/// The functions that the library must export: the functions of the standard, the functions that
+/// OFED adds, and the functions that OFED declares in its headers but does not export.
 const FUNCTIONS: &str = "\
     dat_ia_openv dat_ia_query dat_ia_close dat_set_consumer_context dat_get_consumer_context \
     dat_get_handle_type \
