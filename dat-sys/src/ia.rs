@@ -272,11 +272,11 @@ records! {
         pub srq_watermarks_supported: DAT_COUNT,
         /// Whether an EP may have another protection zone than its SRQ.
         pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
-        /// Which counts dat_srq_query returns.
+        /// The counts that dat_srq_query returns.
         pub srq_info_supported: DAT_COUNT,
-        /// Which counts dat_ep_recv_query returns.
+        /// The counts that dat_ep_recv_query returns.
         pub ep_recv_info_supported: DAT_COUNT,
-        /// Whether dat_lmr_sync_rdma_read and _write are required.
+        /// Whether dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write are required.
         pub lmr_sync_req: DAT_BOOLEAN,
         /// Whether a post returns without waiting for the operation.
         pub dto_async_return_guaranteed: DAT_BOOLEAN,

@@ -27,7 +27,7 @@ impl HandleKind {
         Some((object, table_of(object)?))
     }
 
-    /// The status for an invalid handle, in the numbers of 2.0.
+    /// Returns the status for an invalid handle, as a status of uDAPL 2.0.
     pub const fn invalid(&self) -> DAT_RETURN {
         DAT_ERROR(DAT_INVALID_HANDLE, self.subtype)
     }

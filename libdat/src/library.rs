@@ -17,7 +17,7 @@ pub struct Library {
     major: u32,
 }
 
-/// Returns DAT_INVALID_PARAMETER for the argument that `argument` names, as a status of 2.0.
+/// Returns DAT_INVALID_PARAMETER with the subtype `argument`, as a status of uDAPL 2.0.
 pub const fn invalid(argument: DAT_RETURN_SUBTYPE) -> DAT_RETURN {
     DAT_ERROR(DAT_INVALID_PARAMETER, argument)
 }
@@ -63,7 +63,7 @@ impl Library {
         Library { registry, major: api.major }
     }
 
-    /// Converts a status in the numbers of 2.0 to the numbers of this library's consumers.
+    /// Converts a status of uDAPL 2.0 to the status numbers of this library's API version.
     pub fn status(&self, status: DAT_RETURN) -> DAT_RETURN {
         in_version(self.major, status)
     }

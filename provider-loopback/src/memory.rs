@@ -31,7 +31,8 @@ struct Region {
     qp: Option<Id>,
     addr: u64,
     len: u64,
-    /// The address by which keys name the first byte: the memory address, or 0 if zero-based.
+    /// The address by which segments refer to the first byte: the memory address, or 0 if the
+    /// region is zero-based.
     base: u64,
     access: Access,
 }
@@ -148,8 +149,8 @@ impl Memory {
         })
     }
 
-    /// Checks an access of a queue pair's peer to `len` bytes. Returns their address, or `None` if
-    /// the access is refused.
+    /// Checks whether the peer of a queue pair may access `len` bytes. Returns the memory address
+    /// of these bytes, or `None` if the access is refused.
     pub(super) fn remote(
         &self,
         pd: Id,

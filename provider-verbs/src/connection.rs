@@ -383,7 +383,7 @@ impl QpShared {
     }
 
     /// Starts to end the connection or the attempt to connect. From now on the device gets no work
-    /// requests of the consumer. `advance_end` continues.
+    /// requests of the consumer. `advance_end` continues to end the connection.
     ///
     /// Returns true if this side has called the peer and the peer has not answered. The caller then
     /// calls `destroy_id`, which notifies the peer. A caller that handles an event of the
@@ -425,7 +425,8 @@ impl QpShared {
         was_connecting
     }
 
-    /// Flushes the queue pair in order to end the connection, on rxe after [`KERNEL_DRIVER_DELAY`].
+    /// Flushes the queue pair in order to end the connection. On rxe, the flush starts after
+    /// [`KERNEL_DRIVER_DELAY`].
     fn close(&self, mut connection: MutexGuard<'_, Connection>) {
         match self.progress.device.is_rxe() {
             true => {
@@ -496,7 +497,8 @@ impl QpShared {
         match connection.state {
             State::Closed => return true,
             State::Flushing if requests & receives & FLUSHED != 0 => {}
-            // A removed device may never complete its work requests. So do not wait any longer.
+            // A removed device may never complete its work requests. After a time limit, this
+            // provider flushes them itself.
             State::Flushing
                 if self.progress.is_device_lost()
                     && connection

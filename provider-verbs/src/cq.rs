@@ -66,13 +66,13 @@ pub(crate) struct CqShared {
 struct Capacity {
     depth: usize,
     markers: usize,
-    /// The number of markers for which the device's queue has room. The number doubles when it is
-    /// used up.
+    /// The number of markers for which the device's queue has room. When the room is used up, the
+    /// number doubles.
     marker_capacity: usize,
 }
 
-/// If this number of successive yields brought no completion, the processor is yielded only in one
-/// of this number of waits. A yield costs about a tenth of the time that a successful yield saves.
+/// After this number of successive yields without a completion, only one of this number of waits
+/// yields the processor. A yield costs about a tenth of the time that a successful yield saves.
 const FUTILE_YIELDS_MAX: u32 = 64;
 
 /// The maximum number of completions that one call takes from the device.
@@ -416,7 +416,8 @@ impl CqShared {
                 let mut prefetched = self.prefetched();
                 prefetched.extend(taken.iter().filter_map(|wc| self.complete(wc)));
                 self.prefetched_len.store(prefetched.len(), Ordering::Release);
-                // If the batch consists only of markers, the caller polls in vain and checks again.
+                // If the batch consists only of markers, the caller finds no completion when it
+                // polls, and checks again.
                 false
             }
         }

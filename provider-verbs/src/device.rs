@@ -94,13 +94,13 @@ impl Device {
             Some(address) => match channel.find_device(address) {
                 Ok(Some(found)) => Self::open_found(core, found, address),
                 Ok(None) => Err(none(format!(
-                    "no RDMA device has the address {}: rdma link lists the devices",
+                    "no RDMA device has the address {}; `rdma link` lists the devices",
                     address.ip()
                 ))),
                 Err(e) => {
                     let ip = address.ip();
                     Err(none(format!(
-                        "no RDMA device has the address {ip}: {e}; rdma link lists the devices"
+                        "no RDMA device has the address {ip}: {e}; `rdma link` lists the devices"
                     )))
                 }
             },
@@ -112,7 +112,7 @@ impl Device {
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
                     none(format!(
-                        "no RDMA device has one of this host's {count} addresses: rdma link lists \
+                        "no RDMA device has one of this host's {count} addresses; `rdma link` lists \
                          the devices"
                     ))
                 })?;

@@ -294,18 +294,18 @@ mod tests {
         assert_eq!(
             rejected(28, &[0; 148]),
             CmEvent::Rejected,
-            "the kernel's rejection for a program that has died must count as the host's"
+            "if the peer's program has died, the kernel's rejection counts as one by the host"
         );
         assert_eq!(rejected(28, &[]), CmEvent::Rejected);
         assert_eq!(
             rejected(8, &[2, 0, 2, 0]),
             CmEvent::Rejected,
-            "a rejection because of an unknown service must count as the host's"
+            "a rejection because of an unknown service counts as one by the host"
         );
         assert_eq!(
             rejected(-111, &[2, 0, 2, 0]),
             CmEvent::RejectedByPeer,
-            "a rejection over iWARP with the header must count as the consumer's"
+            "over iWARP, a rejection with the header counts as one by the peer's consumer"
         );
     }
 

@@ -57,7 +57,8 @@ struct State {
     current: Binding,
 }
 
-/// A bind, or the result of one: the window, and the region that it gives access to.
+/// A bind that is queued or has completed: the window, and the region that the window gives access
+/// to.
 #[derive(Default)]
 struct Binding {
     /// The key of the window, or 0 for an unbind.

@@ -134,7 +134,7 @@ impl ProgressContext {
     }
 
     /// Releases the queue pairs whose connections have not ended yet. The owners of the queue pairs
-    /// end them. No thread handles events any more.
+    /// end the connections. No thread handles events any more.
     pub(crate) fn drop_ending(&self) {
         let left = std::mem::take(&mut *lock(&self.ending));
         drop(left);
@@ -347,8 +347,9 @@ impl ProgressContext {
             if !sent && pair.send_queue.is_busy() {
                 pair.send_cq.prefetch_and_notify();
             }
-            // If an incoming message causes an error, rxe reports the error only by the receive. So
-            // check the state of the queue pair.
+            // If an incoming message causes an error, rxe reports the error only in the completion
+            // of the receive, which the consumer may not have taken. So check the state of the
+            // queue pair.
             if self.device.is_rxe() && !sent && !received && pair.is_in_error() {
                 pair.fail();
             }
@@ -371,7 +372,7 @@ impl ProgressContext {
         let taken = handling.is_err();
         let has_ending = taken || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
         drop(handling);
-        // The thread that handles events also handles the deadlines.
+        // Another thread handles events and deadlines now, so only the retry interval counts.
         if taken {
             return Timespec::try_from(retry).ok();
         }

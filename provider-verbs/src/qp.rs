@@ -436,8 +436,8 @@ impl QpShared {
     }
 
     /// Makes room for a post if no consumer takes completions: if the work queue is full, takes and
-    /// discards completions. Each request leaves a completion then, because not every device can
-    /// suppress it.
+    /// discards completions. In this case every request leaves a completion, because not every
+    /// device can suppress completions.
     #[inline]
     fn has_room(
         &self,

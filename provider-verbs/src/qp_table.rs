@@ -18,8 +18,8 @@ impl<T> QpTable<T> {
     /// Returns the queue pair with this number.
     ///
     /// # Safety
-    /// The value of the number stays alive until [`QpTable::remove`], and the result is not used
-    /// after that.
+    /// The value that was inserted for the number stays alive until [`QpTable::remove`], and the
+    /// result is not used after that.
     #[inline]
     pub(crate) unsafe fn get(&self, number: u32) -> Option<&T> {
         let value = self.slots.get(number)?.load(Ordering::Acquire);

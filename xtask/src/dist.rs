@@ -57,8 +57,8 @@ pub(crate) struct Plugin {
     pub(crate) file: String,
 }
 
-/// Returns the plug-ins. Each directory of `builtin/plugins` contains one and has the name of its
-/// adapter.
+/// Returns the plug-ins. Each directory of `builtin/plugins` contains one plug-in and has the name
+/// of its adapter.
 pub(crate) fn plugins() -> Result<Vec<Plugin>> {
     let directory = workspace().join("builtin/plugins");
     let entries = fs::read_dir(&directory).context("cannot list builtin/plugins")?;

@@ -141,7 +141,7 @@ struct Counts {
     /// The number of mutants that compile.
     tried: usize,
     caught: usize,
-    /// The number of mutants that were not caught and cannot be: see [`survivors`].
+    /// The number of mutants that were not caught and that no test can catch: see [`survivors`].
     equivalent: usize,
     survivors: Vec<String>,
 }
@@ -304,9 +304,9 @@ fn test(
                 .iter()
                 .flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escape_regex(mutant))]),
         )
-        // The pattern of a mutant that removes a field from a struct expression matches every
-        // mutant. If there is such a pattern, this limits the test to all mutants of the chosen
-        // files.
+        // Limit the run to the chosen files, because the pattern of a mutant that removes a field
+        // from a struct expression matches every mutant. With such a pattern, all mutants of these
+        // files are tested.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// How long jobs take on two processors. To update, copy target/test-times and
+/// How long jobs take on two processors. To update these files, copy target/test-times and
 /// target/test-times-all here.
 const TYPICAL_TIMES_SHORT: &str = include_str!("test/times/short");
 /// The times of the full run. A later line replaces an earlier line of the same job, so the times

@@ -123,7 +123,11 @@ pub fn segments_are_gathered_and_scattered<T: Transport>(a: &T, b: &T) {
     assert_eq!(b.mem.read(500, 1), message[..1]);
     assert_eq!(b.mem.read(0, 250), message[1..251]);
     assert_eq!(b.mem.read(2000, 249), message[251..]);
-    assert_eq!(b.mem.read(2249, 51), [0; 51], "nothing may be written behind the message");
+    assert_eq!(
+        b.mem.read(2249, 51),
+        [0; 51],
+        "no byte may be written after the end of the message"
+    );
     assert_eq!(b.mem.read(250, 250), [0; 250]);
 }
 

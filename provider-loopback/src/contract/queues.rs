@@ -295,7 +295,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     for i in 0..3 {
         b.recv(i, &[b.mem.segment(0, 8)]);
     }
-    assert_eq!(b.qp.allocated(), of(3), "receives must count before there is a connection");
+    assert_eq!(b.qp.allocated(), of(3), "receives must be counted before there is a connection");
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
     // The receive has completed, although its completion was not polled.

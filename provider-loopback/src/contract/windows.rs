@@ -87,8 +87,8 @@ pub fn windows_are_checked_like_regions<T: Transport>(a: &T, b: &T) {
     let read_only = Access { remote_write: false, ..ALL };
     let write_only = Access { remote_read: false, ..ALL };
     let nothing = Access { remote_read: false, ..read_only };
-    // The columns are: the access that the window permits, whether the operation writes, and its
-    // offset from the window's start.
+    // The columns are: the access that the window permits, whether the operation writes, and the
+    // offset of the access from the window's start.
     let cases = [
         (read_only, true, 0),
         (write_only, false, 0),
@@ -200,7 +200,7 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     assert_eq!(
         a.try_post(7, SEND, &[near.segment(0, 8)]),
         Err(PostError::Bounds),
-        "a zero-based region has no such addresses"
+        "a zero-based region must refuse memory addresses"
     );
     refused(&rig, &a, &b, SendOp::Write(far.remote(0)), local(0, 8));
 }

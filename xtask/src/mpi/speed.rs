@@ -12,7 +12,7 @@ use crate::dist;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds, each of which measures every adapter once
+    /// Number of rounds; each round measures every adapter once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Size of the smallest message in octets

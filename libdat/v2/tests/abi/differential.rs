@@ -112,7 +112,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "list *",
         original: "* old-1.2-0 safe-2.0-1 minor-2.1-0 nolib-2.0-0 *",
         ours: "* minor-2.1-0 refuse-2.0-0 nolib-2.0-0 dup-2.0-0 old-1.2-0",
-        why: "programs request a few entries, so those that they can open come first",
+        why: "a program may request only a few entries, so entries that it can open come first",
     },
     Difference {
         call: "open wrong major",
@@ -149,13 +149,13 @@ const DIFFERENCES: &[Difference] = &[
         call: "open, provider is thread-safe",
         original: "0x800a0064",
         ours: "0x00000000",
-        why: "a thread-safe provider serves a consumer that does not ask for it",
+        why: "a thread-safe provider serves a consumer that does not ask for thread safety",
     },
     Difference {
         call: "strerror type 0x1*",
         original: "0x00060000 unknown error (null)",
         ours: "0x00000000 DAT_* ''",
-        why: "the original lacks the types from DAT_CONN_QUAL_UNAVAILABLE on",
+        why: "the original has no names for types from DAT_CONN_QUAL_UNAVAILABLE on",
     },
     Difference {
         call: "strerror type 0x180000",
@@ -167,7 +167,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "strerror subtype 0x5*",
         original: "0x00060000 DAT_INVALID_STATE unknown minor error",
         ours: "0x00000000 DAT_INVALID_STATE DAT_INVALID_STATE_SRQ_*",
-        why: "the original lacks the SRQ states",
+        why: "the original has no names for the subtypes about SRQ states",
     },
     Difference {
         call: "strerror subtype 0x68",

@@ -320,7 +320,7 @@ fn child_finds_nothing() {
     assert_eq!(open(&library, "v"), Err(0x800a_0064));
 }
 
-/// Programs linked against this library must find the ten functions that the original lacks.
+/// Programs linked against this library must find the ten functions that OFED's library lacks.
 #[test]
 fn providers_are_asked_whether_they_are_related() {
     let Some(vendor) = Vendor::build() else { return };
