@@ -112,8 +112,8 @@ impl Device {
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
                     none(format!(
-                        "no RDMA device has one of this host's {count} addresses; `rdma link` lists \
-                         the devices"
+                        "no RDMA device has one of this host's {count} addresses; `rdma link` \
+                         lists the devices"
                     ))
                 })?;
                 Self::open_found(core, found, address)
