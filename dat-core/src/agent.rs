@@ -43,7 +43,7 @@ impl Agent {
     /// that calls the agent cannot be started.
     ///
     /// # Safety
-    /// As for [`cno::create`](crate::cno::create).
+    /// The requirements of [`cno::create`](crate::cno::create) apply.
     pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
         let none =
             State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), ended: false };
@@ -58,7 +58,7 @@ impl Agent {
     /// call in progress continues.
     ///
     /// # Safety
-    /// As for [`Agent::new`].
+    /// The requirements of [`Agent::new`] apply.
     pub(crate) unsafe fn set(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.proxy_agent_func.is_some() && thread.is_none() {

@@ -230,7 +230,7 @@ impl<T: Transport> Cno<T> {
     /// Implements dat_cno_modify_agent.
     ///
     /// # Safety
-    /// As [`create`].
+    /// The requirements of [`create`] apply.
     pub unsafe fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         // SAFETY: the caller guarantees that threads of the library may call the agent.
         unsafe { self.agent.set(agent) }

@@ -193,7 +193,7 @@ pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Resul
 /// until `f` returns.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`get`].
+/// If the adapter is not thread-safe, the requirements of [`get`] apply.
 pub unsafe fn with_object<'a, O: Object, V>(
     handle: *mut c_void,
     f: impl FnOnce(&'a Node<O>) -> Result<V>,
@@ -230,7 +230,7 @@ pub unsafe fn with_exclusive<'a, O: Object, V>(
 /// order that module `lock` gives, before it locks the handle that it is made on.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`get`].
+/// If the adapter is not thread-safe, the requirements of [`get`] apply.
 pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
     // SAFETY: the caller guarantees that nobody frees the object during this call, unless the
     // adapter is thread-safe.
@@ -240,7 +240,7 @@ pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
 /// As [`pin`], but the handle may be NULL.
 ///
 /// # Safety
-/// As for [`pin`].
+/// The requirements of [`pin`] apply.
 pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O>>> {
     match handle.is_null() {
         true => Ok(None),
@@ -253,7 +253,7 @@ pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O
 /// As [`pin_or_null`], for several handles of one type, some of which may be equal.
 ///
 /// # Safety
-/// As for [`pin`].
+/// The requirements of [`pin`] apply.
 pub unsafe fn pin_all<O: Object, const N: usize>(
     handles: [*mut c_void; N],
 ) -> [Result<Option<Pin<O>>>; N] {
@@ -296,7 +296,7 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
 /// made another object depend on it. In that case the object stays.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`retire`].
+/// If the adapter is not thread-safe, the requirements of [`retire`] apply.
 pub unsafe fn retire_unreported<O: Object>(created: Pin<O>) -> Option<Retired<O>> {
     let lock = &created.slot.lock;
     let is_used = || lock.pins() > 1 || created.in_use();

@@ -248,7 +248,7 @@ pub unsafe trait Completions: Send + Sync {
     /// caller polls again.
     ///
     /// # Safety
-    /// As [`Completions::poll`].
+    /// The requirements of [`Completions::poll`] apply.
     unsafe fn arm(&self, solicited: bool) -> bool;
     /// Sets whether the upcall of an armed queue must come without any call of the consumer,
     /// because a CNO needs it. Otherwise the thread that arms the queue sleeps on it
@@ -260,7 +260,7 @@ pub unsafe trait Completions: Send + Sync {
     /// queued than fit.
     ///
     /// # Safety
-    /// As [`Completions::poll`].
+    /// The requirements of [`Completions::poll`] apply.
     unsafe fn resize(&self, depth: usize) -> Result<()>;
 }
 

@@ -32,7 +32,7 @@ impl<T: Transport> PinnedParams<T> {
     /// Pins the objects that the mask names.
     ///
     /// # Safety
-    /// As for [`handle::pin`].
+    /// The requirements of [`handle::pin`] apply.
     pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
         let if_named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
         // SAFETY: the caller guarantees that no other thread frees the objects during this call,

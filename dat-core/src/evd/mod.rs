@@ -156,7 +156,7 @@ pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
 /// The first half of dat_evd_free: makes the handle stale.
 ///
 /// # Safety
-/// As [`free`].
+/// The requirements of [`free`] apply.
 pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Retired<Evd<T>>> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
     let _control = ia.control_to_free::<Evd<T>>(handle)?;
@@ -299,7 +299,7 @@ impl<T: Transport> Evd<T> {
     /// Implements dat_evd_resize. Queued events are kept.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub unsafe fn resize(&self, depth: DAT_COUNT) -> Result<()> {
         if depth <= 0 {
             return Err(Error::arg(2));
@@ -386,7 +386,7 @@ impl<T: Transport> Evd<T> {
     /// dat_evd_enable and dat_evd_disable: whether events trigger the CNO.
     ///
     /// # Safety
-    /// As [`Evd::set_cno`].
+    /// The requirements of [`Evd::set_cno`] apply.
     pub unsafe fn set_enabled(&self, enabled: bool) {
         self.shared.enabled.store(enabled, Ordering::Release);
         // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
@@ -426,7 +426,7 @@ impl<T: Transport> Evd<T> {
     /// completion is queued already.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline]
     unsafe fn arm_for_cno(&self) -> bool {
         let wanted = self.shared.has_cno.load(Ordering::Acquire)
@@ -441,7 +441,7 @@ impl<T: Transport> Evd<T> {
     /// Treats queued events as new ones, after the CNO was changed or enabled.
     ///
     /// # Safety
-    /// As [`Evd::set_cno`].
+    /// The requirements of [`Evd::set_cno`] apply.
     unsafe fn renotify(&self) {
         // A thread that queues an event reads the CNO after it has queued the event
         // (`EvdShared::notify`).

@@ -62,7 +62,7 @@ impl<T: Transport> Evd<T> {
     /// and most of it is unused.
     ///
     /// # Safety
-    /// As for [`Evd::dequeue`]. `event` may be written to.
+    /// The requirements of [`Evd::dequeue`] apply. `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.shared.waiter_slot.is_occupied() {
@@ -97,7 +97,7 @@ impl<T: Transport> Evd<T> {
     /// Arms the completion queue for the CNO. Returns whether events are queued already.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     pub(super) unsafe fn arm_and_check_events(&self) -> bool {
         // Arm the queue even if events are queued: the thread that queues the next event relies on
@@ -121,7 +121,7 @@ impl<T: Transport> Evd<T> {
     /// return at once, because not every consumer empties the queue after each trigger.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     unsafe fn retrigger_cno_if_any(&self) {
         // SAFETY: the caller guarantees that this thread has the taking side.
@@ -134,7 +134,7 @@ impl<T: Transport> Evd<T> {
     /// queue for the next event. Returns false if an event has arrived.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline]
     unsafe fn withdraw_trigger_and_arm(&self) -> bool {
         if self.shared.has_cno.load(Ordering::Acquire) {
@@ -152,7 +152,7 @@ impl<T: Transport> Evd<T> {
     /// Takes the first event, if there is one. Returns the counter to increment.
     ///
     /// # Safety
-    /// As [`Evd::dequeue_into`].
+    /// The requirements of [`Evd::dequeue_into`] apply.
     #[inline(always)]
     pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
         // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
@@ -181,7 +181,7 @@ impl<T: Transport> Evd<T> {
     /// now, `earlier` takes it first, and the completion is staged.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     unsafe fn take_completion(
         &self,
@@ -219,7 +219,7 @@ impl<T: Transport> Evd<T> {
     /// buffers of shared receive queues.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub(super) unsafe fn retire_all(&self) {
         let retire = |wc: &Wc| {
             // SAFETY: `take_completion` has just taken the completion `wc`.
@@ -251,7 +251,7 @@ impl<T: Transport> Evd<T> {
     /// Counts the events. Takes completions out of the transport to do so.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub(super) unsafe fn count(&self) -> usize {
         // SAFETY: the caller is the only thread that takes events.
         let staged = unsafe { &mut *self.staged.completions.get() };

@@ -31,7 +31,7 @@ impl<T: Transport> Evd<T> {
     /// means that it did not wait, and that `nmore` is undefined.
     ///
     /// # Safety
-    /// As for [`Evd::begin_wait`].
+    /// The requirements of [`Evd::begin_wait`] apply.
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
         // SAFETY: the caller guarantees that no thread but a waiter has the taking side during this
         // call.

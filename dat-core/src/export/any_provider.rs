@@ -68,7 +68,7 @@ pub(super) trait AnyTransport {
     /// Creates an adapter on the transport. Returns its handle and that of its asynchronous EVD.
     ///
     /// # Safety
-    /// As for [`ia::open`].
+    /// The requirements of [`ia::open`] apply.
     unsafe fn create_ia(
         self: Box<Self>,
         entry: Entry<'_>,

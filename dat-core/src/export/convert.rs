@@ -290,7 +290,7 @@ pub(super) unsafe fn segments(
 /// this status says which argument is invalid.
 ///
 /// # Safety
-/// As for [`handle::pin`].
+/// The requirements of [`handle::pin`] apply.
 pub(super) unsafe fn pin_evd<T: Transport>(
     evd: DAT_EVD_HANDLE,
     invalid: DAT_RETURN,

@@ -21,7 +21,7 @@ type QueriedCounters = (std::ops::Range<usize>, Vec<u64>, &'static str);
 /// Reads the counters that the number `counter` selects: one of them, or all. `reset` resets them.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 unsafe fn counters<T: Transport>(
     handle: *mut c_void,
     counter: i32,
@@ -59,7 +59,7 @@ unsafe fn counters<T: Transport>(
 /// is the counter's number.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -78,7 +78,7 @@ pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// order with the program's own lines is kept.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -99,7 +99,7 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// Argument: `type`. The counters of connection management are set to 0 and count again.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -111,7 +111,7 @@ pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// Argument: `type`. The counters of connection management stop counting.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -124,7 +124,7 @@ pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) 
 /// which no provider here offers.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 unsafe fn check_is_cm(args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {

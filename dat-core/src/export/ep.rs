@@ -189,7 +189,7 @@ struct PinnedParts<T: Transport> {
 
 impl<T: Transport> PinnedParts<T> {
     /// # Safety
-    /// As for [`handle::pin`].
+    /// The requirements of [`handle::pin`] apply.
     unsafe fn pin(
         pz: DAT_PZ_HANDLE,
         recv: DAT_EVD_HANDLE,

@@ -202,7 +202,7 @@ control_functions! {
 /// the list of waiters. So the lock is held only until this thread is in the list.
 ///
 /// # Safety
-/// As for [`handle::with_object`]. `evd` is NULL or may be written to.
+/// The requirements of [`handle::with_object`] apply. `evd` is NULL or may be written to.
 unsafe fn wait<T: Transport>(
     cno: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,

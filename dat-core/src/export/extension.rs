@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
 /// Calls `f` with an endpoint, with its lock if the table is thread-safe.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
@@ -102,7 +102,7 @@ unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
 /// Arguments: `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     args: &mut VaList,
@@ -129,7 +129,7 @@ unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
 /// Arguments after the operands: `lmr_triplet, cookie, rmr_triplet, flags`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     atomic: Atomic,
@@ -163,7 +163,7 @@ unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
 /// queries. `DAT_IB_CLOSE_QUERY_OP` closes it.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {

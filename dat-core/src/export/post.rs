@@ -34,7 +34,7 @@ macro_rules! data_path_functions {
 }
 
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 #[inline(always)]
 unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     handle: *mut c_void,

@@ -131,7 +131,7 @@ fn add_to_registry(
 /// `dat_provider_fini` of a provider: undoes [`init`].
 ///
 /// # Safety
-/// As for [`init`]. No adapter of the provider is open.
+/// The requirements of [`init`] apply. No adapter of the provider is open.
 pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
     // SAFETY: the caller fulfils the contract of this function.
     let Some(info) = (unsafe { info.as_ref() }) else { return };

@@ -51,7 +51,7 @@ impl VaList {
     /// As [`next`](Self::next), for a pointer.
     ///
     /// # Safety
-    /// As for [`next`](Self::next).
+    /// The requirements of [`next`](Self::next) apply.
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn pointer<V>(&mut self) -> *mut V {
         // SAFETY: the caller fulfils the contract of this function.

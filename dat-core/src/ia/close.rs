@@ -72,7 +72,7 @@ pub(crate) unsafe fn begin_close<T: Transport>(
 /// The second half of dat_ia_close. The caller holds no lock.
 ///
 /// # Safety
-/// As for [`close`].
+/// The requirements of [`close`] apply.
 pub(crate) unsafe fn end_close<T: Transport>(
     ia: Retired<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,

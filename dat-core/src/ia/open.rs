@@ -51,7 +51,7 @@ pub unsafe fn open<P: Provider>(
 /// Creates an adapter on a transport that a provider has opened.
 ///
 /// # Safety
-/// As for [`open`].
+/// The requirements of [`open`] apply.
 pub unsafe fn open_with_transport<T: Transport>(
     transport: T,
     entry: Entry<'_>,

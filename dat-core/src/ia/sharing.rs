@@ -30,7 +30,7 @@ fn reporters() -> MutexGuard<'static, Vec<Reporter>> {
 /// Checks that `evd` is an EVD for asynchronous errors of an adapter with that name, and pins it.
 ///
 /// # Safety
-/// As for [`handle::pin`].
+/// The requirements of [`handle::pin`] apply.
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     // SAFETY: the caller guarantees that nobody frees the EVD during this call, unless its adapter
