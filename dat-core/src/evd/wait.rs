@@ -162,8 +162,7 @@ impl<T: Transport> Evd<T> {
                     std::hint::spin_loop();
                     continue;
                 }
-                // The thread spins again after each sleep, because it may spin for the full time
-                // after each wake-up.
+                // Spin again, for the full time, after each sleep.
                 spin_until = None;
             }
             // Arm the queue after counting its events. If arming returns false, an event has
