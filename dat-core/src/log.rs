@@ -1,4 +1,4 @@
-//! Log events, through the crate `tracing`. A program that has its own subscriber gets these events.
+//! Log events, through the crate `tracing`. A program that has its own subscriber gets the events.
 //! For other programs [`telemetry::log`] writes them if the environment asks for it. Only control
 //! operations and failures are logged. A posted operation that completes successfully is not
 //! logged.
@@ -23,9 +23,9 @@
 //!
 //! - `ia`: the name of the adapter.
 //! - `ep`, `cr`: the handles of the endpoint and of the connection request.
-//! - `handle`: for `dat::api`, the handle on which the call is made.
-//! - `connection`: the number of the connection or of the attempt to connect. The numbers are unique
-//!   in the process.
+//! - `handle`: the handle of the adapter, or for `dat::api` the handle on which the call is made.
+//! - `connection`: the number of the connection or of the attempt to connect. Each number is used
+//!   only once in the process.
 //! - `local` and `peer`: the addresses of the two ends of the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
