@@ -37,17 +37,18 @@ impl Error {
         Error::new(kind, DAT_NO_SUBTYPE)
     }
 
-    /// `DAT_INVALID_PARAMETER` for argument `n`, counted from 1 as in the standard's prototypes.
+    /// Creates `DAT_INVALID_PARAMETER` for argument `n`, counted from 1 as in the standard's
+    /// prototypes.
     pub const fn arg(n: u32) -> Self {
         Error::new(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1 + n - 1)
     }
 
-    /// `DAT_INVALID_HANDLE` with the subtype that names the kind of handle.
+    /// Creates `DAT_INVALID_HANDLE` with the subtype that names the type of handle.
     pub const fn handle(subtype: DAT_RETURN) -> Self {
         Error::new(DAT_INVALID_HANDLE, subtype)
     }
 
-    /// `DAT_INVALID_STATE` with the subtype that names the state.
+    /// Creates `DAT_INVALID_STATE` with the subtype that names the state.
     pub const fn state(subtype: DAT_RETURN) -> Self {
         Error::new(DAT_INVALID_STATE, subtype)
     }

@@ -29,8 +29,8 @@ impl EventFd {
             return;
         }
         // Ignore the result. A counter of 0 can always be incremented, and a counter of 1 can
-        // always be read. If the consumer itself has read the file descriptor, the counter is
-        // already 0.
+        // always be read. If the consumer itself has read the counter, it is already 0, and the
+        // read fails without harm.
         let _ = match readable {
             true => {
                 trace::log_wake("file descriptor", self.as_raw_fd() as usize);

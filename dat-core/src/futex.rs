@@ -94,7 +94,7 @@ mod modelled {
         sleepers: Condvar,
     }
 
-    #[allow(missing_docs)] // as above
+    #[allow(missing_docs)] // documented on the real type above
     impl Futex {
         pub fn new(word: u32) -> Self {
             Futex { word: AtomicU32::new(word), kernel: Kernel::default() }

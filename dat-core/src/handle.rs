@@ -6,7 +6,7 @@
 //! to memory that may not exist. A word that is not a live handle, such as NULL or a stale handle,
 //! causes an error and not a crash.
 //!
-//! Slots are reused oldest first, so that stale handles are recognised as long as possible. In a
+//! Slots are reused oldest first, so that stale handles are recognized as long as possible. In a
 //! child of fork(2) all handles of the parent are stale.
 //!
 //! Each slot points to a [`Node`], which contains the object. Another object that depends on this
@@ -53,7 +53,7 @@ pub struct Slot {
     next: AtomicU32,
 }
 
-/// An object with its handle and the number of its dependants.
+/// An object with its handle and the number of its dependents.
 ///
 /// The whole content is in an `UnsafeCell`, because the functions that free an object get a
 /// reference to it as an argument. Only memory in a cell may be freed while such a reference

@@ -136,7 +136,7 @@ pub(crate) fn is_on_this_stack(address: usize) -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: all zeroes are a valid value of `attr`. It is initialised, read and destroyed here.
+    // SAFETY: all zeroes are a valid value of `attr`. It is initialized, read and destroyed here.
     unsafe {
         let mut attr: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attr) != 0 {
@@ -157,7 +157,7 @@ fn keep_this_library() {
     }
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = keep_this_library as fn() as *const c_void;
-    // SAFETY: dladdr accepts any address, and initialises `info` if it knows the address. The name
+    // SAFETY: dladdr accepts any address, and initializes `info` if it knows the address. The name
     // is a string that the linker keeps. RTLD_NOLOAD loads nothing new.
     unsafe {
         if libc::dladdr(here, info.as_mut_ptr()) != 0 && !(*info.as_ptr()).dli_fname.is_null() {

@@ -51,7 +51,7 @@ pub trait Provider: Send + Sync + 'static {
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
 }
 
-/// An open adapter: creates the objects that move data.
+/// An open adapter, which creates the objects that move data.
 ///
 /// # Safety
 /// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that the object
@@ -63,17 +63,17 @@ pub trait Provider: Send + Sync + 'static {
 ///    peers and for work requests that have not completed. It creates no reference to this memory,
 ///    since other threads may write to it at any time.
 pub unsafe trait Transport: Send + Sync + Sized + 'static {
-    /// Protection domain.
+    /// The type of protection domains.
     type Pd: Send + Sync;
-    /// Registered memory.
+    /// The type of registered memory.
     type Mr: Region;
-    /// Memory window. [`Infallible`] if the transport has none.
+    /// The type of memory windows. It is [`Infallible`] if the transport has none.
     type Mw: Window;
-    /// Completion queue.
+    /// The type of completion queues.
     type Cq: Completions;
-    /// Shared receive queue.
+    /// The type of shared receive queues.
     type Srq: Receives;
-    /// Queue pair.
+    /// The type of queue pairs.
     type Qp: Queue<Self>;
     /// A listener for connection requests. Dropping it closes it.
     type Listener: Send + Sync;
@@ -228,7 +228,7 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     }
 }
 
-/// A completion queue. It has a single consumer, since dat-core serialises the calls.
+/// A completion queue. It has a single consumer, since dat-core serializes the calls.
 ///
 /// # Safety
 /// dat-core follows the [`Token`] of each completion that it polls:
@@ -350,7 +350,7 @@ pub struct ReadDepth {
     pub outgoing: u32,
 }
 
-/// The target of a connection, and its parameters.
+/// The target of an attempt to connect, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
     /// The peer's address. Its port number is not used.
@@ -408,7 +408,7 @@ pub struct Attrs {
     pub max_evd_depth: usize,
     /// The maximum number of registered regions.
     pub max_regions: usize,
-    /// The maximum number of memory windows. 0: the adapter has none.
+    /// The maximum number of memory windows. It is 0 if the adapter has none.
     pub max_windows: usize,
     /// Whether immediate data and atomic operations are supported, with peers that support them.
     pub extended: bool,
@@ -420,7 +420,7 @@ pub struct Attrs {
     pub max_message: u32,
     /// The maximum length of private data in bytes.
     pub max_private: usize,
-    /// The maximum number of shared receive queues. 0: the adapter has none.
+    /// The maximum number of shared receive queues. It is 0 if the adapter has none.
     pub max_srqs: usize,
     /// The maximum number of receive buffers in a shared receive queue.
     pub max_srq_depth: usize,

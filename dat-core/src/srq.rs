@@ -118,7 +118,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_srq_free. It is refused while an endpoint uses the queue.
+/// Implements dat_srq_free. The call is refused while an endpoint uses the queue.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the queue after the call.

@@ -89,7 +89,7 @@ pub unsafe fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
     let (ia, handle) = (csp.ia.clone(), csp.handle());
     let _control = ia.control_to_free::<Csp<T>>(handle)?;
     ia.unregister_object(csp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     drop(unsafe { handle::remove(csp) });
     Ok(())
 }

@@ -73,7 +73,7 @@ pub unsafe fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
     let (ia, handle) = (psp.ia.clone(), psp.handle());
     let _control = ia.control_to_free::<Psp<T>>(handle)?;
     ia.unregister_object(psp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     drop(unsafe { handle::remove(psp) });
     Ok(())
 }

@@ -89,13 +89,13 @@ pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     let (ia, handle) = (rsp.ia.clone(), rsp.handle());
     let _control = ia.control_to_free::<Rsp<T>>(handle)?;
     ia.unregister_object(rsp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     if let Some(removed) = unsafe { handle::remove(rsp) } {
         let Rsp { listener, handler, .. } = removed.into_body();
         // No request can arrive any more. If a request arrived earlier, it has taken the endpoint.
         drop(listener);
         if let Some(ep) = handler.take() {
-            // The endpoint is reserved, unless an abrupt close has preceded this call.
+            // If an abrupt close has already ended the reservation, this event has no effect.
             let _ = ep.apply(Event::Unreserve);
         }
     }

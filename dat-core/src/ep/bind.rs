@@ -19,11 +19,11 @@ const BIND_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
-    /// Checks whether a bind with these flags may be posted now. A strict adapter refuses flags that
-    /// a bind cannot have. Other adapters drop such flags. Returns the remaining flags.
+    /// Checks whether a bind with these flags may be posted now. A strict adapter refuses flags
+    /// that a bind cannot have. Other adapters drop such flags. Returns the remaining flags.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn check_bind(
         &self,
         flags: DAT_COMPLETION_FLAGS,
@@ -46,7 +46,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Whether the endpoint belongs to this protection zone.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
@@ -57,7 +57,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// context.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn post_bind(
         &self,
         (rmr, window): (*mut c_void, &T::Mw),

@@ -33,7 +33,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// bytes.
     ///
     /// # Safety
-    /// The requirements of all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post) apply.
     pub unsafe fn post_rdma_write_immed(
         &self,
         segments: &[Segment],
@@ -56,7 +56,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// in bytes.
     ///
     /// # Safety
-    /// The requirements of all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post) apply.
     pub unsafe fn post_atomic(
         &self,
         atomic: Atomic,

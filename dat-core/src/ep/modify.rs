@@ -180,7 +180,8 @@ impl<T: Transport> Setup<T> {
 
     fn restore(&mut self, SavedSetup { evds: [recv, request], pz, attr }: SavedSetup<T>) {
         self.pz = pz;
-        // The caller holds the control lock, so no stream was added and the flags match as before.
+        // The caller holds the control lock, so no stream was added since `save`, and the flags
+        // match again.
         let opened = self.open_streams(recv.as_deref(), request.as_deref(), attr);
         debug_assert!(opened.is_ok());
     }

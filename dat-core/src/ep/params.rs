@@ -48,7 +48,7 @@ pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
     last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
-/// Returns the last flag of the list that `flags` contain. The first flag of the list is the
+/// Returns the last flag of the list that `flags` contains. The first flag of the list is the
 /// default flag. It is 0, so every value contains it.
 fn last_contained(
     list: &[DAT_COMPLETION_FLAGS],

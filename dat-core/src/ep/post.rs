@@ -29,7 +29,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_send.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_send(
         &self,
@@ -37,7 +37,7 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
     }
 
@@ -45,7 +45,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// RMR context `context` invalid.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_send_with_invalidate(
         &self,
@@ -54,7 +54,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         context: Option<DAT_RMR_CONTEXT>,
     ) -> Result<()> {
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe {
             self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5)
         }
@@ -63,7 +63,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_rdma_write. `room` is the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_rdma_write(
         &self,
@@ -76,7 +76,7 @@ impl<T: Transport> Node<Ep<T>> {
         if length(segments) > room {
             self.refuse_if_strict()?;
         }
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
@@ -84,7 +84,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// the local segments have room for it, the whole remote segment is read.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_rdma_read(
         &self,
@@ -101,7 +101,7 @@ impl<T: Transport> Node<Ep<T>> {
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
         let segments =
             if local <= size { segments } else { shorten(segments, size, &mut shortened)? };
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
 
@@ -109,7 +109,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// memory `sink`, which is named by an RMR context.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     pub unsafe fn post_rdma_read_to_rmr(
         &self,
         sink: Segment,
@@ -122,7 +122,7 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let sink = [Segment { len: size, ..sink }];
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::ReadToWindow(remote), &sink, cookie, flags, 5) }
     }
 
@@ -202,7 +202,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_recv.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_recv(
         &self,
@@ -293,7 +293,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Returns the queue pair to which a work request is posted.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub(super) unsafe fn qp_for_post(&self) -> Result<&BoundQp<T>> {
         // SAFETY: only dat_ep_modify and dat_ep_reset replace the queue pair. The caller guarantees

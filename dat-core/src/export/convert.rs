@@ -248,7 +248,7 @@ impl AlignedSegments {
     #[cold]
     unsafe fn copy(&mut self, iov: *const Segment, count: usize) -> &[Segment] {
         // SAFETY: the caller guarantees that the source is readable. Octets have no alignment. The
-        // copied segments are initialised.
+        // copied segments are initialized.
         unsafe {
             let octets = count * size_of::<Segment>();
             std::ptr::copy_nonoverlapping(

@@ -141,8 +141,9 @@ pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
         if let Some(entry) = remove(info) {
-            // SAFETY: this is the registry's own function, with what was registered. A refusal
-            // changes nothing, since the registry is about to unload the provider.
+            // SAFETY: this is the registry's own function. The table and `info` are those that were
+            // registered. A refusal changes nothing, since the registry is about to unload the
+            // provider.
             unsafe { (registry.remove_provider)(entry.table(entry.provider.tables), info) };
         }
     });

@@ -110,7 +110,7 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Takes the control lock, which serialises calls that create, free or reconnect objects. It is
+    /// Takes the control lock, which serializes calls that create, free or reconnect objects. It is
     /// never taken in an upcall.
     pub fn control(&self) -> MutexGuard<'_, FreedFlows> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)

@@ -187,6 +187,9 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
 
 /// Implements dat_lmr_free, which makes the contexts of the region invalid. The call is refused
 /// while an RMR is bound to the region or a bind to the region is queued.
+///
+/// # Safety
+/// If this call succeeds, nobody uses a reference to the region after the call.
 pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let (ia, handle) = (lmr.ia.clone(), lmr.handle());
     let control = ia.control_to_free::<Lmr<T>>(handle)?;
@@ -287,8 +290,8 @@ impl<T: Transport> Lmr<T> {
 mod tests {
     use super::*;
 
-    /// Each privilege permits only the access after which it is named. The only exception is local
-    /// reading, which no privilege is needed for unless the adapter is strict.
+    /// Each privilege permits only the access after which it is named. Local reading needs no
+    /// privilege unless the adapter is strict.
     #[test]
     fn each_privilege_gives_its_own_access() {
         let none = Access::default();

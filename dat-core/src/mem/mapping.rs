@@ -51,8 +51,8 @@ struct Mapping {
     allows: Protection,
 }
 
-/// The list of mappings. The path belongs to the thread that opens it, because the path of the
-/// process leads to its first thread, which may have ended before the others.
+/// The path of the file that lists the mappings. It is the path of the current thread, because the
+/// path of the process leads to its first thread, which may have ended before the others.
 const MAPS_PATH: &str = "/proc/thread-self/maps";
 
 impl Mappings {

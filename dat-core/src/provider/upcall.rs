@@ -60,7 +60,7 @@ pub enum Upcall<'a, T: Transport> {
         because: &'a dyn Display,
     },
     /// A message has arrived for which no receive is posted. This message and all later ones wait
-    /// for a receive. Reported once for each message that waits, only for diagnosis.
+    /// for a receive. The upcall is made once for each message that waits, and only for diagnosis.
     ReceiverNotReady {
         /// The number of octets of the message that have arrived or were announced.
         octets: u32,

@@ -41,7 +41,7 @@ pub struct View<'a, T: Transport> {
     /// The region that contains the memory. The region is not dropped while a window is bound to it
     /// or a bind to it is queued.
     pub region: &'a T::Mr,
-    /// The address of the first byte, in the form that segments use.
+    /// The address of the first byte, or its offset if the region is addressed by offsets.
     pub addr: u64,
     /// The length in bytes.
     pub len: u64,

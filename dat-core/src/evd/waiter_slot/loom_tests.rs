@@ -106,7 +106,7 @@ fn loom_the_last_waiter_leaves_before_the_memory_is_freed() {
             while evd.queued.load(Ordering::Acquire) > 0 {
                 thread::yield_now();
             }
-            // The waiter has taken the event. It may not have begun to leave, or may have left
+            // The waiter has taken the event. It may still be in its wait, or may have left
             // already.
             while !evd.waiter_slot.is_vacant() {
                 thread::yield_now();
