@@ -288,7 +288,7 @@ impl Run {
                 if ep == NULL || !waits(self) {
                     return Ok(());
                 }
-                self.until("both ends are connected", |run| {
+                self.until("both ends to be connected", |run| {
                     let pending = [
                         (ep, DAT_EP_STATE_COMPLETION_PENDING),
                         (caller, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING),
@@ -334,7 +334,7 @@ impl Run {
         for ep in eps() {
             self.make(Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG })?;
         }
-        self.until("what was posted ends", |run| {
+        self.until("all posted operations to end", |run| {
             run.drain()?;
             let live = eps().into_iter().filter(|ep| run.live.ep[*ep]);
             let reported = live.map(|ep| (ep, run.world.reported(ep))).collect::<Vec<_>>();
