@@ -24,7 +24,7 @@ impl SockAddr {
 
     /// Converts the address to a Rust type. Returns `None` if this value stands for no address.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: the content is as long as its family says, or of family 0.
+        // SAFETY: the content is as long as its address family says, or its address family is 0.
         unsafe { parse(self.as_ptr()) }.ok()
     }
 }

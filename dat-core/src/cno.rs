@@ -98,7 +98,7 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the CNO after the call.
-#[must_use = "drop it without any lock: the drop waits for the agent, which may take any lock"]
+#[must_use = "drop it while no lock is held: the drop waits for the agent, which may take any lock"]
 pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;

@@ -58,10 +58,11 @@ pub trait Provider: Send + Sync + 'static {
 ///    was created with. After a call of [`Transport::watch`] has returned, nobody calls a sink that
 ///    an earlier call of this method has set. (A sink contains a pointer to memory that dat-core
 ///    may then free.)
-/// 2. Memory of the consumer: a transport accesses it only inside a registered region that is not
-///    dropped yet, only as the [`Access`] of that region or of a window to it permits, and only for
-///    peers and for work requests that have not completed. It creates no reference to this memory,
-///    since other threads may write to it at any time.
+/// 2. Memory of the consumer: a transport accesses this memory only inside a registered region that
+///    is not dropped yet. Each access must be permitted by the [`Access`] of that region or of a
+///    window to it, and must be made for a peer or for a work request that has not completed. The
+///    transport creates no reference to this memory, because other threads may write to it at any
+///    time.
 pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// The type of protection domains.
     type Pd: Send + Sync;

@@ -242,7 +242,8 @@ impl SrqCounts {
 }
 
 impl SrqShare {
-    /// Counts one returned buffer, because the consumer has dequeued its receive or nobody will.
+    /// Counts one buffer as returned, because the consumer has dequeued its receive or nobody will
+    /// dequeue it any more.
     #[inline]
     pub fn retire(&self) {
         self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);

@@ -36,8 +36,8 @@ macro_rules! control_functions {
             $($arg: $type),*
         ) -> DAT_RETURN {
             let called = ($crate::export::convert::first_argument!($($arg),*), stringify!($name));
-            // SAFETY: C code satisfies the standard's prototype, and so the assumptions that the
-            // macro documents.
+            // SAFETY: C code that satisfies the standard's prototype also satisfies the assumptions
+            // that the macro documents.
             $crate::export::convert::control_call(called, || unsafe { $($body)* })
         }
     )*};

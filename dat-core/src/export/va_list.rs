@@ -31,11 +31,11 @@ impl VaList {
     /// result.
     ///
     /// # Safety
-    /// There is a next argument, and it is an integer, a pointer, or a union of such.
+    /// There is a next argument, and it is an integer, a pointer, or a union of these types.
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn next(&mut self) -> u64 {
-        // SAFETY: the caller of `new` guarantees that the list is live. The two areas are as the
-        // ABI says.
+        // SAFETY: the caller of `new` guarantees that the list is live. The two memory areas of the
+        // list have the layout that the ABI defines.
         unsafe {
             let list = &mut *self.0.cast::<Raw>();
             let place = if list.gp_offset < INTEGER_REGISTERS {

@@ -71,7 +71,7 @@ pub(super) fn remove_reporters_to<T: Transport>(ia: &Node<Ia<T>>) {
         let ours = evds.contains(&(reporter.evd as DAT_EVD_HANDLE));
         if ours {
             // SAFETY: the lock is held here. An adapter removes itself from the list under this
-            // lock before it is freed, and it has the transport of the EVD.
+            // lock before it is freed. Its transport is the transport of the EVD.
             unsafe { &*(reporter.ia as *const Node<Ia<T>>) }.set_async_evd(None);
         }
         !ours

@@ -35,8 +35,8 @@ pub enum Upcall<'a, T: Transport> {
         /// The negotiated read depths.
         depth: ReadDepth,
     },
-    /// The peer's consumer has rejected the request, or the peer's provider has, because it has no
-    /// listener or its backlog is full.
+    /// The request was rejected by the peer's consumer or by the peer's provider. The provider
+    /// rejects a request if it has no listener or if its backlog is full.
     Rejected {
         /// Whether the peer's consumer has rejected the request.
         by_peer: bool,

@@ -22,7 +22,7 @@ struct Subject {
     object: UnsafeCell<u32>,
 }
 
-// SAFETY: the models show that accesses are not concurrent. loom reports a mistake.
+// SAFETY: the models show that accesses are not concurrent. loom reports it if they are.
 unsafe impl Sync for Subject {}
 
 impl Subject {
