@@ -428,7 +428,7 @@ impl Accounts {
                         .find(|op| here(op) && !op.suppressed && !completions_optional)
                     {
                         return Err(format!(
-                            "the EVD is empty, and {side:?} {} of EP {handle:#x} did not come; \
+                            "the EVD is empty, but {side:?} {} of EP {handle:#x} did not complete; \
                              was it reset?",
                             lost.cookie
                         ));
@@ -473,7 +473,7 @@ impl Accounts {
             || reported.outstanding > outstanding
             || (reported.outstanding < outstanding && !*unseen)
         {
-            return Err(format!("{reported:?}; there are {queue:?}"));
+            return Err(format!("the library reports {reported:?}, but the account is {queue:?}"));
         }
         Ok(())
     }
@@ -506,7 +506,7 @@ impl Accounts {
             let queues = account.queues.iter().flatten();
             queues.clone().try_for_each(QueueAccount::check)?;
             if let Some(left) = queues.clone().find(|queue| !queue.outstanding.is_empty()) {
-                return Err(format!("of EP {handle:#x} there are still {left:?}"));
+                return Err(format!("EP {handle:#x} still has outstanding operations: {left:?}"));
             }
         }
         Ok(())

@@ -490,14 +490,14 @@ impl Model {
         if reported.state != ep.state.value() || reported.idle != idle || reported.buffers != queued
         {
             return Err(format!(
-                "{reported:?}; idle should be {idle:?}, {queued} buffers, {:?}",
+                "{reported:?}, but should be: idle {idle:?}, {queued} buffers, {:?}",
                 ep.state
             ));
         }
         let lossy = self.evd(ep.recv).is_some_and(|evd| evd.overflow);
         if ep.open_recvs.len() != queued + due && !lossy {
             return Err(format!(
-                "{} receives are open; {queued} are queued, {due} completed",
+                "{} receives must be accounted for, but {queued} are queued and {due} completed",
                 ep.open_recvs.len()
             ));
         }

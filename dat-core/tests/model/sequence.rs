@@ -35,7 +35,7 @@ impl Comparison {
         self.cookie += 1;
         let answer = self.world.make(call, self.cookie);
         let kind = answer.kind;
-        let complain = |why: &str| Err(format!("{call:?} answered {kind:#x}, {why}"));
+        let complain = |why: &str| Err(format!("{call:?} returned {kind:#x}, {why}"));
         if !verdict.must.is_empty() {
             let must = &verdict.must;
             return if must.contains(&kind) || verdict.may.contains(&kind) {
@@ -177,7 +177,7 @@ impl Comparison {
             let expected = if left > 0 { DAT_INVALID_STATE } else { DAT_SUCCESS };
             if answer != expected {
                 return Err(format!(
-                    "dat_ia_close(ia{side}, graceful) of {left} objects: {answer:#x}"
+                    "dat_ia_close(ia{side}, graceful) with {left} objects returned {answer:#x}"
                 ));
             }
             if left > 0 {

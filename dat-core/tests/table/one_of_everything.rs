@@ -108,8 +108,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
             }
             all.extend([busy, cno]);
         }
-        // The endpoints of `a` to which `b` was connected report the end of their connections before
-        // `a` is closed.
+        // The endpoints of `a` that were connected to `b` report the end of their connections
+        // before `a` is closed.
         b.close();
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
         let mut heard = [0; 4];
