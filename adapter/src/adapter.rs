@@ -1,4 +1,4 @@
-//! An open adapter.
+//! The object behind an open interface adapter (IA).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rnic::Keys;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 
-/// An open adapter.
+/// An open interface adapter: the reactor, which owns the engine, and the memory keys.
 pub struct Adapter<E: MakeProgress> {
     pub(crate) attrs: Attrs,
     pub(crate) keys: Arc<Keys>,

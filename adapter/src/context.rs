@@ -1,4 +1,4 @@
-//! The access that an engine has to its adapter.
+//! What an engine may use of its adapter.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,12 +13,13 @@ use crate::reactor::Reactor;
 use crate::request::{Backlog, Request};
 use crate::shared::SharedState;
 
-/// The poller for an engine's sockets, and the engine's access to its adapter.
+/// What an engine may use of its adapter: the poller for its sockets, the capture file, and the
+/// creation of connection requests.
 pub struct Context<E: MakeProgress> {
     shared: Arc<SharedState<E::Request>>,
     registry: Registry,
     capture: Option<Capture>,
-    /// The reactor. Empty until the adapter is open.
+    /// The reactor of the adapter. The cell is empty until the adapter is open.
     reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
 }
 
@@ -45,8 +46,8 @@ impl<E: MakeProgress> Context<E> {
         Ok(())
     }
 
-    /// Makes the poller report a watched socket by another token. Events that are already pending
-    /// are reported at once.
+    /// Changes the token by which the poller reports a watched socket, and resumes a suspended
+    /// socket. Events that are already pending are reported at once.
     pub fn rename(
         &self,
         token: impl Into<Token>,
@@ -78,7 +79,7 @@ impl<E: MakeProgress> Context<E> {
 
     /// Removes a watched socket from the poller. The caller closes the socket afterwards.
     pub fn unwatch(&self, socket: &impl AsRawFd) {
-        // Removing fails only for a suspended socket, which the poller does not have.
+        // The removal fails only for a suspended socket, because the poller does not have it.
         self.suspend(socket).ok();
         self.shared.sockets_changed(-1);
     }
@@ -94,10 +95,12 @@ impl<E: MakeProgress> Context<E> {
         self.shared.is_asleep()
     }
 
-    /// Creates a request for the consumer, to go with
-    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). The request has a place in the
-    /// backlog until the consumer answers; an engine that counts requests itself passes `None`.
-    /// Gives the engine's part back if the backlog is full or the adapter is being closed.
+    /// Creates a connection request, which the engine passes to the consumer with
+    /// [`Upcall::Request`](dat_core::provider::Upcall::Request).
+    ///
+    /// The request occupies one place in `backlog` until the consumer answers the request. An
+    /// engine that counts requests itself passes `None`. If the backlog is full or the adapter is
+    /// being closed, the function returns `request` as the error.
     pub fn request(
         &self,
         backlog: Option<&Backlog>,

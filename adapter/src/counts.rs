@@ -1,6 +1,6 @@
 //! Sums of the counters of connections.
 
-/// Sums by name, in the order of the first counters that were added.
+/// One sum for each counter name, in the order in which the first connection lists its counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Vec<(&'static str, u64)>);
 
@@ -14,7 +14,7 @@ impl Counts {
         }
     }
 
-    /// Returns the sums.
+    /// Returns the name and the sum of each counter.
     pub fn into_list(self) -> Vec<(&'static str, u64)> {
         self.0
     }

@@ -1,16 +1,17 @@
-//! The queue pairs that have work which the engine has not seen yet.
+//! The doorbells, by which threads tell the engine which queue pairs have new work.
 
 use std::ptr;
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// A lock-free stack of queue pairs. Any thread pushes; the holder of the engine lock takes all.
+/// A lock-free stack of doorbells. Any thread may push a doorbell. The holder of the engine lock
+/// takes all doorbells.
 #[derive(Default)]
 pub(crate) struct Doorbells {
     top: AtomicPtr<Doorbell>,
 }
 
-/// The entry of a queue pair in the stack.
+/// The doorbell of one queue pair. It is an entry of the stack while it rings.
 pub(crate) struct Doorbell {
     next: AtomicPtr<Doorbell>,
     set: AtomicBool,
@@ -30,15 +31,18 @@ impl Doorbell {
 }
 
 impl Doorbells {
-    /// Pushes the doorbell of a queue pair whose work has been published. Returns true if it was
-    /// not in the stack yet; then a sleeping thread may have to be woken.
+    /// Pushes the doorbell of a queue pair whose work has been published. Returns true if the
+    /// doorbell was not in the stack yet. In that case the caller may have to wake a sleeping
+    /// thread.
     ///
     /// # Safety
-    /// The doorbell stays in place until a [`Doorbells::take`] that begins after its last push.
+    /// The doorbell stays at its address until a [`Doorbells::take`] that begins after its last
+    /// push.
     #[inline]
     pub(crate) unsafe fn push(&self, doorbell: &Doorbell) -> bool {
-        // The flag must be written even if it is set already, so that the thread that takes the
-        // doorbell sees the work (see `take`).
+        // The swap writes the flag even if it is set already. The thread that takes the doorbell
+        // reads the flag, and therefore sees all work that was published before this write (see
+        // `take`).
         if doorbell.set.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -46,8 +50,8 @@ impl Doorbells {
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             doorbell.next.store(top, Ordering::Relaxed);
-            // SeqCst: a thread that is about to sleep announces that before it looks here
-            // (reactor.rs).
+            // SeqCst: a thread that is about to sleep first announces its sleep and then checks
+            // this stack (shared.rs).
             match self.top.compare_exchange_weak(top, this, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => top = now,
@@ -55,15 +59,15 @@ impl Doorbells {
         }
     }
 
-    /// Takes all doorbells and calls `found` with the index of each.
+    /// Takes all doorbells and calls `found` with the index of each queue pair.
     pub(crate) fn take(&self, mut found: impl FnMut(usize)) {
         let mut next = self.top.swap(ptr::null_mut(), Ordering::SeqCst);
         // SAFETY: the callers of `push` keep doorbells in place until they have been taken.
         while let Some(doorbell) = unsafe { next.as_ref() } {
             next = doorbell.next.load(Ordering::Relaxed);
             let index = doorbell.index;
-            // From here on the doorbell may be pushed again. Acquire: `found` sees the work behind
-            // every push so far.
+            // From here on, other threads may push the doorbell again. Acquire: `found` sees all
+            // work that was published before any of the pushes so far.
             doorbell.set.swap(false, Ordering::AcqRel);
             found(index);
         }

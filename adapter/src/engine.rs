@@ -1,4 +1,4 @@
-//! What a provider supplies: the engine of an open adapter.
+//! The trait that a provider implements: the engine of an open adapter.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::adapter::Adapter;
 use crate::progress::MakeProgress;
 use crate::shared_qp::Shared;
 
-/// Connections, listeners and timers of an adapter: everything that touches sockets. The caller of
+/// The part of an adapter that uses sockets: its connections, listeners and timers. The caller of
 /// each method holds the engine lock, so there is one call at a time.
 ///
 /// The engine chooses small numbers as the names of its objects. It may make upcalls at any time,
@@ -24,12 +24,12 @@ use crate::shared_qp::Shared;
 /// [`Engine::remove_qp`]. After `remove_qp` or [`Engine::close`] the engine does not call the sink
 /// of the removed object any more.
 pub unsafe trait Engine: MakeProgress {
-    /// Whether the adapter has work before it listens or connects, so that its progress thread
-    /// starts when the adapter is opened.
+    /// Whether the progress thread starts when the adapter is opened, because the adapter has work
+    /// before it listens or connects.
     const STARTS_PROGRESS_THREAD: bool = false;
 
-    /// Adds a queue pair. `sink` receives its upcalls; `work` is the side of its queues that
-    /// completes.
+    /// Adds a queue pair. `sink` receives its upcalls; `work` is the engine's half of the queue
+    /// pair, which takes requests and completes them.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
@@ -48,8 +48,8 @@ pub unsafe trait Engine: MakeProgress {
     ) -> Result<()>;
     /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
-    /// Returns the number of receive buffers that have not completed. Messages complete them in
-    /// order.
+    /// Returns the number of posted receive buffers that have not completed. Messages complete the
+    /// buffers in order.
     fn allocated(&mut self, qp: usize) -> usize;
 
     /// The counters of the adapter's connections, including those that have ended. See
@@ -81,7 +81,7 @@ pub struct Target<'a> {
     pub private: &'a [u8],
     /// The time at which the consumer gives up, if it has set a time limit.
     pub deadline: Option<Instant>,
-    /// The requested RDMA read depths, within the limit of the wire.
+    /// The requested RDMA read depths, which do not exceed the maximum of the wire protocol.
     pub depth: ReadDepth,
 }
 

@@ -1,6 +1,6 @@
 //! The lock that serializes access to the engine.
 //!
-//! A thread need not wait for an [`EngineLock`]. It has three ways to use the lock:
+//! A thread uses an [`EngineLock`] in one of three ways. Only the second way waits for the lock:
 //!
 //! - A thread that has published work calls [`EngineLock::run_or_delegate`]: either it gets the
 //!   lock and does the work, or the holder does the work before it releases the lock.
@@ -17,34 +17,37 @@ use dat_core::nesting::{self, Guard};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::spin_loop;
 
-/// A value for which other threads publish work while one thread holds the lock.
+/// A value behind an [`EngineLock`]. Other threads may publish work for the value while one thread
+/// holds the lock.
 pub(crate) trait Deferring {
-    /// Does the published work.
+    /// Does the work that threads have published for the value.
     fn run_deferred(&mut self);
     /// Runs just before the lock is released.
     fn before_unlock(&mut self);
 }
 
-/// A lock around a value, whose holder does the work of other threads.
+/// A lock around a value. The thread that holds the lock also does the work that other threads have
+/// published.
 pub(crate) struct EngineLock<T: Deferring> {
     state: Futex,
-    /// The number of times that `try_lock` has let waiters go first since a waiter last got the
-    /// lock.
+    /// How many times `try_lock` has left the lock to waiting threads since one of them last got
+    /// it.
     yields_to_waiters: AtomicU32,
     value: UnsafeCell<T>,
 }
 
 /// The bit that is set while the lock is held.
 const HELD: u32 = 1;
-/// The bit that is set when work was published while the lock was held.
+/// The bit that is set when another thread has published work while the lock was held.
 const PENDING: u32 = 2;
-/// The number of threads that wait in `lock` is counted from this bit on.
+/// One waiter in the state of the lock. The bits from this one upward count the threads that wait
+/// in `lock`.
 const WAITER: u32 = 4;
 /// How often a waiter tests the lock before it sleeps. Most holders release it within a few
 /// microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
-/// How many times a thread yields so that a waiter can take the free lock. If no waiter has taken
-/// the lock after that, the waiters have no processor to run on.
+/// How many times `try_lock` leaves a free lock to the threads that wait for it. If none of them
+/// has taken the lock after that, they have no processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached only through an `EngineGuard`, of which there is one at a time.
@@ -66,7 +69,8 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// Takes the lock, unless another thread holds it or waits for it.
+    /// Takes the lock. Returns `None` if another thread holds the lock. Also returns `None` if
+    /// another thread waits for the lock, but at most [`MAX_YIELDS_TO_WAITERS`] times in a row.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<EngineGuard<'_, T>> {
         let state = self.state.load(Ordering::Relaxed);
@@ -99,13 +103,13 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// Makes sure that the work which this thread has published is done: by this thread now
-    /// (returns true), or soon by the holder of the lock.
+    /// Makes sure that the work which this thread has published is done. Either this thread does
+    /// the work now and returns true, or the holder of the lock does the work soon.
     pub(crate) fn run_or_delegate(&self) -> bool {
         self.lock_or_delegate().map(|mut held| held.run_deferred()).is_some()
     }
 
-    /// Waits for the lock. The thread that holds it must not call this.
+    /// Waits for the lock. A thread that already holds the lock must not call this.
     pub(crate) fn lock(&self) -> EngineGuard<'_, T> {
         let work = nesting::work();
         let mut state = self.state.fetch_add(WAITER, Ordering::Relaxed) + WAITER;
@@ -166,8 +170,8 @@ impl<T: Deferring> Drop for EngineGuard<'_, T> {
                 self.run_deferred();
             }
             self.before_unlock();
-            // Work that was published since `run_deferred` or `before_unlock` ran has set the bit,
-            // which makes the swap fail.
+            // If another thread has published work since `run_deferred` or `before_unlock` ran,
+            // that thread has set the bit `PENDING`, and the swap fails.
             state = self.0.state.load(Ordering::Relaxed) & !PENDING;
             match self.0.swap(state, state & !HELD) {
                 Ok(_) => break,
@@ -230,8 +234,8 @@ mod tests {
             }
         });
         assert_eq!(lock.state.load(Ordering::Relaxed), 0);
-        // When the lock is released, no work may remain that only the next holder of the lock would
-        // find.
+        // All published work must be done when the lock is free. Otherwise the rest would have to
+        // wait for the next holder of the lock.
         assert_eq!(published.load(Ordering::Relaxed), 0);
         let held = lock.lock();
         assert_eq!(held.sum, THREADS * EACH);

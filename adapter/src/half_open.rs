@@ -1,16 +1,16 @@
 //! The list of callers that have not sent a request yet. When there are too many, one of them is
 //! evicted.
 //!
-//! A caller may be an attacker that holds descriptors on purpose. So the newest caller is admitted,
-//! and the oldest caller of the address with the most callers is evicted: a genuine caller has sent
-//! its request long before. Before the owner of the list evicts a caller, it reads what that caller
-//! has sent.
+//! A caller may be an attacker that holds descriptors on purpose. A genuine caller sends its
+//! request soon after it connects. So the newest caller is always admitted, and the oldest caller
+//! of the address with the most callers is evicted. Before the owner of the list evicts a caller,
+//! the owner reads what the caller has sent.
 //!
 //! Descriptors belong to the process, so the adapters of a process share one limit
 //! ([`SharedHalfOpen`]). An adapter cannot evict the callers of another adapter. So an adapter that
 //! admits a caller beyond the limit evicts callers of its own until the limit is kept or only the
-//! newest is left. If it still has more than its part of the limit, it evicts one more, which makes
-//! room for the other adapters.
+//! newest is left. If the adapter still has more callers than its share of the limit, it evicts one
+//! more caller, which makes room for the other adapters.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -29,9 +29,10 @@ pub fn share_of_descriptors() -> usize {
     MAX.min(limit / SHARE) as usize
 }
 
-/// Callers that have not sent a request, each with the key by which its owner knows the caller.
+/// Callers that have not sent a request. The owner of the list identifies each caller by a key `T`.
 pub struct HalfOpen<T> {
-    /// The callers of each address, oldest first, each with the number of callers before it.
+    /// The callers of each address, oldest first. The number of a caller says how many callers were
+    /// added to the list before it.
     by_address: HashMap<IpAddr, VecDeque<(u64, T)>>,
     len: usize,
     added: u64,
@@ -65,8 +66,8 @@ impl<T> HalfOpen<T> {
         }
     }
 
-    /// Returns the caller to be evicted if there are more than `most`. It stays in the list. It is
-    /// the newest caller only if there is no other.
+    /// Returns the caller to evict if the list has more than `most` callers. The caller stays in
+    /// the list. The newest caller is returned only if the list has no other caller.
     pub fn one_too_many(&self, most: usize) -> Option<&T> {
         if self.len <= most {
             return None;
@@ -77,10 +78,10 @@ impl<T> HalfOpen<T> {
     }
 }
 
-/// The callers in all lists that share a limit.
+/// The numbers of callers and of lists for all lists that share a limit.
 struct Total {
     callers: AtomicUsize,
-    /// The number of lists that have a caller.
+    /// The number of lists that have at least one caller.
     lists: AtomicUsize,
 }
 
@@ -90,12 +91,13 @@ impl Total {
     }
 }
 
-/// What all [`SharedHalfOpen`] of this process hold.
+/// The total of all [`SharedHalfOpen`] lists of this process.
 static PROCESS: Total = Total::new();
 
-/// An adapter's callers that have not sent a request. All such lists of the process share one
-/// limit. Their callers together exceed it by at most one for each list, if each owner evicts
-/// callers after each [`SharedHalfOpen::add`] as [`SharedHalfOpen::limit`] tells it.
+/// An adapter's list of callers that have not sent a request. All lists of a process share one
+/// limit. After each [`SharedHalfOpen::add`], the owner of the list must evict callers until the
+/// list has no more than [`SharedHalfOpen::limit`] says. If all owners do so, the total exceeds the
+/// limit by at most one caller for each list.
 pub struct SharedHalfOpen<T> {
     list: HalfOpen<T>,
     total: &'static Total,
@@ -136,12 +138,12 @@ impl<T> SharedHalfOpen<T> {
         (limit - room_for_others).max(1)
     }
 
-    /// Returns the caller to be evicted, like [`HalfOpen::one_too_many`].
+    /// Returns the caller to evict, like [`HalfOpen::one_too_many`].
     pub fn one_too_many(&self, most: usize) -> Option<&T> {
         self.list.one_too_many(most)
     }
 
-    /// Corrects the total after the list has become shorter.
+    /// Corrects the total after this list has become shorter. `before` is the earlier length.
     fn subtract(&self, before: usize) {
         self.total.callers.fetch_sub(before - self.list.len, Relaxed);
         if before > 0 && self.list.len == 0 {
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(
             (half_open.one_too_many(5), half_open.one_too_many(4)),
             (None, Some(&1)),
-            "it stays in the list until its owner removes it"
+            "the caller stays in the list until the owner of the list removes it"
         );
         for caller in [1, 2, 2, 9] {
             half_open.remove(a, |&of| of == caller);
@@ -216,7 +218,7 @@ mod tests {
         for _ in 0..2 * MOST {
             admit(&mut lists[0]);
         }
-        assert_eq!(totals(), (MOST, 1), "one list may have the whole limit");
+        assert_eq!(totals(), (MOST, 1), "one list may use up the whole limit");
         for _ in 0..2 * MOST {
             for list in &mut lists[1..] {
                 admit(list);

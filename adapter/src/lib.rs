@@ -11,40 +11,42 @@
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
-//! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
+//! | `engine_lock` | the engine lock, whose holder also does the work that other threads publish |
 //! | `shared` | the state that threads read and write without the lock |
 //! | `phase` | the phases of a queue pair in an engine: [`Phase`] |
 //! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
-//! | `sync` | the atomic types of the lock-free parts, and a lock |
+//! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
 //! | [`params`] | the common part of ia_params |
 //! | [`netdev`] | the host's network devices and addresses |
-//! | `local_failure` | why this host cannot start to connect to a peer: [`LocalFailure`] |
-//! | [`half_open`] | callers that have not sent a request yet |
-//! | `table` | objects by small numbers: [`Table`] |
+//! | `local_failure` | the reasons why this host cannot connect to a peer: [`LocalFailure`] |
+//! | [`half_open`] | lists of callers that have connected and not sent a request yet |
+//! | `table` | a table that names objects by small numbers: [`Table`] |
 //!
 //! # How to build a provider on this
 //!
-//! 1. Write an [`Engine`], which also implements [`MakeProgress`]: sockets, connections and timers
-//!    of one open adapter, as plain data. It never locks, blocks or starts a thread; its caller
-//!    holds the engine lock. It is called
+//! 1. Write an [`Engine`], which also implements [`MakeProgress`]. The engine holds the sockets,
+//!    connections and timers of one open adapter as plain data. It never locks, blocks or starts a
+//!    thread, because its caller holds the engine lock. The engine is called
 //!    - when a socket has an event ([`MakeProgress::on_event`]) or a consumer polls
 //!      ([`MakeProgress::poll`]);
 //!    - when a queue pair has requests to send ([`MakeProgress::transmit`]): at once for a single
 //!      request, once for a batch;
-//!    - in every pass, for timers and leftover work ([`MakeProgress::advance`]);
-//!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`],
-//!      [`Engine::listen`], …).
-//! 2. Register its sockets with the poller through the [`Context`] that it was created with, edge
-//!    triggered, each with a token of its own. Keep queue pairs in a [`Table`]; the index there is
-//!    the name of the queue pair. The engine receives the [`rnic::Work`] of a queue pair, which is
-//!    the side of the queues that completes, and a sink for the events of its connection. A
-//!    [`Phase`] holds the work or the connection that has it. What the engine needs in order to
-//!    answer a connection request goes to the consumer with the request ([`Context::request`]).
+//!    - in every pass except a consumer's poll, for timers and leftover work
+//!      ([`MakeProgress::advance`]);
+//!    - when the consumer calls a function such as [`Engine::connect`] or [`Engine::listen`]. These
+//!      methods have the names that dat-core uses.
+//! 2. Register the engine's sockets with the poller through the [`Context`] that the engine was
+//!    created with. Use edge-triggered events and a separate token for each socket. Keep queue
+//!    pairs in a [`Table`]; the index in the table is the name of the queue pair. For each queue
+//!    pair, the engine receives its [`rnic::Work`], which takes requests and completes them, and a
+//!    sink for the events of the connection. A [`Phase`] holds the `Work`, or the connection that
+//!    owns the `Work`. The data with which the engine later answers a connection request travel
+//!    with the request to the consumer ([`Context::request`]).
 //! 3. Before the engine lock is released, [`MakeProgress::remaining`] returns what is left to do:
-//!    more work at once, or a deadline. A pass must end, so bursts are limited, and the rest is
-//!    left over.
+//!    more work at once, or a deadline. A pass must end soon, so the engine limits its bursts and
+//!    leaves the rest for the next pass.
 //! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
 //!    common keys, and asks for the provider's own keys.
 //! 5. Implement `Provider`. Its transport is an `Adapter<YourEngine>`, and its `open` is little

@@ -11,20 +11,20 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 pub enum LocalFailure {
     /// The process or the host has exhausted a resource that a connection needs.
     Exhausted(String),
-    /// A condition that does not change by itself.
+    /// A condition that lasts until the configuration of this host or of its network changes.
     Lasting(String),
 }
 
 impl LocalFailure {
-    /// Classifies an error that a system call returned while this host chose its local address and
-    /// port.
+    /// Classifies an error that a system call has returned while this host chose a local address
+    /// and a port for the connection.
     pub fn of(error: &io::Error) -> LocalFailure {
         let used_up = match error.raw_os_error() {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
             Some(libc::ENFILE) => "this host has no file descriptor left (fs.file-max)",
             Some(libc::ENOBUFS | libc::ENOMEM) => "this host has no memory left for a socket",
             Some(libc::ENOSPC) => {
-                "this user may watch no more descriptors (fs.epoll.max_user_watches)"
+                "this user has reached the limit of epoll (fs.epoll.max_user_watches)"
             }
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {
@@ -54,7 +54,7 @@ impl LocalFailure {
         }
     }
 
-    /// Creates a failure that does not change by itself.
+    /// Creates a failure that lasts until the configuration of this host or of its network changes.
     pub fn lasting(why: &str) -> LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }

@@ -11,26 +11,27 @@ use crate::progress::{MakeProgress, Progress, Remaining};
 use crate::shared::{DeferredWork, SharedState, WAKER};
 
 /// A consumer that calls less often than once in this time does not count as polling. The progress
-/// thread serves the data that arrive between its calls.
+/// thread serves the data that arrive between the consumer's calls.
 pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
 /// How long a consumer's call waits for the rest of a message while no data arrive.
 const MESSAGE_IDLE_LIMIT: Duration = Duration::from_micros(100);
 /// The maximum time that a consumer's call waits for the rest of a message.
 const MESSAGE_WAIT_LIMIT: Duration = Duration::from_micros(200);
 
-/// The outcome of waiting for the rest of a message.
+/// The outcome of a consumer's wait for the rest of a message.
 pub(crate) struct MessageWait {
-    /// Whether the poller may know of events that the passes did not handle.
+    /// Whether the poller may have events that the passes did not handle.
     pub(crate) ask_poller: bool,
     /// Whether the message is complete.
     pub(crate) complete: bool,
 }
 
-/// The value behind the engine lock.
+/// The value behind the engine lock: the engine, and its deferred work.
 pub(crate) struct LockedEngine<E: MakeProgress> {
     pub(crate) engine: E,
     shared: Arc<SharedState<E::Request>>,
-    /// The deferred work that is being taken over. It is kept so that its memory is reused.
+    /// The deferred work that this thread is doing now. The value is kept so that its memory is
+    /// reused.
     deferred: DeferredWork<E::Request>,
     /// Whether the remaining work need not be published when the lock is released, because it has
     /// not changed or because nobody reads it.
@@ -50,7 +51,7 @@ impl<E: MakeProgress> LockedEngine<E> {
         }
     }
 
-    /// Makes a pass of a consumer's thread that has found its queue empty.
+    /// Makes a pass for a consumer's thread that has found its queue empty.
     #[inline]
     pub(crate) fn poll_pass(&mut self) -> Progress {
         self.shared.consumer_made_progress();
@@ -63,21 +64,22 @@ impl<E: MakeProgress> LockedEngine<E> {
         let pass = self.engine.poll();
         self.skips_publishing = match pass {
             Progress::Idle => !is_new,
-            // A thread that falls asleep later serves the engine first. The progress thread does so
-            // at its next tick.
+            // If no thread is asleep, nobody reads the published work. A thread that falls asleep
+            // later serves the engine first, and the progress thread serves the engine at its next
+            // tick.
             Progress::Moved => !self.shared.is_asleep(),
             Progress::Nothing | Progress::AskPoller => false,
         };
         pass
     }
 
-    /// Makes passes until a message is complete whose first part has arrived, or until no more data
-    /// arrive.
+    /// Makes passes until the message of which the first part has arrived is complete, or until no
+    /// more data arrive.
     ///
     /// A consumer that sees the first octets of a message in its memory may watch memory for the
-    /// last ones instead of calling again. One of these passes in each [`POLLING_INTERVAL_LIMIT`]
-    /// counts as a pass of the consumer, because a consumer in a long call makes progress as if it
-    /// polled, but only until the call returns.
+    /// last octets instead of calling again. In each [`POLLING_INTERVAL_LIMIT`], one of these
+    /// passes counts as a pass of the consumer. So a consumer in a long call counts as polling, but
+    /// only until the call returns.
     #[cold]
     pub(crate) fn wait_for_message(&mut self) -> MessageWait {
         let start = Instant::now();
@@ -102,7 +104,7 @@ impl<E: MakeProgress> LockedEngine<E> {
         }
     }
 
-    /// Does the published work. Returns false if there was none.
+    /// Does the work that threads have published. Returns false if there was none.
     #[inline]
     fn take_published(&mut self) -> bool {
         self.shared.begin_pass();
@@ -114,8 +116,8 @@ impl<E: MakeProgress> LockedEngine<E> {
         is_new
     }
 
-    /// Delivers the events of the poller, after those that it reported while another thread held
-    /// the lock.
+    /// Delivers `events`, which come from the poller. Before them, delivers the events that the
+    /// poller reported while another thread held the lock.
     pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
         self.take_deferred();
         events.into_iter().for_each(|event| deliver_to(&mut self.engine, event));
@@ -139,7 +141,7 @@ fn deliver_to<E: MakeProgress>(engine: &mut E, event: &Event) {
 }
 
 impl<E: MakeProgress> Deferring for LockedEngine<E> {
-    /// Does published work, leftover work and the work of timers that have expired.
+    /// Does the published work, the leftover work, and the work of timers that have expired.
     fn run_deferred(&mut self) {
         self.skips_publishing = false;
         self.take_published();

@@ -11,15 +11,15 @@ use std::os::unix::net::UnixDatagram;
 pub struct NetAddr {
     /// The name of the device.
     pub device: String,
-    /// The address with port 0. A link-local address has its scope.
+    /// The address with port 0. A link-local address includes its scope.
     pub addr: SocketAddr,
     /// Whether the device is up.
     pub up: bool,
 }
 
 impl NetAddr {
-    /// A rank of the address by how well it identifies its device to other hosts. A smaller rank is
-    /// better.
+    /// Ranks the address by how well it identifies its device to other hosts. The best address has
+    /// the smallest rank.
     fn rank(&self) -> u8 {
         match self.addr.ip() {
             IpAddr::V4(_) => 0,
@@ -63,7 +63,7 @@ pub fn mtu(device: &str) -> io::Result<usize> {
     for (to, &from) in place.iter_mut().zip(name) {
         *to = from as libc::c_char;
     }
-    // The ioctl works with any socket.
+    // The ioctl works with any kind of socket.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: the request has a terminated name, and the kernel writes its answer in place.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut request) } != 0 {
@@ -76,7 +76,7 @@ pub fn mtu(device: &str) -> io::Result<usize> {
 /// Returns whether `ip` is an address of this host.
 pub fn is_own(ip: IpAddr) -> bool {
     let listed = || addresses().unwrap_or_default().iter().any(|found| found.addr.ip() == ip);
-    // All of 127/8 is local, although only one address of it is listed.
+    // All addresses of 127/8 belong to this host, although the list contains only one of them.
     ip.is_loopback() || listed()
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_device_has_an_mtu() {
-        // Any device must have at least this MTU to support IPv6.
+        // IPv6 requires that every device has an MTU of at least 1280 octets.
         assert!(mtu("lo").expect("there always is one") >= 1280);
         for name in ["nosuchdevice", "a name that is too long for a device", ""] {
             mtu(name).expect_err(name);

@@ -9,16 +9,17 @@
 //! A key that occurs twice is an error, because one of its values would have no effect.
 //!
 //! The environment variable `OPENDAT_PARAMS` contains such keys, without an address. They are the
-//! defaults of all adapters that the process opens: a key in ia_params wins over them. An adapter
-//! ignores the keys of other providers in it, and `builtin`, which is for the registry.
+//! defaults of all adapters that the process opens: a key in ia_params wins over them. In this
+//! variable, an adapter ignores two kinds of keys: the keys of other providers, and `builtin`,
+//! which is for the registry.
 //!
-//! Without `where`, the adapter serves every address of the host. The number is the port in entries
-//! written for OFED's providers (`"eth0 0"`); sockets have no such number.
+//! Without `where`, the adapter serves every address of the host. The number has no effect. It is
+//! allowed because entries for OFED's providers contain a port number there (`"eth0 0"`).
 //!
 //! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
 //!   default is none.
-//! - `spin`: how many µs a blocking wait polls before it sleeps. The default is 30, and 0 on one
-//!   processor and over verbs devices.
+//! - `spin`: how many µs a blocking wait polls before it sleeps. The default is 30. On a host with
+//!   one processor and over verbs devices, the default is 0.
 //! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
 //! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
 //!   it (docs/compatibility.md). The default is `off`.
@@ -40,7 +41,7 @@ use crate::netdev::{self, NetAddr};
 pub struct Params {
     /// The one address that is served, with port 0; `None` for all addresses of the host.
     pub bind: Option<SocketAddr>,
-    /// The address that is reported as the adapter's, with port 0.
+    /// The address that the adapter reports as its own, with port 0.
     pub address: SocketAddr,
     /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
@@ -59,13 +60,14 @@ const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 /// The environment variable with the defaults of all adapters.
 const VARIABLE: &str = "OPENDAT_PARAMS";
 
-/// What is wrong with a word of `OPENDAT_PARAMS` that has no key.
+/// The error for a word of `OPENDAT_PARAMS` that is not of the form key=value.
 const NO_KEY: &str = "expected key=value; an address belongs in the ia_params of an entry";
 
-/// What is wrong with a word that has U+FFFD in place of other octets.
+/// The error for a word that is not UTF-8. Such a word contains U+FFFD in place of the invalid
+/// octets.
 const NOT_UTF_8: &str = "expected UTF-8";
 
-/// The keys of all our providers.
+/// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
     "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "net",
     "spin", "strict", "stats", "capture",
@@ -76,10 +78,11 @@ pub fn defaults() -> String {
     environment::variable(VARIABLE).unwrap_or_default()
 }
 
-/// Parses ia_params. `defaults` is the value of `OPENDAT_PARAMS`. `keys` are the keys that the
-/// provider has. `own` is called with each of them that is not in the list above, and its value:
-/// first with those of `defaults`, then with those of ia_params. Its error says what was expected.
-/// The resolver of the host is asked only for a name that is neither an address nor a device.
+/// Parses ia_params. `defaults` is the value of `OPENDAT_PARAMS`. `keys` are all keys that the
+/// provider has. For each key that is not common to all providers, `parse` calls `own` with the key
+/// and its value: first for the keys in `defaults`, then for those in ia_params. The error of `own`
+/// says what was expected. `parse` uses the resolver of the host only for a name that is neither an
+/// address nor a device.
 ///
 /// # Errors
 /// `DAT_INVALID_PARAMETER` for what [`read`] refuses, else `DAT_INVALID_ADDRESS` for an address
@@ -104,10 +107,10 @@ pub fn parse(
     Ok(Params { bind, address, spin, capture, strict, stats })
 }
 
-/// What ia_params say, before the host is asked for the address.
+/// Parsed ia_params whose address has not been looked up on the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlocated<'t> {
-    /// The word for the address to serve; `None` for all addresses of the host.
+    /// The word that names the address to serve; `None` for all addresses of the host.
     pub place: Option<&'t str>,
     /// As [`Params::spin`].
     pub spin: Option<Duration>,
@@ -119,8 +122,8 @@ pub struct Unlocated<'t> {
     pub stats: bool,
 }
 
-/// Like [`parse`], but asks neither the host nor its resolver. A check of many entries takes one
-/// call for each.
+/// Parses ia_params like [`parse`], but does not look up the address on the host or with its
+/// resolver. A program that checks many entries calls this once for each entry.
 ///
 /// # Errors
 /// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs
@@ -149,7 +152,8 @@ pub fn read<'t>(
             let set = match word.split_once('=') {
                 _ if word.contains(char::REPLACEMENT_CHARACTER) => Err(NOT_UTF_8.into()),
                 None => Err(NO_KEY.into()),
-                // An unknown key is refused as such when it occurs first.
+                // This check also sees unknown keys, but the first occurrence of an unknown key has
+                // already been refused as unknown.
                 Some((key, _)) if !seen.insert(key) => {
                     Err(format!("the key {key} occurs twice; expected it once"))
                 }
@@ -175,7 +179,7 @@ pub fn read<'t>(
     Ok(params)
 }
 
-/// Returns the reason why a key is refused that is not among these.
+/// Returns the error for a key that is not one of `keys`.
 fn unknown(keys: &[&str]) -> String {
     let (last, others) = keys.split_last().expect("every provider has a key");
     format!("unknown key; known are {} and {last}", others.join(", "))
@@ -188,7 +192,7 @@ impl Params {
     }
 }
 
-/// Parses the value of a switch.
+/// Parses the value of a key that is either `on` or `off`.
 pub fn on(value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
@@ -198,7 +202,7 @@ pub fn on(value: &str) -> Result<bool, String> {
 }
 
 /// Parses the value of `timeout`, for providers that detect the loss of a peer themselves: the time
-/// that they wait for an answer before they ask the peer again.
+/// that such a provider waits for an answer before it asks the peer again.
 pub fn timeout(value: &str) -> Result<Duration, String> {
     match value.parse() {
         Ok(ms) if TIMEOUT_RANGE_MS.contains(&ms) => Ok(Duration::from_millis(ms)),
@@ -210,7 +214,8 @@ pub fn timeout(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the value of `retries`: the number of times that a peer is asked again.
+/// Parses the value of `retries`: how many times the provider asks a peer again that does not
+/// answer.
 pub fn retries(value: &str) -> Result<u8, String> {
     match value.parse() {
         Ok(n) if n <= MAX_RETRIES => Ok(n),
@@ -221,14 +226,14 @@ pub fn retries(value: &str) -> Result<u8, String> {
 const TIMEOUT_RANGE_MS: RangeInclusive<u64> = 32..=600_000;
 const MAX_RETRIES: u8 = 7;
 
-/// Returns the default of `spin`. With a single processor, polling would keep the sender of the
-/// message from running.
+/// Returns the default of `spin`. With a single processor the default is 0, because polling would
+/// keep the sender of the message from running.
 fn default_spin(processors: libc::c_long) -> Duration {
     if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
 }
 
-/// Returns the number of processors of the host, not the number that the calling thread may use: a
-/// consumer that is bound to one processor leaves the others to its peers.
+/// Returns the number of processors of the host. The number that the calling thread may use does
+/// not matter: a consumer that is bound to one processor leaves the others to its peers.
 fn online_processors() -> libc::c_long {
     // SAFETY: sysconf takes no pointers.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
@@ -272,7 +277,7 @@ fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
 /// Returns the address if it belongs to this host, with its scope.
 fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
     let exact = devices.iter().find(|d| d.addr.ip() == ip).map(|d| d.addr);
-    // All of 127/8 is local, although the device has only one address of it.
+    // All addresses of 127/8 belong to this host, although the device lists only one of them.
     exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
 }
 
@@ -284,7 +289,7 @@ pub fn invalid(reason: String) -> OpenError {
     invalid_in(IA_PARAMS, reason)
 }
 
-/// Creates the error for invalid parameters from this source.
+/// Creates the error for invalid parameters. `source` is ia_params or the name of the variable.
 fn invalid_in(source: &str, reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("{source}: {}", shortened(reason)))
 }
@@ -293,8 +298,8 @@ fn no_address(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {}", shortened(reason)))
 }
 
-/// Shortens the middle of a reason that repeats a long value: the beginning and the end stay,
-/// because the end says what was expected.
+/// Shortens a reason that repeats a long value. Only the middle is removed: the beginning and the
+/// end stay, because the end says what was expected.
 fn shortened(reason: String) -> String {
     /// The number of characters that stay at the beginning, and the number that stay at the end.
     const KEPT_CHARS: usize = 200;
@@ -326,7 +331,8 @@ mod tests {
         parse(text).expect_err(text).reason
     }
 
-    /// Otherwise none of the keys would count.
+    /// A variable that is not UTF-8 is an error. If it were ignored, its valid keys would have no
+    /// effect.
     #[test]
     fn a_variable_that_is_not_utf_8_is_refused() {
         let error = with("lo", "strict=on capture=/tmp/\u{fffd}.pcapng").expect_err("refused");
@@ -412,7 +418,8 @@ mod tests {
             assert!(reason(text).ends_with(&expected), "{text}");
         }
         assert!(super::tests::reason("bad=1 bad=2").starts_with("ia_params: bad=1: unknown key"));
-        // The environment is another source, and the entry wins.
+        // The same key in the environment variable is not a repetition, and the value in the entry
+        // wins.
         let params = with("spin=8 capture=/tmp/b", "capture=/tmp/a spin=7").expect("two sources");
         assert_eq!(params.spin(), Duration::from_micros(8));
         assert_eq!(params.capture.as_deref(), Some("/tmp/b"));
@@ -477,7 +484,8 @@ mod tests {
         );
     }
 
-    /// A consumer that is bound to one processor leaves the other processors to its peers.
+    /// The default of `spin` does not depend on the processors that the thread is bound to: a
+    /// consumer that is bound to one processor leaves the other processors to its peers.
     #[test]
     fn affinity_does_not_count() {
         let spin = parse("").expect("parses").spin();

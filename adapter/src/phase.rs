@@ -6,27 +6,29 @@ use rnic::Work;
 
 use crate::shared_qp::Shared;
 
-/// The phase of a queue pair, with the engine's state of an attempt to connect `C`, of a connection
-/// `E`, and of a connection that this side has closed and the peer has not, `D`.
+/// The phase of a queue pair. An engine chooses three types for its own state: `C` for an attempt
+/// to connect, `E` for a connection, and `D` for a connection that this side has closed and the
+/// peer has not closed yet.
 #[derive(Default)]
 pub enum Phase<C, E, D = Infallible> {
-    /// There was no attempt to connect yet.
+    /// Nobody has tried to connect the queue pair yet.
     Idle(Work),
-    /// This side tries to connect.
+    /// The queue pair is being connected.
     Connecting(C),
-    /// There is a connection.
+    /// The queue pair is connected.
     Established(E),
     /// This side has closed the connection. The consumer is notified when the peer has answered.
     Disconnecting(D),
     /// The connection has ended or was never made.
     Ended(Work),
-    /// The state while one phase is being replaced by another.
+    /// A placeholder while the caller replaces one phase by another.
     #[default]
     Transition,
 }
 
 impl<C, E, D> Phase<C, E, D> {
-    /// Begins the transition from `Idle`. Changes nothing in another phase.
+    /// If the phase is `Idle`, returns its state and leaves `Transition` in its place. Otherwise
+    /// returns `None` and changes nothing.
     pub fn take_idle(&mut self) -> Option<Work> {
         match std::mem::take(self) {
             Phase::Idle(work) => Some(work),
@@ -34,7 +36,8 @@ impl<C, E, D> Phase<C, E, D> {
         }
     }
 
-    /// Begins the transition from `Connecting`. Changes nothing in another phase.
+    /// If the phase is `Connecting`, returns its state and leaves `Transition` in its place.
+    /// Otherwise returns `None` and changes nothing.
     pub fn take_connecting(&mut self) -> Option<C> {
         match std::mem::take(self) {
             Phase::Connecting(connecting) => Some(connecting),
@@ -42,7 +45,8 @@ impl<C, E, D> Phase<C, E, D> {
         }
     }
 
-    /// Begins the transition from `Established`. Changes nothing in another phase.
+    /// If the phase is `Established`, returns its state and leaves `Transition` in its place.
+    /// Otherwise returns `None` and changes nothing.
     pub fn take_established(&mut self) -> Option<E> {
         match std::mem::take(self) {
             Phase::Established(established) => Some(established),
@@ -55,8 +59,8 @@ impl<C, E, D> Phase<C, E, D> {
         None
     }
 
-    /// Enters `Ended`: completes all posted work, and ensures that work that is posted later is
-    /// completed, too.
+    /// Enters the phase `Ended`. Flushes all posted work, and ensures that work that is posted
+    /// later is flushed, too.
     pub fn end(&mut self, shared: &Shared, mut work: Work) {
         shared.end();
         work.flush();

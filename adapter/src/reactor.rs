@@ -1,4 +1,4 @@
-//! Decides which thread makes progress: one that waits.
+//! Decides which thread makes progress. Preferably it is a thread that waits anyway:
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
 //! - A consumer that blocks polls for some microseconds and then sleeps in the poller itself
@@ -15,7 +15,7 @@
 //!          → Active    when no consumer has polled or waited since the last tick
 //!          → Resting   when a consumer has been asleep in the poller for some ticks
 //! Resting  asleep, without limit
-//!          → Watching  when that consumer leaves the poller, whichever thread follows
+//!          → Watching  when that consumer leaves the poller, even if another one enters it
 //! ```
 //!
 //! A consumer that polls looks again within a microsecond, and one that watches its memory may not
@@ -29,10 +29,12 @@
 //!   µs of the consumer's last call. Otherwise it stays away twice as long as before.
 //! - A pass that finds the first part of a message waits for the rest
 //!   ([`LockedEngine::wait_for_message`]), because a program that sees a part in memory may watch
-//!   memory for the last octet. If the rest is late, the pass calls the progress thread.
+//!   memory for the last octet. If the rest is late, the pass asks the progress thread to wait for
+//!   it.
 //!
-//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell
-//! when it makes progress. Then the progress thread stays active beside consumers that do.
+//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), the adapter cannot
+//! know when that consumer will make progress. So the progress thread stays active, even if other
+//! consumers make progress.
 //!
 //! In all other cases only one thread polls the sockets, and an idle program is never woken.
 
@@ -64,11 +66,12 @@ use crate::sync::lock;
 /// The number of polls of a blocking wait that share one reading of the clock, which takes some
 /// hundred nanoseconds.
 const POLLS_PER_CLOCK_READ: u32 = 8;
-/// After this number of polls that found another thread at work, one poll yields the processor.
+/// One in this number of polls that find another thread at work yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
-/// The shortest sleep of a thread that has found the engine lock taken while a deadline has passed.
+/// If a deadline has passed but another thread holds the engine lock, a thread sleeps at least this
+/// long.
 const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
-/// The number of events that are taken from the poller at a time.
+/// The maximum number of events that one call takes from the poller.
 const EVENT_CAPACITY: usize = 256;
 
 /// The engine, and the threads that make progress with it.
@@ -78,12 +81,13 @@ pub(crate) struct Reactor<E: MakeProgress> {
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
     poller_fd: RawFd,
-    /// The thread that sleeps on `poller_fd` ([`nesting::thread`]), or 0. The poller belongs to
-    /// this thread although its lock is free.
+    /// The thread that sleeps on `poller_fd` ([`nesting::thread`]), or 0. While this thread sleeps,
+    /// the mutex of the poller is unlocked, but other threads must not use the poller.
     sleeper: AtomicUsize,
-    /// Threads that sleep while another one leads.
+    /// The threads that sleep while another thread is the leader.
     followers: Mutex<Vec<Follower>>,
-    /// Counts how often a leader has entered or left the poller: odd while there is a leader.
+    /// Counts how often a leader has entered or left the poller. The number is odd while there is a
+    /// leader.
     leader_changes: AtomicU32,
     /// Counts polls that found another thread at work.
     misses: AtomicU32,
@@ -96,18 +100,19 @@ struct Poller {
     events: Events,
 }
 
-/// The signal of a follower. The pointer is valid while it is in the list.
+/// The signal on which a follower sleeps. The pointer is valid while the follower is in the list of
+/// followers.
 struct Follower(*const Wake);
 
 // SAFETY: a `Wake` is Sync, and the lock of the list keeps it alive while it is used.
 unsafe impl Send for Follower {}
 
-/// The time that a blocking wait polls.
+/// The time that a blocking wait polls before it sleeps.
 struct Spin {
     max: Duration,
     current_us: AtomicU32,
-    /// Whether a thread polls before it sleeps. Only one thread at a time does, because several
-    /// would slow each other down.
+    /// Whether a thread is polling before it sleeps. Only one thread may do so at a time, because
+    /// several would slow each other down.
     in_use: AtomicBool,
 }
 
@@ -136,7 +141,8 @@ impl<E: MakeProgress> Reactor<E> {
         }
     }
 
-    /// Makes one pass over everything, without waiting for another thread.
+    /// Makes one pass of progress. Does not wait if another thread holds the engine lock or the
+    /// poller.
     #[inline]
     pub(crate) fn poll(&self) {
         if !self.shared.has_sockets() {
@@ -202,7 +208,7 @@ impl<E: MakeProgress> Reactor<E> {
         self.progress_thread.unpark();
     }
 
-    /// Wakes the leader.
+    /// Wakes the leader, which is the thread that sleeps in the poller.
     pub(crate) fn interrupt(&self) {
         self.shared.wake();
     }
@@ -277,8 +283,8 @@ impl<E: MakeProgress> Reactor<E> {
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break WakeReason::Interrupted,
-                // Without a poller this thread makes no progress. The progress thread does, with
-                // each tick.
+                // The poller failed, so this thread cannot make progress. It sleeps for one tick,
+                // and the progress thread makes progress meanwhile.
                 Err(_) => break wake.park(Some(Instant::now() + DEFAULT_TICK)),
             }
             if wake.is_signalled() {
@@ -325,10 +331,10 @@ impl<E: MakeProgress> Reactor<E> {
     }
 
     /// Delivers the events of the poller without waiting for the engine lock. If another thread
-    /// holds the lock, that thread handles them. Returns true if a part of a message has arrived
-    /// and the rest has not.
+    /// holds the lock, that thread handles the events. Returns true if a message has arrived only
+    /// in part.
     fn deliver(&self, poller: &mut Poller) -> bool {
-        // Even without events, pending closes must be handled.
+        // Without events there may still be closed connections to report, which count as work.
         if poller.events.is_empty() && !self.shared.has_work() {
             return false;
         }
@@ -367,7 +373,7 @@ impl<E: MakeProgress> Reactor<E> {
         }
     }
 
-    /// Wakes a follower to be the next leader, since the poller is free.
+    /// Wakes a follower, which becomes the next leader because the poller is free.
     fn wake_next_leader(&self) {
         let followers = lock(&self.followers);
         // SAFETY: the wakes are in the list, and the list is locked.
@@ -379,8 +385,8 @@ impl<E: MakeProgress> Reactor<E> {
             debug_assert!(!in_poller, "a follower is not in the poller");
         }
         drop(followers);
-        // The follower that was woken may not enter the poller either, because its own signal may
-        // arrive a moment later. If no thread leads, the progress thread takes over.
+        // The woken follower may not enter the poller either, because the event that it waits for
+        // may arrive a moment later. If no thread leads, the progress thread takes over.
         self.progress_thread.unpark_if_parked();
     }
 
@@ -398,7 +404,7 @@ impl<E: MakeProgress> Reactor<E> {
         (sleeper == 0 || sleeper == nesting::thread()).then_some(poller)
     }
 
-    /// Makes sure that a pass follows soon, because a posted request waits for one.
+    /// Makes sure that some thread soon makes a pass, which a posted request waits for.
     #[inline]
     pub(crate) fn wake_for_post(&self) {
         match self.progress_thread.state.load(Ordering::SeqCst) {
@@ -410,10 +416,11 @@ impl<E: MakeProgress> Reactor<E> {
 }
 
 impl Poller {
-    /// Delivers all events that the poller has now. While this thread holds both the poller and the
-    /// engine lock, no other thread has undelivered events. So connections that were closed before
-    /// this call can end. A connection may turn out to be closed while the events are delivered.
-    /// Its end is younger than the poller's answer, so the poller is asked again.
+    /// Delivers all events that the poller has now, and then reports the end of closed connections.
+    /// This thread holds both the poller and the engine lock, so no other thread has undelivered
+    /// events. So the end of connections that were closed before this call can be reported. If a
+    /// connection turns out to be closed during the delivery, the poller may have newer events, so
+    /// this method asks the poller again.
     fn deliver_all<E: MakeProgress>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
             let closed = locked.engine.take_closed();
@@ -440,7 +447,7 @@ impl Poller {
 
 /// Sleeps until a descriptor is readable, without limit if `limit` is `None`. A signal without a
 /// handler, such as SIGCONT, does not end the sleep: ppoll(2) continues by itself, unlike
-/// epoll_wait(2). ppoll(2) also keeps limits to the nanosecond.
+/// epoll_wait(2). The limit of ppoll(2) is also precise to the nanosecond.
 fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {

@@ -10,17 +10,17 @@ use crate::reactor::Reactor;
 
 /// A connection request that the consumer has not answered.
 pub struct Request<E: MakeProgress> {
-    /// The engine's part of the request. `None` once the consumer has answered. It is boxed to keep
-    /// upcalls small.
+    /// The engine's data about the request. `None` once the consumer has answered. The data are
+    /// boxed to keep upcalls small.
     engine_part: Option<Box<E::Request>>,
-    /// A place in the backlog of the listener, unless the engine counts requests itself.
-    #[expect(dead_code, reason = "held until the consumer answers")]
+    /// One place in the backlog of the listener. `None` if the engine counts requests itself.
+    #[expect(dead_code, reason = "the place is held until the consumer answers")]
     place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }
 
 impl<E: MakeProgress> Request<E> {
-    /// Creates a request, or gives the engine's part back if the backlog has no free place.
+    /// Creates a request. If the backlog has no free place, returns the engine's data as the error.
     pub(crate) fn new(
         reactor: Arc<Reactor<E>>,
         backlog: Option<&Backlog>,
@@ -33,7 +33,7 @@ impl<E: MakeProgress> Request<E> {
         Ok(Request { engine_part: Some(Box::new(request)), place, reactor })
     }
 
-    /// Takes the engine's part out of a request that the consumer answers.
+    /// Returns the engine's data about a request that the consumer answers.
     pub(crate) fn answer(mut self) -> Result<E::Request> {
         let request = self.engine_part.take().ok_or(Error::of(DAT_INVALID_STATE))?;
         Ok(*request)
@@ -42,8 +42,8 @@ impl<E: MakeProgress> Request<E> {
 
 impl<E: MakeProgress> Drop for Request<E> {
     /// Refuses a request that was not answered. The drop may happen inside an upcall, where this
-    /// thread holds the engine lock. Then the thread finds the deferred refusal before it releases
-    /// the lock.
+    /// thread holds the engine lock. In that case the thread finds the deferred refusal before it
+    /// releases the lock.
     fn drop(&mut self) {
         if let Some(request) = self.engine_part.take() {
             self.reactor.shared.refuse(*request);

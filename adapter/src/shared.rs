@@ -17,18 +17,18 @@ use crate::sync::lock;
 
 /// The state that threads read and write without the engine lock.
 pub(crate) struct SharedState<R> {
-    /// Queue pairs with new requests.
+    /// The doorbells of queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
-    /// Counts passes over the engine. A queue pair's first post since the last pass is sent at
-    /// once.
+    /// Counts the passes of progress. If a queue pair has posted nothing since the last pass, its
+    /// next request is sent at once.
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
-    /// The number of open sockets.
+    /// The number of sockets that the engine watches, including suspended sockets.
     sockets: AtomicI32,
     /// Whether a thread is asleep in the poller, or about to be.
     asleep: AtomicBool,
-    /// Whether more work can be done at once.
+    /// Whether the engine can do more work at once.
     leftover: AtomicBool,
     /// The time at which the next timer expires, in nanoseconds since `epoch`, or `NEVER`.
     deadline_ns: AtomicU64,
@@ -41,9 +41,9 @@ pub(crate) struct SharedState<R> {
 
 /// Work for the holder of the engine lock.
 pub(crate) struct DeferredWork<R> {
-    /// Requests that their consumers have dropped.
+    /// Connection requests that the consumer has dropped without an answer.
     pub(crate) refused: Vec<R>,
-    /// Events that the poller has reported.
+    /// Events that the poller has reported and that are not delivered to the engine yet.
     pub(crate) events: Vec<Event>,
 }
 
@@ -100,7 +100,7 @@ impl<R> SharedState<R> {
         self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Returns whether there is any socket to look at.
+    /// Returns whether the engine watches any socket, even a suspended one.
     #[inline]
     pub(crate) fn has_sockets(&self) -> bool {
         self.sockets.load(Ordering::Relaxed) > 0
@@ -128,7 +128,8 @@ impl<R> SharedState<R> {
         self.any_deferred.load(Ordering::Relaxed)
     }
 
-    /// Takes the deferred work and leaves `empty` in its place, so that memory is reused.
+    /// Returns the deferred work in `empty`, and puts the contents of `empty` in its place, so that
+    /// both keep their memory.
     pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<R>) {
         let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
@@ -139,9 +140,9 @@ impl<R> SharedState<R> {
         lock(&self.deferred)
     }
 
-    /// Publishes the work that remains when the engine lock is released. `holder_checks`: the
-    /// holder checks this work itself before it sleeps. Otherwise a thread that sleeps in the
-    /// poller is woken if there is more work than it knows of.
+    /// Publishes the work that remains when the engine lock is released. If `holder_checks` is
+    /// true, the holder checks this work itself before it sleeps. If it is false, this method wakes
+    /// a thread that sleeps in the poller when there is more work than that thread knows of.
     #[inline]
     pub(crate) fn publish_remaining(
         &self,
@@ -197,10 +198,12 @@ impl<R> SharedState<R> {
         }
     }
 
-    /// Wakes the thread that sleeps in the poller, or else the next one that enters it.
+    /// Wakes the thread that sleeps in the poller. If no thread does, the next thread that enters
+    /// the poller does not sleep.
     pub(crate) fn wake(&self) {
         trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
-        // The call fails only if the counter overflows, and then the thread is woken, too.
+        // The call fails only if the counter of the event fd overflows. The thread is woken in that
+        // case, too.
         self.waker.wake().ok();
     }
 }

@@ -7,8 +7,8 @@ use crate::doorbells::Doorbell;
 /// The part of a queue pair that posting threads and the engine share.
 pub struct Shared {
     pub(crate) doorbell: Doorbell,
-    /// Whether the engine wants to know of receives, because a message waits for one or because
-    /// they are to be flushed.
+    /// Whether a thread that posts a receive must tell the engine: either a message waits for a
+    /// receive, or the engine has to flush receives.
     pub(crate) wants_receives: AtomicBool,
 }
 
@@ -30,8 +30,8 @@ impl Shared {
     /// [`MakeProgress::transmit`](crate::MakeProgress::transmit).
     pub fn want_receives(&self, yes: bool) {
         self.wants_receives.store(yes, Ordering::Relaxed);
-        // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
-        // the receive.
+        // The fence pairs with the one in `post_recv`: either the posting thread sees the flag, or
+        // the engine sees the receive.
         fence(Ordering::SeqCst);
     }
 

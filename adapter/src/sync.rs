@@ -1,5 +1,5 @@
-//! The atomic types of the lock-free parts. With `--cfg loom` these are loom's types, with which
-//! loom tries every interleaving. Also the function that locks a mutex.
+//! The atomic types of the lock-free modules, and a function that locks a mutex. With `--cfg loom`
+//! the types are those of loom, which tries every interleaving of the threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ pub(crate) use loom::{hint::spin_loop, sync::atomic};
 #[cfg(not(loom))]
 pub(crate) use std::{hint::spin_loop, sync::atomic};
 
-/// Locks a mutex, also if a thread panicked while it held the lock.
+/// Locks a mutex, even if another thread has panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

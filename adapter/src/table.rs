@@ -1,8 +1,8 @@
-//! A table of objects by small numbers, which are reused.
+//! A table that names objects by small numbers. The number of a removed object is used again.
 
 use std::collections::TryReserveError;
 
-/// A table of objects.
+/// A table that names objects by small numbers.
 #[derive(Debug)]
 pub struct Table<T> {
     slots: Vec<Option<T>>,
@@ -26,10 +26,11 @@ impl<T> Table<T> {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
 
-    /// Reserves memory for one more object, and for its number when it is removed again.
+    /// Reserves memory for one more object, and for the list entry of its number after its removal.
     ///
     /// # Errors
-    /// There is no memory. In that case [`Table::insert`] would end the process.
+    /// Fails if there is no memory. Without the reservation, [`Table::insert`] would end the
+    /// process.
     pub fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.slots.try_reserve(1)?;
         self.free.try_reserve(self.slots.len() + 1 - self.free.len())
@@ -42,7 +43,7 @@ impl<T> Table<T> {
             Some(_) => self.slots[index] = Some(value),
             None => {
                 self.slots.push(Some(value));
-                // No slot is free. The reservation makes sure that `remove` needs no memory.
+                // Every slot is in use. This reservation makes sure that `remove` needs no memory.
                 self.free.reserve(self.slots.len());
             }
         }

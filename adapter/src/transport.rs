@@ -1,4 +1,4 @@
-//! dat-core's transport, over rnic's queues and a provider's engine.
+//! The transport that dat-core calls, built from rnic's queues and a provider's engine.
 
 mod completion;
 mod listener;
@@ -45,7 +45,7 @@ pub struct Wire {
     pub max_message: u32,
     /// The maximum size of private data, in octets.
     pub max_private: usize,
-    /// Whether immediate data and atomic operations are available, towards peers that support them.
+    /// Whether immediate data and atomic operations can be used with peers that support them.
     pub extended: bool,
     /// Named attributes of the transport.
     pub named: Vec<(String, String)>,
@@ -73,7 +73,7 @@ impl<E: Engine> Adapter<E> {
         let registry = poll.registry().try_clone().map_err(no_poller)?;
 
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
-        // The capture file comes from ia_params or from the environment.
+        // The name of the capture file comes from ia_params or from OPENDAT_PARAMS.
         let no_capture =
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
@@ -106,8 +106,8 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         max_read_depth,
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
-        // One table has room for all keys; a window may have a valid key and one that is about to
-        // be valid.
+        // All regions and windows share one table of keys. A window may occupy two keys: the valid
+        // one, and the key of a bind that is still to be carried out.
         max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
         extended,

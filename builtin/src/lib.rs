@@ -1,11 +1,11 @@
-//! The adapters that are built into OpenDAT's libraries and programs. Nothing else lists them.
+//! The adapters that are built into OpenDAT's libraries and programs. No other crate lists them.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`providers`] | the provider of each adapter, which its loadable form in `plugins/` exports |
-//! | `softroce` | chooses the engine of softroce: the one in user space or the kernel's |
+//! | [`providers`] | the providers of the adapters; the libraries in `plugins/` export them, too |
+//! | `softroce` | the choice of softroce's engine: the engine in user space or the kernel's |
 //!
-//! A feature selects each adapter.
+//! Each adapter has a Cargo feature that includes it.
 
 #![cfg_attr(not(any(feature = "tcp-emu", feature = "softroce", feature = "verbs")), allow(unused))]
 
@@ -16,7 +16,7 @@ use dat_core::OpenError;
 use dat_core::export::register;
 use registry::{Builtin, FNS};
 
-/// All adapters, in the order in which they are listed.
+/// All built-in adapters, in the order in which programs list them.
 pub static ADAPTERS: &[Builtin] = &[
     #[cfg(feature = "tcp-emu")]
     TCP_EMU,
@@ -26,7 +26,7 @@ pub static ADAPTERS: &[Builtin] = &[
     VERBS,
 ];
 
-/// iWARP over TCP.
+/// The adapter `tcp-emu`: iWARP over TCP.
 #[cfg(feature = "tcp-emu")]
 pub const TCP_EMU: Builtin = Builtin {
     name: "tcp-emu",
@@ -35,7 +35,7 @@ pub const TCP_EMU: Builtin = Builtin {
     discover: None,
 };
 
-/// RoCEv2 over UDP, in user space or by the kernel.
+/// The adapter `softroce`: RoCEv2 over UDP, in user space or in the kernel.
 #[cfg(feature = "softroce")]
 pub const SOFTROCE: Builtin = Builtin {
     name: "softroce",
@@ -44,7 +44,7 @@ pub const SOFTROCE: Builtin = Builtin {
     discover: None,
 };
 
-/// The first RDMA device, and one more adapter for each device.
+/// The adapter `verbs`, which is the first RDMA device, and one more adapter for each RDMA device.
 #[cfg(feature = "verbs")]
 pub const VERBS: Builtin = Builtin {
     name: "verbs",
@@ -61,7 +61,7 @@ pub mod providers {
     #[cfg(feature = "tcp-emu")]
     pub const TCP_EMU: AnyProvider = AnyProvider::of::<provider_tcp_emu::TcpEmu>();
 
-    /// provider-softroce, or provider-verbs over the kernel's rxe.
+    /// The provider of `softroce`: provider-softroce, or provider-verbs over the kernel's rxe.
     #[cfg(feature = "softroce")]
     pub const SOFTROCE: AnyProvider =
         AnyProvider::of::<provider_softroce::SoftRoce>().opened_by(crate::softroce::open);
@@ -71,11 +71,11 @@ pub mod providers {
     pub const VERBS: AnyProvider = AnyProvider::of::<provider_verbs::Verbs>();
 }
 
-/// Checks ia_params and the value of `OPENDAT_PARAMS`, without opening an adapter. `name` is the
-/// name of an adapter. The parameters of any other name are correct.
+/// Checks ia_params and the value of `OPENDAT_PARAMS` without opening an adapter. `name` is the
+/// name of an adapter. If no built-in adapter has this name, the check succeeds.
 ///
 /// # Errors
-/// The errors with which the provider would refuse to open an adapter, as far as they are known
+/// The errors with which the provider would refuse to open an adapter, as far as they can be found
 /// without opening one.
 pub fn check(name: &str, params: &str, defaults: &str) -> Result<(), OpenError> {
     match name {

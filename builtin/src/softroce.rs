@@ -1,14 +1,14 @@
-//! Which engine serves softroce: the one in user space (provider-softroce) or the kernel's rxe,
-//! through provider-verbs. The key `engine` of ia_params says which:
+//! The choice of the engine that serves softroce: the engine in user space (provider-softroce), or
+//! the kernel's rxe through provider-verbs. The key `engine` of ia_params selects the engine:
 //!
 //! | value | engine |
 //! |---|---|
-//! | `user` | the one in user space |
-//! | `kernel` | the kernel's rxe, which is created if necessary |
-//! | `auto`, the default | the kernel's rxe if there is one, else the one in user space |
+//! | `user` | the engine in user space |
+//! | `kernel` | the kernel's rxe; an rxe device is created if necessary |
+//! | `auto`, the default | the kernel's rxe if a device exists, else the engine in user space |
 //!
-//! provider-softroce describes the other keys. The choice holds for the life of an adapter, which
-//! reports it in the attribute `engine` with its reason.
+//! provider-softroce describes the other keys. An open adapter never changes its engine. It reports
+//! the engine and the reason for the choice in the attribute `engine`.
 
 mod kernel;
 mod netlink;
@@ -27,15 +27,15 @@ enum Engine {
     Kernel,
 }
 
-/// Opens an adapter of the engine that the parameters select.
+/// Opens an adapter with the engine that the parameters select.
 pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
     let (engine, params) = parse(text, &defaults())?;
     match engine {
         Engine::Auto => auto(ia, params),
         Engine::User => user(ia, params, "engine=user"),
         Engine::Kernel => {
-            // The environment variable is also meant for other engines, so only the keys in
-            // ia_params count.
+            // OPENDAT_PARAMS is also meant for other engines, so a key that only the engine in user
+            // space supports is an error only in ia_params.
             if let Some(key) = parse(text, "")?.1.user_only_key {
                 return Err(invalid(format!(
                     "{key}: only the engine in user space supports this, not engine=kernel"
@@ -51,7 +51,7 @@ pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
     Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop))
 }
 
-/// Returns the names of all keys.
+/// Returns the names of all keys of softroce.
 pub(crate) fn keys() -> Vec<&'static str> {
     [&["engine"], Params::KEYS].concat()
 }
@@ -75,8 +75,8 @@ fn engine_of(value: &str) -> Result<Engine, String> {
     }
 }
 
-/// Uses the kernel's engine if there is one, it supports the parameters and it can be opened.
-/// Otherwise uses the engine in user space.
+/// Uses the kernel's engine if there is an rxe device that supports the parameters and can be
+/// opened. Otherwise uses the engine in user space.
 fn auto(ia: &str, params: Params) -> Result<Opened, OpenError> {
     let Some(rxe) = kernel::find(params.adapter.bind) else {
         return user(ia, params, "the kernel has no rxe device here");

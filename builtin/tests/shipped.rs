@@ -1,4 +1,4 @@
-//! Each built-in adapter is shipped as a loadable library, too.
+//! Tests that each built-in adapter is also shipped as a loadable library.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Tests a provider whose adapters have one transport and whose registered function table is that
-//! of another one. softroce is such a provider when the kernel's rxe serves it.
+//! Tests a provider that registers the function table of one transport and opens adapters of
+//! another transport. softroce is such a provider when the kernel's rxe serves it.
 
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -16,7 +16,7 @@ use dat_sys::ib::{DAT_IB_CLOSE_QUERY_OP, DAT_IB_OPEN_QUERY_OP};
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// Registers an entry under this name. The entry has the function table of tcp-emu, but opens
+/// Registers a provider under this name. Its function table is that of tcp-emu, but it opens
 /// adapters with the loopback transport.
 fn registered(name: &str) -> Table {
     let provider = AnyProvider::of::<provider_tcp_emu::TcpEmu>()
@@ -27,7 +27,7 @@ fn registered(name: &str) -> Table {
     unsafe { &*table }
 }
 
-/// The function table that a handle leads to.
+/// The function table to which the first word of the handle's object points.
 fn table_of(handle: DAT_HANDLE) -> Table {
     // SAFETY: the first word of an object is the address of its table.
     unsafe { *handle.cast::<Table>() }

@@ -1,4 +1,5 @@
-//! Records a TCP connection as segments, although a socket only shows octets.
+//! Records a TCP connection as segments. A socket shows only the octets, so the segments are made
+//! up.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +8,18 @@ use std::time::Instant;
 use crate::headers::{self, ACK, FIN, Ip, MAX_SEGMENT, PSH, RST, SYN, Tcp};
 use crate::{Capture, Direction};
 
-/// A side that sends no data itself acknowledges after this number of octets.
+/// When one side has received this number of octets without sending data itself, an acknowledgement
+/// of that side is recorded.
 const ACKNOWLEDGE_AFTER: u32 = 128 << 10;
 
-/// A TCP connection that is being recorded. If it is dropped before its end, it ends with a FIN of
-/// this side.
+/// A TCP connection that is being recorded. If the value is dropped before this side has ended the
+/// connection, a FIN of this side is recorded.
 #[derive(Debug)]
 pub struct Flow {
     capture: Capture,
     local: Endpoint,
     peer: Endpoint,
-    /// The ID of the last IPv4 packet.
+    /// The identification field of the last IPv4 packet.
     id: u16,
     is_reset: bool,
 }
@@ -25,9 +27,9 @@ pub struct Flow {
 #[derive(Debug)]
 struct Endpoint {
     addr: SocketAddr,
-    /// The sequence number of the endpoint's next octet.
+    /// The sequence number of the next octet that this endpoint sends.
     next: u32,
-    /// The sequence number up to which the endpoint has acknowledged.
+    /// The sequence number up to which this endpoint has acknowledged the peer's octets.
     acknowledged: u32,
     has_ended: bool,
 }
@@ -67,7 +69,8 @@ impl Flow {
         }
     }
 
-    /// Records that one side sends no more: it has called `shutdown` or its stream has ended.
+    /// Records that one side sends no more data, because it has called `shutdown` or its stream has
+    /// ended.
     pub fn finish(&mut self, at: Instant, direction: Direction) {
         if !self.is_reset && !std::mem::replace(&mut self.endpoint(direction).has_ended, true) {
             self.record(at, [(direction, FIN | ACK, &[][..]), (direction.reversed(), ACK, &[])]);
@@ -81,7 +84,7 @@ impl Flow {
         }
     }
 
-    /// The endpoint that sends in this direction.
+    /// The endpoint that sends the packets of this direction.
     fn endpoint(&mut self, direction: Direction) -> &mut Endpoint {
         match direction {
             Direction::Out => &mut self.local,
@@ -129,8 +132,8 @@ impl Drop for Flow {
     }
 }
 
-/// Returns a different number for each connection, so that two connections between the same ports
-/// can be told apart.
+/// Returns a different initial sequence number for each connection, so that two connections between
+/// the same ports can be told apart.
 fn initial_sequence() -> u32 {
     static FLOWS: AtomicU32 = AtomicU32::new(1);
     FLOWS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9)

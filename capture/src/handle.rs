@@ -1,4 +1,4 @@
-//! The handle of a capture.
+//! The handle by which an adapter records its packets in a capture file.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,8 @@ use crate::flow::Flow;
 use crate::headers::{self, Ip};
 use crate::output::{OpenError, Output, State};
 
-/// One interface of a capture that is being written. Clones are the same interface.
+/// The handle of a capture file that is being written. It records packets under one interface of
+/// the file; so do its clones.
 #[derive(Clone, Debug)]
 pub struct Capture {
     output: Arc<Output>,
@@ -19,9 +20,9 @@ pub struct Capture {
 /// The direction of a packet from the adapter's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// To the adapter.
+    /// The adapter receives the packet.
     In,
-    /// From the adapter.
+    /// The adapter sends the packet.
     Out,
 }
 
@@ -51,11 +52,11 @@ pub struct Datagram<'a> {
 }
 
 impl Capture {
-    /// Creates a capture file, or shares one that this process is writing. Packets are recorded
-    /// under an interface named `interface`, which is the adapter's name.
+    /// Creates a capture file, or shares a file that this process is already writing. Packets are
+    /// recorded under the interface `interface`, which is named after the adapter.
     ///
     /// # Errors
-    /// The name cannot be expanded; the file exists already, cannot be opened or written to; or
+    /// The name cannot be expanded; the file exists already, or cannot be opened or written to; or
     /// another process is writing to it.
     pub fn open(name: &str, interface: &str) -> Result<Self, OpenError> {
         let output = Output::open(name)?;
@@ -63,7 +64,7 @@ impl Capture {
         Ok(Self { output, interface })
     }
 
-    /// The path of the file, with its name expanded.
+    /// The path of the file. The patterns of the name are expanded in it.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
@@ -73,14 +74,14 @@ impl Capture {
         self.batch().udp(at, direction, datagram);
     }
 
-    /// Records several datagrams with one write, when the batch is dropped. Other threads wait
-    /// until then.
+    /// Begins a batch of datagrams, which is written with one call when it is dropped. Until then,
+    /// other threads that record packets in the file wait.
     pub fn batch(&self) -> Batch<'_> {
         Batch { output: &self.output, state: self.output.lock(), interface: self.interface }
     }
 
     /// Starts to record a TCP connection. `opened` is the direction of the first SYN. Returns
-    /// `None` if this file already contains the connection as seen from its other end.
+    /// `None` if the file already records the connection at its other end.
     pub fn tcp(
         &self,
         at: Instant,

@@ -1,12 +1,13 @@
-//! Builds the headers that sockets do not show: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC
-//! 768), TCP (RFC 9293).
+//! Creates the headers that sockets do not show: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP
+//! (RFC 768), TCP (RFC 9293).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The maximum payload of a TCP segment over either IP version, in octets.
 pub(crate) const MAX_SEGMENT: usize = MAX_IP - IPV4_SIZE - TCP_SIZE;
 
-/// The maximum total length in IPv4, and the maximum payload length in IPv6, in octets.
+/// The maximum of the total length in an IPv4 header, and of the payload length in an IPv6 header,
+/// in octets.
 const MAX_IP: usize = u16::MAX as usize;
 const IPV4_SIZE: usize = 20;
 const UDP_SIZE: usize = 8;
@@ -52,7 +53,7 @@ pub(crate) fn udp(to: &mut Vec<u8>, ip: Ip, src_port: u16, dst_port: u16, payloa
     }
     to.extend(payload);
     let checksum = match pseudo.add(&to[begin..]).value() {
-        // A checksum of 0 in a header would mean that there is no checksum.
+        // The value 0 would mean that the packet has no checksum.
         0 => 0xFFFF,
         checksum => checksum,
     };
@@ -79,15 +80,16 @@ pub(crate) fn tcp(to: &mut Vec<u8>, ip: Ip, tcp: Tcp, payload: &[u8]) {
     to[begin + 16..begin + 18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The receive window, which sockets do not report. With the scale of the SYN it is 8 MiB. Less
-/// data than that is ever unacknowledged here.
+/// The receive window in the recorded TCP headers, because sockets do not report the real one. With
+/// the window scale of the SYN it is 8 MiB, which is more than the unacknowledged data of a
+/// recording.
 const WINDOW: u16 = u16::MAX;
-/// The options of a SYN: maximum segment size, no operation, window scale 7.
+/// The TCP options of a SYN: maximum segment size, no operation, window scale 7.
 const SYN_OPTIONS: [u8; 8] = [2, 4, (MAX_SEGMENT >> 8) as u8, MAX_SEGMENT as u8, 1, 3, 3, 7];
 
 impl Ip {
-    /// Appends Ethernet and IP headers for `length` octets. Returns the sum over the pseudo header
-    /// of TCP and UDP.
+    /// Appends Ethernet and IP headers for `length` octets. Returns the checksum of the pseudo
+    /// header, with which the checksums of TCP and UDP begin.
     fn frame(self, to: &mut Vec<u8>, protocol: u8, length: usize) -> Checksum {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => self.v4(to, src, dst, protocol, length),
@@ -129,7 +131,8 @@ fn v6(to: &mut Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: usiz
     Checksum(u64::from(protocol) + length as u64).add(&to[begin + 8..])
 }
 
-/// Maps an IPv4 address into IPv6, for packets between addresses of different families.
+/// Converts an IPv4 address to an IPv6 address, for packets between addresses of different
+/// families.
 fn mapped(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -149,8 +152,8 @@ fn mac(ip: u128) -> [u8; 6] {
     [0x02, a, b, c, d, e]
 }
 
-/// The Internet checksum (RFC 1071) over any number of slices. All slices except the last consist
-/// of whole words of 32 bits.
+/// The Internet checksum (RFC 1071) of the slices that were added. The length of each slice except
+/// the last must be a multiple of 4 octets.
 #[derive(Clone, Copy)]
 struct Checksum(u64);
 
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(
             mac(u128::MAX)[0] & 0b11,
             0b10,
-            "the address must be locally administered and no group address"
+            "the address must be locally administered and must not be a group address"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! Records what an adapter's sockets send and receive, as a pcapng file that Wireshark dissects.
 //!
 //! A socket shows neither Ethernet nor IP headers, and a TCP socket shows no segments. This crate
-//! creates such headers, with correct lengths, checksums and sequence numbers. So no privilege is
-//! needed.
+//! creates such headers, with correct lengths, checksums and sequence numbers. The program
+//! therefore needs no privilege for a capture.
 //!
 //! | file | what |
 //! |---|---|
@@ -16,13 +16,13 @@
 //!
 //! The name may contain `%p` (the process ID), `%n` (the number of the capture in the process, from
 //! 0) and `%%`. The file must not exist, unless its name has the prefix `append:`. Within a process
-//! all captures with the same name share the file, each as an interface of its own. A capture that
-//! is opened after all others were closed appends to the file. For another process an open capture
-//! file is an error.
+//! all captures with the same name share the file, and each has its own interface in the file. A
+//! capture that the process opens after it has closed all others appends to the file. Another
+//! process cannot open the file while a capture is open.
 //!
-//! Each call writes its records before it returns. So a killed process leaves a file that ends with
-//! a whole block. Only the file's owner can read it, because it holds the consumers' data. If a
-//! write fails later (for example because the disk is full), recording ends with a message
+//! Each call writes its records before it returns, so the file of a killed process ends with a
+//! whole block. Only the owner of the file can read it, because it contains the consumers' data. If
+//! a write fails later (for example because the disk is full), recording ends with a message
 //! ([`telemetry::complain`]).
 
 #![forbid(unsafe_code)]

@@ -23,7 +23,7 @@ pub enum OpenError {
     /// The name is empty.
     #[error("expected the name of a file")]
     EmptyName,
-    /// The name contains a `%` that has no meaning.
+    /// The name contains a `%` that is not followed by `p`, `n` or `%`.
     #[error(
         "{name}: expected %p (process id), %n (number of the capture in the process) or %% \
          after {before:?}"
@@ -47,10 +47,10 @@ pub enum OpenError {
         .0.display()
     )]
     Exists(PathBuf),
-    /// Another user owns the file and could read what is appended.
+    /// The file belongs to another user, who could read what this process appends.
     #[error("{}: the file belongs to another user", .0.display())]
     OtherOwner(PathBuf),
-    /// The file has other contents, which an append would corrupt.
+    /// The file is not a pcapng file, so that an append would corrupt it.
     #[error(
         "{}: is not a pcapng file, so nothing is appended to it; choose another name",
         .0.display()
@@ -69,10 +69,10 @@ pub enum OpenError {
     },
 }
 
-/// The comment in each section of the file.
+/// The comment that each section of a capture file contains.
 const SECTION_COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are \
                                synthesised, and so are TCP's segments without data.";
-/// The prefix of the name of a file that may exist already.
+/// The prefix of a name that allows the file to exist already.
 const APPEND_PREFIX: &str = "append:";
 /// The number of octets that a batch collects before it writes them.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -81,7 +81,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    /// The moment of the start on two clocks: monotonic, and as time since 1970.
+    /// The time at which the file was opened, on two clocks: the monotonic clock, and the time
+    /// since 1970.
     started: (Instant, Duration),
     state: Mutex<State>,
 }
@@ -90,25 +91,25 @@ pub(crate) struct Output {
 pub(crate) struct State {
     /// The open file. `None` if a write has failed or if no capture uses the file any more.
     file: Option<File>,
-    /// Whether this object created the file and no packet has been recorded.
+    /// Whether this process has created the file and has not recorded a packet in it yet.
     is_new: bool,
-    /// The number of octets of the whole blocks in the file.
+    /// The length of the file up to the end of its last whole block, in octets.
     length: u64,
-    /// Whole blocks that are still to be written.
+    /// Whole blocks that have not been written to the file yet.
     blocks: Vec<u8>,
     interfaces: u32,
-    /// The connections that are being recorded, each by local address and peer's address.
+    /// The connections that are being recorded, each as the local address and the peer's address.
     flows: HashSet<(SocketAddr, SocketAddr)>,
 }
 
-/// A file that this process has opened.
+/// A capture file that this process has opened.
 struct OpenedFile {
     process: u32,
     path: PathBuf,
     output: Weak<Output>,
 }
 
-/// All files that this process has opened.
+/// All capture files that this process has opened.
 static OPENED_FILES: Mutex<Vec<OpenedFile>> = Mutex::new(Vec::new());
 
 impl Output {
@@ -137,9 +138,9 @@ impl Output {
         let failed = |source| OpenError::Io { path: path.into(), source };
         let options = || {
             let mut options = OpenOptions::new();
-            // NOFOLLOW: in a directory that others may write to, the name could be another user's
-            // link to a file of this user. NONBLOCK: opening a pipe would otherwise wait for its
-            // reader.
+            // NOFOLLOW: in a directory that others may write to, another user could have created a
+            // link of this name to a file of this user. NONBLOCK: if the file is a pipe, the open
+            // would otherwise wait for a reader of the pipe.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
             options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
             options
@@ -180,7 +181,7 @@ impl Output {
             }
             Err(source) => return Err(failed(source)),
         };
-        // The lock is held as long as the file is open.
+        // The process holds this lock as long as the file is open.
         file.try_lock().map_err(in_use)?;
         let length = file.metadata().map_err(failed)?.len();
         let mut blocks = Vec::new();
@@ -194,10 +195,9 @@ impl Output {
         Ok(output)
     }
 
-    /// Releases one use of the file. The last release closes the file, under the lock that `open`
+    /// Ends one use of the file. The last use closes the file while it holds the lock that `open`
     /// takes, and removes a file without packets. Otherwise a program that only checks whether an
-    /// adapter can be opened would leave a file that prevents the next program from creating its
-    /// own.
+    /// adapter can be opened would leave a file, and the next program could not create its own.
     pub(crate) fn release(self: &Arc<Self>) {
         let _files = OPENED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(self) == 1 {
@@ -208,7 +208,7 @@ impl Output {
         }
     }
 
-    /// Removes the file if its path still refers to it.
+    /// Removes the file if the path of the capture still leads to it.
     fn remove(&self, file: &File) {
         let own_inode = file.metadata().map(|of| (of.dev(), of.ino())).ok();
         let path_inode = std::fs::symlink_metadata(&self.path).map(|of| (of.dev(), of.ino())).ok();
@@ -217,7 +217,8 @@ impl Output {
         }
     }
 
-    /// Adds an adapter that writes to the file. Returns the number of its interface.
+    /// Adds an interface for an adapter that writes to the file. Returns the number of the
+    /// interface.
     pub(crate) fn add_interface(&self, name: &str) -> Result<u32, OpenError> {
         let mut state = self.lock();
         pcapng::interface(&mut state.blocks, name);
@@ -252,7 +253,7 @@ impl Output {
         }
     }
 
-    /// The moment as nanoseconds since 1970.
+    /// Converts a time to nanoseconds since 1970.
     fn nanos(&self, at: Instant) -> u64 {
         let (instant, epoch) = self.started;
         let time = match at.checked_duration_since(instant) {
@@ -275,7 +276,7 @@ impl Output {
 impl State {
     fn write(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else {
-            return Err(io::Error::other("writing to it has failed before"));
+            return Err(io::Error::other("an earlier write to the file has failed"));
         };
         let written = file.write_all(&self.blocks);
         if written.is_ok() {
@@ -328,7 +329,7 @@ fn expand(name: &str, process: u32, number: u32) -> Result<PathBuf, OpenError> {
     Ok(path.into())
 }
 
-/// The name of the writing program.
+/// The name and version of the writing program.
 fn application() -> String {
     let program = std::env::current_exe().ok();
     let program =
@@ -357,7 +358,8 @@ mod tests {
         assert_eq!(error("ü%ü"), format!("ü%ü: {expected} \"ü\""));
     }
 
-    /// When a write fails, as on a full disk, recording ends. A new open may succeed.
+    /// A failed write, for example on a full disk, ends the recording. The file can be opened again
+    /// later.
     #[test]
     fn a_write_that_fails_is_the_last() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -13,25 +13,25 @@ const LINKTYPE_ETHERNET: u16 = 1;
 /// The resolution of time stamps: 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
 
-/// An option that all kinds of blocks have.
+/// The codes of options that all kinds of blocks may have.
 const END_OF_OPTIONS: u16 = 0;
 const COMMENT: u16 = 1;
-/// An option of a section header.
+/// The code of an option of section headers.
 const USER_APPLICATION: u16 = 4;
-/// An option of an interface description.
+/// The codes of options of interface descriptions.
 const NAME: u16 = 2;
 const TIMESTAMP_RESOLUTION: u16 = 9;
-/// An option of a packet.
+/// The code of an option of packets.
 const FLAGS: u16 = 2;
 
-/// Appends a section header, which starts a file or another part of it. Interfaces are numbered
-/// from 0 in each section.
+/// Appends a section header. A section header starts a file, or a further section of it. In each
+/// section, interfaces are numbered from 0.
 pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
     block(to, SECTION_HEADER, |to| {
         to.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         to.extend(1u16.to_le_bytes());
         to.extend(0u16.to_le_bytes());
-        // The length of the section is not known yet.
+        // The value -1 means that the length of the section is unknown.
         to.extend((-1i64).to_le_bytes());
         option(to, COMMENT, comment.as_bytes());
         option(to, USER_APPLICATION, application.as_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
     });
 }
 
-/// Appends an interface whose packets are Ethernet frames of any length.
+/// Appends the description of an interface whose packets are Ethernet frames of any length.
 pub(crate) fn interface(to: &mut Vec<u8>, name: &str) {
     block(to, INTERFACE_DESCRIPTION, |to| {
         to.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -51,7 +51,7 @@ pub(crate) fn interface(to: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Appends a packet. `nanos` is its time since 1970.
+/// Appends a packet. `nanos` is the time of the packet in nanoseconds since 1970.
 pub(crate) fn packet(
     to: &mut Vec<u8>,
     interface: u32,
@@ -68,7 +68,7 @@ pub(crate) fn packet(
         let begin = to.len();
         frame(to);
         let length = ((to.len() - begin) as u32).to_le_bytes();
-        // Captured length and original length are equal.
+        // The captured length equals the original length, because packets are never truncated.
         to[lengths..lengths + 4].copy_from_slice(&length);
         to[lengths + 4..begin].copy_from_slice(&length);
         pad(to, begin);
@@ -81,7 +81,7 @@ pub(crate) fn packet(
     });
 }
 
-/// Appends a block, which has its length at both ends.
+/// Appends a block. Its length is both at its beginning and at its end.
 fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let begin = to.len();
     to.extend(kind.to_le_bytes());
@@ -102,7 +102,7 @@ fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(to, begin);
 }
 
-/// Pads a block to a multiple of four octets.
+/// Pads the contents since `begin` to a multiple of four octets.
 fn pad(to: &mut Vec<u8>, begin: usize) {
     to.resize(begin + (to.len() - begin).next_multiple_of(4), 0);
 }

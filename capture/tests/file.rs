@@ -1,4 +1,4 @@
-//! Captures are written and read back with an independent reader.
+//! Tests that write captures and read them back with an independent reader.
 
 mod reader;
 
@@ -71,7 +71,8 @@ fn datagrams_of_all_lengths_over_both_families() {
             ));
         }
     }
-    // The file is not closed: a killed process leaves a readable file.
+    // The file is read before it is closed, because a killed process must also leave a readable
+    // file.
     let contents = read(&scratch.file);
     assert_eq!(contents.sections.len(), 1);
     let (application, interfaces) = &contents.sections[0];
@@ -140,7 +141,7 @@ fn time_is_that_of_the_packet() {
     assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
 }
 
-/// The interface or direction, the flags and the number of octets of each segment.
+/// The direction, the flags and the payload length of each segment.
 fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     let segment = |packet: &Packet| match &packet.body {
         Body::Tcp { flags, payload, .. } => (packet.direction, *flags, payload.len()),
@@ -149,8 +150,8 @@ fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     packets.iter().map(segment).collect()
 }
 
-/// Checks that each side's octets are numbered without a gap and that nothing is acknowledged that
-/// was not sent. Returns what each side, in and out, has sent.
+/// Checks the sequence numbers: the octets of each side have no gaps, and each acknowledgement is
+/// for octets that were sent. Returns the octets that each side has sent, first the incoming ones.
 fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
     let mut next: [Option<u32>; 2] = [None; 2];
     let mut streams = [Vec::new(), Vec::new()];
@@ -178,7 +179,7 @@ const SERVER: &str = "192.0.2.2:7174";
 fn flow(capture: &Capture, local: &str, peer: &str, opened: Direction) -> Flow {
     capture
         .tcp(Instant::now(), addr(local), addr(peer), opened)
-        .expect("a connection that is not known")
+        .expect("the connection is not recorded yet")
 }
 
 #[test]
@@ -302,8 +303,8 @@ fn captures_of_one_name_share_a_file_and_later_ones_go_on() {
     assert_eq!(filed, [(0, 1, 1), (0, 0, 0), (0, 1, 1), (1, 0, 2)]);
 }
 
-/// Some threads open and close captures while others record. The file consists of whole blocks and
-/// is complete.
+/// Tests that the file is complete and consists of whole blocks if some threads open and close
+/// captures while others record.
 #[test]
 fn many_threads() {
     let scratch = scratch();
@@ -450,7 +451,7 @@ fn what_cannot_be_written_is_said_at_once() {
     assert!(matches!(Capture::open("/tmp/%d", "x"), Err(OpenError::Pattern { .. })));
 }
 
-/// This test runs again in another process, which finds the file in use.
+/// The same test runs again in another process, which must find that the file is in use.
 #[test]
 fn another_process_is_kept_away() {
     const FILE: &str = "CAPTURE_TEST_FILE";

@@ -9,8 +9,8 @@ use std::time::Instant;
 use capture::{Capture, Datagram, Direction};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Dissectors that guess the consumers' protocol. They would take the payload of a short SEND for a
-/// malformed message of RPC over RDMA.
+/// Dissectors that guess the protocol inside of RDMA messages. They would report the payload of a
+/// short SEND as a malformed message of RPC over RDMA.
 const DISABLED_DISSECTORS: [&str; 2] = ["rpcrdma_infiniband", "rpcrdma_iwarp"];
 /// Enables the verification of all checksums.
 const CHECKSUM_OPTIONS: [&str; 3] =
@@ -46,8 +46,8 @@ fn assert_flawless(file: &Path) {
     assert!(flaws.is_empty(), "{flaws:#?}");
 }
 
-/// The octets of a TCP connection between kernels that speak iWARP, once as the client's socket
-/// would report them and once as the server's.
+/// Records the octets of a TCP connection between kernels that speak iWARP, once as the client's
+/// socket would show them and once as the server's socket would.
 #[test]
 fn iwarp_is_dissected_as_in_a_capture_of_the_wire() {
     if !is_installed() {
@@ -67,7 +67,7 @@ fn iwarp_is_dissected_as_in_a_capture_of_the_wire() {
     }
 }
 
-/// The fields of the connections' iWARP messages, without those that concern only TCP.
+/// The fields of all iWARP messages in a capture. Fields that concern only TCP are left out.
 fn iwarp(file: &Path) -> Vec<String> {
     tshark(file, "iwarp_mpa", &["ip.src", "tcp.len", "_ws.col.Protocol", "_ws.col.Info"])
 }
@@ -77,7 +77,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Records the octets of another capture.
+/// Records the octets of a capture file in another capture file.
 fn replay(golden: &Path, file: &Path, as_client: bool) {
     let capture = Capture::open(file.to_str().expect("UTF-8"), "replay").expect("a capture");
     let mut flows = std::collections::HashMap::new();

@@ -14,8 +14,8 @@ pub(crate) struct Common {
     /// The adapter, by its name in the registry
     #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     pub(crate) adapter: String,
-    /// The address at which the adapter is reached on this host; by default the one that its entry
-    /// names, else 127.0.0.1
+    /// The address at which the adapter is reached on this host; by default the address in the
+    /// adapter's registry entry, or 127.0.0.1 if the entry has none
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Option<dat::Address>,
     /// Print one JSON document instead of a table
@@ -43,8 +43,8 @@ impl Common {
     /// Returns the address at which this adapter and `others` are reached on this host.
     ///
     /// # Errors
-    /// Fails if the address is unusable. The check runs before the two processes start, because the
-    /// error is clearer here.
+    /// Fails if the address is unusable. The check runs before the two processes start, because an
+    /// error of this process is clearer than an error of a child process.
     pub(crate) fn address(&self, others: &[String]) -> Result<dat::Address> {
         let address = match self.address {
             Some(address) => address,
@@ -57,8 +57,9 @@ impl Common {
         match TcpListener::bind(address.with_port(0)) {
             Ok(_) => Ok(address),
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => bail!(
-                "{address} is not an address of this host; `ip -brief address` lists its \
-                  addresses; without --address it is 127.0.0.1"
+                "{address} is not an address of this host; `ip -brief address` lists the \
+                  host's addresses; without --address, the address is that of the adapter's entry, \
+                  or 127.0.0.1"
             ),
             Err(error) if error.kind() == ErrorKind::InvalidInput => bail!(
                 "{address} does not say on which network device; append the number that \
@@ -71,7 +72,8 @@ impl Common {
     }
 }
 
-/// Reports errors in the registry file first and only once.
+/// Reports the errors in the registry file before the command does anything else. Later uses of the
+/// registry do not report them again.
 pub(crate) fn report_registry_errors() {
     dat::registry().list();
 }
@@ -83,7 +85,7 @@ pub(crate) const SERVE_PORT: u16 = 7471;
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     ensure!(
         !host.trim().is_empty(),
-        "the host is an empty string; without a host, leave the argument out"
+        "HOST is an empty string; to use a process on this host, leave HOST out"
     );
     if let Some((name, port)) = host.rsplit_once(':')
         && (!name.contains(':') || name.ends_with(']'))

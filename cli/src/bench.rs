@@ -30,8 +30,8 @@ use crate::{cpu, plain, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
-    /// it, the peer is a process on this host
+    /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
+    /// HOST, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
@@ -59,11 +59,12 @@ pub(crate) struct Options {
     /// Measure each row for this many seconds per adapter, in as many rounds as fit
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
     duration: Option<f64>,
-    /// The processors of the client and the server, as in 0,1; with HOST only that of the client.
-    /// By default two different ones on this host if there are two
+    /// The processors on which the client and the server run, as in 0,1; with HOST, only the
+    /// client's processor. Without HOST, the default is two different processors, if this host has
+    /// two
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     cpus: Vec<usize>,
-    /// Sleep while waiting; the default is to poll if client and server have a processor each
+    /// Sleep while waiting; the default is to poll if client and server have different processors
     #[arg(long)]
     block: bool,
     /// Print a wider table, with the 99.9th percentile, the processor time of each end and the
@@ -76,7 +77,8 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md next to plain sockets instead
+    /// Measure the rows of docs/performance.md, each with DAT and with plain sockets, instead of
+    /// the operations
     #[arg(long, conflicts_with_all = [
         "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
         "csv", "html",
@@ -124,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // given.
     ensure!(
         !options.rows.is_any_given(),
-        "--row and --watched apply to --plain: add it, and remove other options"
+        "--row and --watched need --plain: add --plain, and remove the other options"
     );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
@@ -179,7 +181,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     drop(progress);
-    ensure!(measured.len() == points.len(), "the two processes have not measured everything");
+    ensure!(measured.len() == points.len(), "the two processes have not measured all rows");
     let adapters = names.into_iter().zip(info.providers);
     let document = Document {
         adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// content
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Exit with 1 for warnings, and for entries whose provider was not started, too
+    /// Also exit with 1 if there are warnings, or entries whose provider was not started
     #[arg(long)]
     strict: bool,
     /// Start the providers of at most this many entries, each in a process of its own; all other
@@ -48,7 +48,7 @@ struct Document {
     /// The number of entries that could be parsed.
     entries: usize,
     findings: Vec<Finding>,
-    /// For how many entries the provider was not started, because of the limit.
+    /// The number of entries whose provider was not started, because of the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_started: Option<NonZeroUsize>,
 }
@@ -57,12 +57,12 @@ struct Document {
 #[derive(Serialize)]
 struct Finding {
     severity: Severity,
-    /// Counted from 1.
+    /// The line, counted from 1.
     line: usize,
-    /// In characters, counted from 1.
+    /// The column in characters, counted from 1.
     column: usize,
     message: String,
-    /// What to do.
+    /// The remedy, if one is known.
     help: Option<String>,
     /// Other lines to which this finding also applies.
     #[serde(skip)]
@@ -125,7 +125,9 @@ impl Finding {
         }
     }
 
-    /// Returns a key that is equal for findings that differ only in a value of the line.
+    /// Returns the key of a finding. Findings with equal keys are of the same kind. The key is the
+    /// severity and the remedy. If there is no remedy, the part of the message before the first
+    /// quoted value takes its place.
     fn kind(&self) -> (Severity, &str) {
         let before_the_value = || self.message.split(['"', '`']).next().unwrap_or_default();
         (self.severity, self.help.as_deref().unwrap_or_else(before_the_value))
@@ -138,8 +140,9 @@ impl Finding {
 
 /// Calls `inspect` for each entry that programs can ask for, and returns the results: `None` if the
 /// entry's library provides the entry, otherwise the reason why not. Each entry is inspected,
-/// because a library may register one entry and not another. But if a library does not load, or its
-/// start does not end, its other entries are not inspected.
+/// because a library may register one entry and not another. But after an inspection has shown that
+/// a library does not load, or that its start does not end, the other entries of this library are
+/// not inspected.
 ///
 /// An inspection takes a process, so at most `limit` entries are inspected. The second value is the
 /// number of entries that were not inspected because of this limit.
@@ -186,8 +189,9 @@ impl<K: Eq + Hash> Lines<K> {
         Lines(lines)
     }
 
-    /// Returns the lines of `key` after `line`, and a remark that names them. The second call with
-    /// the same `key` and all further ones return `None`.
+    /// Returns the lines after `line` to which the finding about `key` also applies, and a remark
+    /// that lists them. Only the first call with a `key` does so. Later calls return `None`,
+    /// because the finding has been reported.
     fn after(&mut self, key: &K, line: usize) -> Option<(Vec<usize>, String)> {
         let mut lines = self.0.remove(key)?;
         lines.retain(|&other| other > line);
@@ -201,7 +205,7 @@ impl<K: Eq + Hash> Lines<K> {
 }
 
 /// Returns a warning for each entry that does not open or that no program can ask for, and the
-/// number of entries whose provider was not started, because `limit` does not permit it.
+/// number of entries whose provider was not started because of `limit`.
 fn warnings(
     entries: &[Entry],
     devices: &Devices,
@@ -210,11 +214,12 @@ fn warnings(
 ) -> (Vec<Finding>, usize) {
     let (faults, not_started) = faults(entries, limit, inspect);
     let missing: Vec<Option<&str>> = entries.iter().map(|entry| devices.missing(entry)).collect();
-    // One finding covers all affected entries of a library: a distribution's file has dozens.
+    // One finding covers all affected entries of a library, because a distribution's file has
+    // dozens of entries for one library.
     let mut faulty = Lines::new(entries.iter().zip(&faults).map(|(entry, fault)| {
         (fault.as_ref().map(|fault| (entry.library.as_str(), fault.why.as_str())), entry)
     }));
-    // One finding per device.
+    // One finding covers all entries that name the same missing device.
     let mut without_device = Lines::new(missing.iter().copied().zip(entries));
     let mut findings = Vec::new();
     let first_and_other = first_duplicates(entries).into_iter().zip(ambiguous(entries));
@@ -243,19 +248,20 @@ fn warnings(
                  {more}",
                 entry.ia_name
             );
-            let help = format!("the host has {}; or remove the line", devices.names());
+            let help =
+                format!("name one that the host has: {}; or remove the line", devices.names());
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
-            let help = "its adapter does not open with them; dat.conf(5) and the provider's \
-                        documentation list the keys";
+            let help = "the adapter does not open with these parameters; dat.conf(5) and the \
+                        provider's documentation list the keys";
             findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
     (findings, not_started)
 }
 
-/// What is unusable in the registry file.
+/// The unusable entries of the registry file.
 pub(crate) struct Unusable {
     /// The lines of the entries.
     pub(crate) lines: Vec<usize>,
@@ -263,7 +269,7 @@ pub(crate) struct Unusable {
     pub(crate) not_started: usize,
 }
 
-/// Returns what is unusable in the registry file.
+/// Returns the unusable entries of the registry file.
 pub(crate) fn unusable_lines(list: &List) -> Unusable {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
     let entries: Vec<Entry> = list
@@ -287,18 +293,19 @@ pub(crate) fn unusable_lines(list: &List) -> Unusable {
 #[derive(Serialize)]
 pub(crate) struct Concern {
     pub(crate) message: String,
-    /// What to do.
+    /// The remedy, if one is known.
     pub(crate) help: Option<String>,
 }
 
-/// Returns the concerns about the last entry in the file that equals this one.
+/// Returns the reasons for which `entry`, which was just added to the file, may be unusable.
 pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
     let File { entries, .. } = convert::read(path)?;
     let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else {
         return Ok(Vec::new());
     };
     let findings = match repeated(&entries[at], first_duplicates(&entries)[at]) {
-        // The user has asked for an entry that programs do not use.
+        // There is no concern about an entry that the user has marked nondefault, because programs
+        // are not meant to use that entry.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
         None => warnings(&entries[at..=at], &Devices::of_host(), 1, inspect_library).0,
@@ -309,7 +316,7 @@ pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
         .collect())
 }
 
-/// Returns line and column.
+/// Returns the line and the column of an entry.
 fn place(origin: &Origin) -> (usize, usize) {
     match origin {
         Origin::File { line, column, .. } => (*line, *column),
@@ -324,7 +331,7 @@ fn never_requested(entry: &Entry) -> Option<Finding> {
     match (api.space, api.major, api.minor) {
         _ if !entry.default => warning(
             format!("{ia_name} is marked nondefault: no program can open it"),
-            "write default, if it is to be used",
+            "write default, if programs are to use it",
         ),
         (Space::Kernel, ..) => warning(
             format!("{ia_name} is for kDAPL ({api}): no program in user space can open it"),
@@ -343,7 +350,8 @@ fn never_requested(entry: &Entry) -> Option<Finding> {
     }
 }
 
-/// Returns for each entry the first usable one before it with the same name, API and thread safety.
+/// For each entry, returns the first usable entry above it that has the same name, API and thread
+/// safety.
 fn first_duplicates(entries: &[Entry]) -> Vec<Option<&Entry>> {
     let mut firsts = HashMap::new();
     let mut all = Vec::new();
@@ -402,8 +410,8 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
         Finding::warning(
             entry,
             message,
-            "this line is used only if the library of that one cannot be loaded; otherwise \
-             rename it",
+            "this line is used only if the library of the earlier line cannot be loaded; rename \
+             one of the two if programs are to use both",
         )
     };
     Some(finding)
@@ -415,13 +423,16 @@ fn library_next_to_program(library: &str) -> Option<String> {
     let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
     let is_there = !library.contains('/') && lib.join(library).is_file();
     is_there.then(|| {
-        format!("set LD_LIBRARY_PATH to {0}, where it is, or write {0}/{library}", lib.display())
+        format!(
+            "set LD_LIBRARY_PATH to {0}, which contains the library, or write {0}/{library}",
+            lib.display()
+        )
     })
 }
 
-/// How many entries of a registry file are opened, or their providers started, unless the user
-/// wants another number. Each takes a process, and a file may have any number of entries. Debian's
-/// has 62.
+/// The default limit on the entries of a registry file that are opened, or whose providers are
+/// started. There is a limit because each of these entries needs a process, and a file may have any
+/// number of entries. Debian's file has 62.
 pub(crate) const DEFAULT_LIMIT: usize = 64;
 
 /// How many findings of a kind are printed individually.
@@ -438,7 +449,8 @@ fn line_with_mark(line: &str, column: usize) -> String {
     let part: String = shown.by_ref().take(MAX_SHOWN_CHARS).collect();
     let (before, after) =
         (if begin > 0 { "… " } else { "" }, if shown.next().is_some() { " …" } else { "" });
-    // Tabs stay tabs, so that the mark is below the right character.
+    // The text before the mark becomes blanks, except that tabs stay tabs. So the mark is below the
+    // right character.
     let blank = |c| if c == '\t' { c } else { ' ' };
     let indent: String = before.chars().chain(part.chars().take(at - begin)).map(blank).collect();
     format!("    {before}{part}{after}\n    {indent}^\n")
@@ -453,7 +465,8 @@ impl Document {
         let lines: Vec<&str> = source.lines().collect();
         let mut text = String::new();
         let file = printable(&self.file);
-        // For each kind: its first finding, how many are printed, and the lines of the others.
+        // For each kind of finding: the first finding, the number of findings printed so far, and
+        // the lines of the findings that are not printed.
         let mut kinds: HashMap<_, (&Finding, usize, Vec<usize>)> = HashMap::new();
         for finding in &self.findings {
             let Finding { line, column, message, help, .. } = finding;
@@ -582,8 +595,8 @@ mod tests {
                 "{messages:?}"
             );
         }
-        // Programs that ask for a different thread safety get the same adapter, and u1.2 programs
-        // use another library.
+        // There is no warning here: the second entry has the same library and parameters, and the
+        // third is for programs of uDAPL 1.2, which do not use the other two.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages_of(&(first + &same)), [""; 0]);

@@ -51,7 +51,8 @@ pub(crate) struct Options {
     /// Also write the result to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Also count each clause of a function separately; JSON always does
+    /// Also print the counts for each clause of a function; the JSON output always contains these
+    /// counts
     #[arg(long)]
     clauses: bool,
     /// Print one JSON document instead of a table
@@ -68,7 +69,7 @@ pub(crate) struct Options {
 /// Runs the suite. Returns whether the provider conforms, or an error if it could not be tested.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if let Some(target) = &options.worker {
-        conformance::serve(target).context("--worker is for `dat` itself")?;
+        conformance::serve(target).context("--worker is for internal use by `dat`")?;
         return Ok(true);
     }
     let binding = match &options.library {
@@ -81,7 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     if let Some(file) = &options.registry {
-        // The file is checked here, because the registry treats a missing file like an empty one.
+        // The file is opened here, so that a missing file is reported once and by name. A DAT
+        // library may ignore a missing file.
         fs::File::open(file)
             .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
@@ -97,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             command.env("DAT_OVERRIDE", file);
         }
         if quiet {
-            // This suppresses the registry's messages about errors that cases cause on purpose.
+            // This variable suppresses the registry's messages about errors that cases cause on
+            // purpose.
             command.env("DAT_DBG_TYPE", "0");
         }
         command
@@ -105,7 +108,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let loud = worker.clone();
     Pool::new(&target, move || loud(false))
         .open()
-        // The place in the suite's source is cut off, because it matters only for errors of cases.
+        // The error ends with a position in the suite's source, which only helps to find a failed
+        // case. So the position is cut off.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so there is nothing to test: {why}"))?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;

@@ -20,11 +20,11 @@ use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Wait};
 pub(crate) const POSTED_RECEIVES: usize = 512;
 /// The receiver of a stream sends a notification after this many messages.
 pub(crate) const MESSAGES_PER_CREDIT: usize = 128;
-/// The maximum number of outstanding requests, including notifications. In front of each there may
-/// be a write that has no completion of its own.
+/// The maximum number of outstanding requests, including notifications. Each of them may follow a
+/// write without a completion, so an endpoint has room for twice this number.
 pub(crate) const MAX_REQUESTS: usize = 128;
-/// The maximum number of outstanding RDMA reads in each direction. Further reads wait at the
-/// reader.
+/// The maximum number of outstanding RDMA reads in each direction. The requester does not start
+/// further reads before one of these completes.
 const MAX_READS: usize = 16;
 /// The number of bytes after the incoming data that must stay unchanged.
 pub(crate) const GUARD_BYTES: usize = 64;
@@ -52,8 +52,8 @@ pub(crate) struct Connection {
     wait: Wait,
 }
 
-/// The latest sequence numbers: the one that was written to a peer that watches its memory, and the
-/// one that was found in this side's memory.
+/// The latest sequence numbers: `sent` was written to a peer that watches its memory, and `seen`
+/// was found in the memory of this process.
 #[derive(Default)]
 struct SequenceNumbers {
     sent: u8,
@@ -116,7 +116,7 @@ impl Connection {
         let limits = adapter.attributes();
         ensure!(
             largest <= limits.max_message as usize,
-            "adapter {} sends at most {} bytes at once; needed are {largest}",
+            "adapter {} sends at most {} bytes at once, but {largest} are needed",
             limits.adapter,
             limits.max_message
         );
@@ -255,8 +255,9 @@ impl Connection {
         self.post_write(size, Flags::SUPPRESS)
     }
 
-    /// Polls the last octet of the incoming data until it is the next sequence number. While it
-    /// does so, it also polls for completions, which do not come, `calls` times per millisecond.
+    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile,
+    /// it also calls DAT `calls` times per millisecond to poll for completions, of which there are
+    /// none.
     pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
         const POLLS_PER_CLOCK_CHECK: u32 = 32;
         self.sequence.seen = self.sequence.seen.wrapping_add(1);
@@ -273,7 +274,7 @@ impl Connection {
             let now = Instant::now();
             ensure!(
                 now - start < PEER_TIMEOUT,
-                "waited {} s for what the other process has written",
+                "waited {} s for a write of the other process",
                 PEER_TIMEOUT.as_secs()
             );
             if self.call_counter.is_due(now, calls) {
@@ -466,7 +467,7 @@ mod tests {
         assert_eq!(
             calls(5000, 2, 1),
             2,
-            "one call at each look must make up for all calls that are late"
+            "after each pause, one call must replace all calls that are overdue"
         );
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct File {
     pub(crate) errors: Vec<ParseError>,
 }
 
-/// Reads a file in either format.
+/// Reads a registry file in either of its two formats.
 pub(crate) fn read(path: &Path) -> Result<File> {
     let text = registry::list::read(path).with_context(|| format!("reading {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {

@@ -23,12 +23,15 @@ pub(crate) fn two_processors() -> Option<[usize; 2]> {
 }
 
 /// Returns the processors of client and server that `--cpus` names. Without the option, returns two
-/// different processors if the host has two. A server on another host gets none, because that host
-/// chooses the processor itself.
+/// different processors if the host has two. For a server on another host, returns `None`, because
+/// that host chooses the processor.
 pub(crate) fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
     let allowed = allowed();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        bail!("this process may not run on processor {cpu}; it may on {}", units::ranges(&allowed));
+        bail!(
+            "this process may not run on processor {cpu}; it may run on {}",
+            units::ranges(&allowed)
+        );
     }
     match (cpus, server_is_here) {
         ([], true) => Ok(two_processors().map_or([None; 2], |two| two.map(Some))),
@@ -87,7 +90,7 @@ mod tests {
         let why = |cpus: &[usize], here| assign(cpus, here).expect_err("no choice").to_string();
         assert!(
             why(&[100_000], true)
-                .starts_with("this process may not run on processor 100000; it may on ")
+                .starts_with("this process may not run on processor 100000; it may run on ")
         );
         assert!(why(&[first], true).ends_with("as in --cpus 0,1"));
         assert!(why(&[first, first], false).ends_with("that of the client"));

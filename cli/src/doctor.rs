@@ -107,7 +107,8 @@ impl Document {
                 State::Problem => colour("problem", Colour::Bad),
             };
             let indent = " ".repeat("problem".len() + 2 + width + 2);
-            // A file name or a variable may contain any character.
+            // Control characters are replaced, because a file name or a variable may contain any
+            // character.
             let message = printable(message).replace('\n', &format!("\n{indent}"));
             text += &format!("{word}  {subject:<width$}  {message}\n");
             text += &fix
@@ -171,7 +172,7 @@ fn registry(list: &List) -> Vec<Finding> {
     }]
 }
 
-/// Cuts a long list of lines after about 60 characters.
+/// Cuts a long list of line numbers after about 60 characters.
 fn cut(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
@@ -182,13 +183,13 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Opens the built-in entries.
+/// Reports whether the built-in entries open.
 fn adapters(list: &List) -> Vec<Finding> {
     let candidates = list.candidates().into_iter();
     if list.builtins_off() {
         let message = "the built-in adapters are turned off by builtin=off in OPENDAT_PARAMS";
         let remedy = "remove builtin=off from OPENDAT_PARAMS";
-        // An adapter of the registry file is enough, if it opens.
+        // Without built-in adapters, it is enough that one adapter of the registry file opens.
         let usable: Vec<_> =
             candidates.filter(|candidate| list::unused(&candidate.entry).is_none()).collect();
         return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
@@ -208,7 +209,8 @@ fn adapters(list: &List) -> Vec<Finding> {
         let name = candidate.entry.ia_name.clone();
         match list::open(candidate) {
             Ok(()) => open.push(name),
-            // Without a device there is nothing to repair. The devices have a finding of their own.
+            // If the host has no RDMA device, it is no problem that verbs does not open. Another
+            // finding reports that there is no device.
             Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}
             Err(why) => findings.push(Finding::problem(
                 "adapters",
@@ -262,7 +264,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let faults = set.iter().filter_map(|(name, value)| {
         if let Some(replacement) = parameters::replacement(name) {
             let message = format!("{name} is no longer read");
-            let fix = format!("unset it, and {replacement}");
+            let fix = format!("unset the variable, and {replacement}");
             return Some(Finding::problem("environment", message, fix));
         }
         if let Some(meant) = parameters::misspelt(name) {
@@ -274,18 +276,19 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
             ));
         }
         let fault = parameters::fault_of_variable(name, value)?;
-        Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
+        Some(Finding::problem("environment", fault, format!("correct the value, or unset {name}")))
     });
     let known = set.iter().filter(|(name, _)| {
         parameters::misspelt(name).is_none() && parameters::replacement(name).is_none()
     });
     let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
-        true => Finding::fine("environment", "no variable changes the behaviour"),
+        true => Finding::fine("environment", "no environment variable changes the behavior"),
         false => Finding::note(
             "environment",
             words.join(" "),
-            "these apply to every program that is started from here, except set-user-ID programs",
+            "these variables apply to every program that is started from here, except set-user-ID \
+             programs",
         ),
     };
     std::iter::once(in_force).chain(faults).collect()
@@ -315,8 +318,8 @@ fn port(port: u16) -> Finding {
             Finding::note(
                 subject,
                 "taken by a process of another user",
-                "root can see which process it is; adapters of softroce share an address of a \
-                 host only among the processes of one user",
+                "root can see which process it is; on one address of a host, only the processes of \
+                 one user can share the port for softroce",
             )
         }
         owners if owners.is_empty() => Finding::note(
@@ -328,7 +331,8 @@ fn port(port: u16) -> Finding {
         owners => Finding::note(
             subject,
             format!("taken by {}", owners.join(", ")),
-            "adapters of softroce share the port; any other process has to end first",
+            "adapters of softroce can share the port; any other process that uses it must end \
+             first",
         ),
     }
 }
@@ -380,8 +384,8 @@ fn headers() -> Finding {
         false => Finding::note(
             "IP headers",
             "in batches of packets, the IP identification is not predictable",
-            "over IPv4, softroce sends one packet per call, which is slower; a newer kernel and \
-             IPv6 do not need that",
+            "over IPv4, softroce sends one packet per call, which is slower; a newer kernel \
+             or IPv6 avoids that",
         ),
     }
 }
@@ -496,7 +500,8 @@ impl Host {
         let port = self.sysfs.join(device).join("ports/1");
         let read = |file: &str| {
             let text = fs::read_to_string(port.join(file)).unwrap_or_default();
-            // The file contains a text such as "4: ACTIVE".
+            // The file `state` contains a number and a word, such as "4: ACTIVE". Only the word is
+            // kept.
             text.trim().rsplit(": ").next().unwrap_or_default().to_owned()
         };
         let (state, layer) = (read("state"), read("link_layer"));
@@ -724,7 +729,7 @@ mod tests {
         assert_eq!(findings[1].message, "OPENDAT_SPIN_US is no longer read");
         assert_eq!(
             findings[1].fix.as_deref(),
-            Some("unset it, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
+            Some("unset the variable, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
         );
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Prints a completion script of `all`, the whole program, for the shell.
+/// Prints a completion script for the shell. `all` is the definition of the whole program.
 pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> {
     // Without this list of visible commands, Bash would also complete hidden ones.
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -34,7 +34,8 @@ pub(crate) struct Manual {
     directory: PathBuf,
 }
 
-/// Writes the manual pages of `all`, the whole program: dat(1), and one for each command.
+/// Writes the manual pages: dat(1), and one for each command. `all` is the definition of the whole
+/// program.
 pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
@@ -95,8 +96,8 @@ fn exit_status(command: &str) -> &'static str {
              for a wrong command line."
         }
         "trace" => {
-            "That of the program; 127 if it does not exist, 126 if it cannot be run; 2 for a wrong \
-             command line."
+            "The exit status of the traced program; 127 if it does not exist, 126 if it cannot be \
+             run; 2 for a wrong command line."
         }
         _ => "0 on success, 1 on failure; 2 for a wrong command line.",
     }

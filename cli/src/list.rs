@@ -1,4 +1,4 @@
-//! `dat list`: lists the adapters by name, and why those that do not open fail.
+//! `dat list`: lists the adapters by name. For each adapter that does not open, the list shows why.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,16 +25,16 @@ mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only entries whose name contains one of these texts. An entry whose name equals one of them
-    /// is opened before the others
+    /// List only entries whose name contains one of these texts. An entry whose name equals one of
+    /// them is opened before the others
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Only entries that open
+    /// List only entries that open
     #[arg(long, conflicts_with = "all")]
     usable: bool,
     /// Open at most this many entries of the registry file, each in a process of its own; the
-    /// others are shown as not opened. Equal entries are opened once, and all built-in ones are
-    /// opened
+    /// others are shown as not opened. Equal entries are opened once. The limit does not apply to
+    /// built-in entries
     #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
     limit: usize,
     /// List each entry separately, even if many fail for the same reason, with everything that its

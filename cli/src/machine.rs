@@ -94,7 +94,7 @@ fn date(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The expected values are those of `date --utc --date=@SECONDS`.
+    /// The command `date --utc --date=@SECONDS` prints the expected values.
     #[test]
     fn dates_are_those_of_the_calendar() {
         assert_eq!(date(0), "1970-01-01T00:00:00Z");

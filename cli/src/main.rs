@@ -26,7 +26,7 @@ mod pair;
 mod peer;
 mod work;
 
-// Measuring, by DAT and by plain sockets:
+// Measurements with DAT and with plain sockets:
 mod connection;
 mod measure;
 mod operation;
@@ -45,7 +45,7 @@ mod machine;
 mod parameters;
 mod programs;
 
-// What is printed:
+// The output of all commands:
 mod output;
 mod progress;
 mod table;
@@ -80,13 +80,13 @@ struct Cli {
 const ENVIRONMENT: &str = "\
 Environment:
   DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
-  OPENDAT_PARAMS=WORDS  IA parameters without an address, the defaults of every
-                        adapter; those of an entry win. Some of them:
+  OPENDAT_PARAMS=WORDS  default IA parameters of every adapter, but no address;
+                        those of a registry entry take precedence. Some are:
                           capture=FILE   write what adapters send and receive to a
                                          pcapng file for Wireshark. %p in the name
                                          is the process id, %n the number of the
                                          adapter in the process. The file must not
-                                         exist; append:FILE appends to one that does
+                                         exist; append:FILE appends to an existing file
                           net=CONDITIONS emulate a network under softroce, such as
                                          loss=1%,delay=200us: see docs/softroce.md
                           mtu=N          the maximum octets of payload in a softroce
@@ -99,9 +99,9 @@ Environment:
                         level (warn, info, debug, trace), or levels of targets
                         (dat::cm=debug,dat::ep=trace). The word json among them
                         logs one JSON object per line. Without the variable, the
-                        bits of DAPL_DBG_TYPE apply, as with OFED. Those of
-                        DAPL_DBG_DEST are the destination: 1 standard output, 2 the
-                        system log";
+                        bits of DAPL_DBG_TYPE apply, as with OFED. The bits of
+                        DAPL_DBG_DEST choose the destination: 1 standard output, 2
+                        the system log";
 
 #[derive(Subcommand)]
 enum Command {
@@ -145,16 +145,16 @@ enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Manual(generate::Manual),
-    /// Run one of the two processes of a demonstration or benchmark; the process that starts it
-    /// sends the plan
+    /// Run one of the two processes of a demonstration or benchmark; the parent process sends the
+    /// plan
     #[command(hide = true)]
     Peer,
-    /// Open one entry of the registry and close it, and report why it does not open; the process
-    /// that starts it sends the entry
+    /// Open and close one entry of the registry, and report why the entry does not open; the parent
+    /// process sends the entry
     #[command(hide = true)]
     Probe,
-    /// Start the provider of an entry, and report why its library is not a provider; the process
-    /// that starts it sends the entry
+    /// Start the provider of an entry, and report why its library is not a provider; the parent
+    /// process sends the entry
     #[command(hide = true)]
     Inspect,
 }

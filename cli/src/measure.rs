@@ -94,7 +94,7 @@ impl Workload {
     }
 }
 
-/// Returns a trial of latencies since `start`, whose value is the median.
+/// Returns a trial that began at `start`, with the median of its latencies as the value.
 fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
     let seconds = start.elapsed().as_secs_f64();
     let (value, mean) = (median(times), times.iter().sum::<f64>() / times.len() as f64);
@@ -129,14 +129,15 @@ pub(crate) fn run_schedule<T: Sample>(
     Ok(())
 }
 
-/// Tells the server the next step. Returns the step at both processes, or `None` if there is none.
+/// Sends the next step from the client to the server. Returns the step at both processes, or `None`
+/// after the last step.
 fn agree_on_step<T: Sample>(
     schedule: &Schedule<T>,
     sockets: &mut PlainSockets,
     role: Role,
 ) -> Result<Option<Step>> {
     let next = schedule.next();
-    // A step has at least one operation, so 0 means that there is none.
+    // A step has at least one operation, so 0 operations mean that there is no further step.
     let operations =
         sockets.tell(Role::Client, role, next.map_or(0, |step| step.operations as u64))?;
     let part = sockets.tell(Role::Client, role, next.map_or(0, |step| step.part as u64))?;
@@ -144,8 +145,8 @@ fn agree_on_step<T: Sample>(
     Ok((operations > 0).then_some(Step { part, operations }))
 }
 
-/// Returns the time that a process waits for the other's notification, after this number of
-/// operations that it cannot observe itself.
+/// Returns how long a process waits for a notification that the other process sends after this
+/// number of operations. The waiting process does not notice the operations themselves.
 fn timeout_for(operations: usize) -> Duration {
     PEER_TIMEOUT
         .max(OPERATION_TIMEOUT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
@@ -203,7 +204,7 @@ fn echoed_latencies(
     depth: usize,
 ) -> Result<Vec<f64>> {
     let back = |connection: &mut Connection, _| {
-        // Reap completions here, while the next message is on its way.
+        // Completions are taken here, while the next message is on its way.
         reap_if_many(connection)?;
         connection.post_receives()?;
         receive_expected(connection, operation, size)
@@ -267,8 +268,8 @@ fn receive_expected(connection: &mut Connection, operation: Operation, size: usi
     Ok(())
 }
 
-/// Reaps completed requests if there are many. A message that has arrived shows that some requests
-/// have completed.
+/// Takes the completions of requests if many requests are outstanding. The caller has just received
+/// a message, which shows that some of them have completed.
 #[inline]
 fn reap_if_many(connection: &mut Connection) -> Result<()> {
     if connection.outstanding > 8 { connection.reap() } else { Ok(()) }
@@ -373,7 +374,7 @@ pub(crate) fn stream(
 fn send_all(connection: &mut Connection, size: usize, count: usize, window: usize) -> Result<()> {
     let data = connection.outgoing(size)?;
     let notifications = count / MESSAGES_PER_CREDIT + 1;
-    // One receive is reserved for the notification of this side.
+    // One of the peer's receives is reserved for a notification from this process.
     let (mut allowed, mut sent, mut notified) = (POSTED_RECEIVES - 1, 0, 0);
     while sent < count {
         while sent < count && sent < allowed && connection.outstanding < window {

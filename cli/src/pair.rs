@@ -14,8 +14,8 @@ use crate::peer::{Message, Plan};
 use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::{cpu, parent};
 
-/// The maximum time between two messages of a process that works. A process that waits for the
-/// other one in vain ends first, and its message says what it waited for.
+/// The maximum time between two messages from the processes. It is twice [`PEER_TIMEOUT`], so that
+/// a process that waits for the other in vain can first report what it waited for.
 const MESSAGE_TIMEOUT: Duration = PEER_TIMEOUT.saturating_mul(2);
 /// The time that a process has to report its own observations after the other process has failed.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,11 +59,11 @@ impl Drop for Process {
     }
 }
 
-/// The places where the two processes run.
+/// Where and how the two processes run.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement<'a> {
-    /// Parameters for OPENDAT_PARAMS of the processes on this host. They win over those of this
-    /// process.
+    /// Parameters for OPENDAT_PARAMS of the processes on this host. They take precedence over the
+    /// parameters in the environment of this process.
     pub(crate) params: &'a str,
     /// The host of the server, if it is another host. `dat serve` listens there.
     pub(crate) host: Option<SocketAddr>,
@@ -158,8 +158,8 @@ fn forward_messages(
             }
             Ok(message) => Received::Message(message),
             Err(_) => {
-                let what =
-                    "which is not a message of `dat`: is that a `dat serve` of this version?";
+                let what = "which is not a message of `dat`: is the server a `dat serve` of this \
+                            version?";
                 Received::Message(Message::Failed(format!("sent {line:?}, {what}")))
             }
         });
@@ -188,7 +188,7 @@ fn spawn(plan: &Plan, params: &str, sender: &Sender<(Role, Received)>) -> Result
     Ok(process)
 }
 
-/// Starts a process that waits for its plan. `params` are those of [`Placement::params`].
+/// Starts a process that waits for its plan. `params` is [`Placement::params`].
 pub(crate) fn command(params: &str) -> Result<(Child, UnixStream)> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);

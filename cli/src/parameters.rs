@@ -6,11 +6,12 @@ use dat_core::OpenError;
 use dat_sys::DAT_INVALID_PARAMETER;
 use registry::Entry;
 
-/// Returns the fault in the parameters of an entry, if its library is one of OpenDAT's. This does
-/// not check for devices and addresses that this host lacks. [`crate::check`] does that.
+/// Returns the fault in the parameters of an entry, if its library is one of OpenDAT's. This
+/// function does not check whether the host has the entry's device or address. [`crate::check`]
+/// does.
 pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
-    // The name is, for example, `libdat_softroce.so.1`.
+    // The file name of the library is, for example, `libdat_softroce.so.1`.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
     // The check uses no defaults, because the environment of the program that will use the entry
     // is unknown.
@@ -47,7 +48,8 @@ pub(crate) fn replacement(name: &str) -> Option<&'static str> {
 
 /// Returns the known variable that a name resembles so much that it is probably a misspelling.
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
-    // A difference of one letter may be intended in a short name.
+    // A short name is not compared: if it differs from a known name by a letter or two, it may be
+    // correct.
     let is_like = |known: &&&str| name.len() > 8 && strsim::osa_distance(name, known) <= 2;
     (!KNOWN_VARIABLES.contains(&name)).then(|| KNOWN_VARIABLES.iter().find(is_like).copied())?
 }
@@ -58,7 +60,8 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     match name {
         "OPENDAT_LOG" | "DAPL_DBG_TYPE" => telemetry::log::check_environment(set).err(),
         "DAPL_DBG_DEST" => {
-            // Without a log, its destination has no effect and is not checked.
+            // DAPL_DBG_DEST is checked only if the log is on. So the check assumes that OPENDAT_LOG
+            // is set.
             let with_log = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };

@@ -15,8 +15,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// In the parent: gives a new process its socket, and returns the other end. When the parent ends
-/// in any way, that end is closed, and the process reads the end of its input.
+/// In the parent: makes a pair of sockets, and gives one end to the new process as its standard
+/// input. Returns the other end. When the parent ends in any way, the kernel closes that end, and
+/// the process reads the end of its input.
 pub(crate) fn connect(child: &mut Command) -> Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair().context("making a pair of sockets")?;
     child.stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -28,12 +29,13 @@ pub(crate) fn send_plan(mut child: &UnixStream, plan: &impl Serialize) -> Result
     Ok(writeln!(child, "{}", serde_json::to_string(plan)?)?)
 }
 
-/// How long a provider may take to start: far more than any needs.
+/// How long a provider may take to start. Every known provider needs far less.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// In the parent: runs a process that starts a provider, because the provider may crash or hang.
-/// Sends the process its plan. Returns its answer, or `None` if it has sent none, and its exit
-/// status, or `None` if it still ran after `limit` and was killed.
+/// Sends the plan to the process. The first value is the answer of the process, or `None` if it
+/// sent none. The second value is the exit status, or `None` if the process still ran after `limit`
+/// and was killed.
 pub(crate) fn ask<T: DeserializeOwned>(
     mut command: Command,
     plan: &impl Serialize,
@@ -42,11 +44,13 @@ pub(crate) fn ask<T: DeserializeOwned>(
     let socket = connect(&mut command)?;
     let mut child = command.spawn().context("starting this program")?;
     drop(command); // closes our copy of the child's end of the socket
-    // If the process has ended already, its exit status says so.
+    // An error of the send is ignored: if the process has ended already, its exit status shows why.
     let _ = send_plan(&socket, plan);
-    let _ = socket.shutdown(Shutdown::Write); // a library that reads standard input reads its end
+    // If a library reads standard input, the read must end.
+    let _ = socket.shutdown(Shutdown::Write);
     let status = wait_within(&mut child, limit).context("waiting for this program")?;
-    // A process that the library has left running may keep the other end of the socket open.
+    // The read must not block. A process that the library has left running may keep the other end
+    // of the socket open, so the end of the input may never come.
     socket.set_nonblocking(true)?;
     let mut answer = String::new();
     let _ = BufReader::new(socket).read_line(&mut answer);

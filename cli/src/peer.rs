@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) adapters: Vec<String>,
     /// The address of the server.
     pub(crate) address: String,
-    /// The server's ports, for the client.
+    /// The ports at which the server listens. `None` in the server's own plan.
     pub(crate) server: Option<Ports>,
     /// The processor to which the process is pinned.
     pub(crate) cpu: Option<usize>,
@@ -150,7 +150,8 @@ fn run_plan() -> Result<()> {
     Ok(())
 }
 
-/// Listens and accepts connections. Returns those of the first adapter, then those of the second.
+/// Listens and accepts connections. Returns the connections of the first adapter, then the
+/// connections of the second.
 fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSockets)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))
@@ -227,8 +228,8 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainS
         connection.with_context(|| match (there, own) {
             (Some((_, there)), _) if there != provider => {
                 format!(
-                    "{address} serves an adapter of {there}, but {name} is of {provider}: run \
-                     `dat serve --adapter {name}` there"
+                    "the server at {address} uses provider {there}, but adapter {name} uses \
+                     provider {provider}: run `dat serve --adapter {name}` there"
                 )
             }
             // The hint does not apply to an address of another host.

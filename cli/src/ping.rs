@@ -21,8 +21,8 @@ use crate::{cpu, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
-    /// it, the peer is a process on this host
+    /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
+    /// HOST, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let wait =
         if options.block || cpu::two_processors().is_none() { Wait::Block } else { Wait::Poll };
-    // A size that atomic operations do not have is an error.
+    // Atomic operations have a fixed size. Another size on the command line is an error.
     ensure!(
         !operation.is_atomic() || size == ATOMIC_BYTES,
         "{} uses {ATOMIC_BYTES} bytes: use --size {ATOMIC_BYTES}",

@@ -27,11 +27,11 @@ use crate::{cpu, units};
 /// The options of `--plain`.
 #[derive(Args)]
 pub(crate) struct RowOptions {
-    /// Only rows whose name contains this
+    /// Measure only rows whose name contains this text
     #[arg(long, value_name = "TEXT", requires = "plain")]
     row: Option<String>,
-    /// Measure consumers that poll memory instead of the other rows: all sizes, with 0, 1 and 100
-    /// calls of DAT per millisecond
+    /// Instead of the other rows, measure consumers that poll their memory: all sizes, with 0, 1
+    /// and 100 calls of DAT per millisecond
     #[arg(long, requires = "plain")]
     watched: bool,
     /// Compare the rows of --watched with plain UDP instead of TCP: the lower bound for an adapter
@@ -41,7 +41,7 @@ pub(crate) struct RowOptions {
 }
 
 impl RowOptions {
-    /// Returns whether any of the options is given.
+    /// Returns whether --row or --watched is given.
     pub(crate) fn is_any_given(&self) -> bool {
         self.watched || self.row.is_some()
     }
@@ -57,7 +57,8 @@ struct Row {
     /// The way in which DAT waits, and the way in which the plain socket waits.
     wait: Wait,
     raw_wait: Wait,
-    /// What OPENDAT_PARAMS contains for both processes, instead of ia_params.
+    /// The parameter that both processes get in OPENDAT_PARAMS, if any. The registry entry does not
+    /// change.
     params: &'static str,
 }
 
@@ -80,8 +81,8 @@ const fn row(
     Row { name: Cow::Borrowed(name), provider, what, against, wait, raw_wait, params }
 }
 
-/// Returns a row for a consumer that polls memory. It is compared with a program whose second
-/// thread sleeps in read(2).
+/// Returns a row for a consumer that polls memory. The consumer is compared with a program whose
+/// second thread sleeps in read(2).
 fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
@@ -186,7 +187,10 @@ pub(crate) fn run(
     let is_wanted =
         |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let rows: Vec<Row> = of_provider.into_iter().filter(is_wanted).collect();
-    anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {names}");
+    anyhow::ensure!(
+        !rows.is_empty(),
+        "no row has the text of --row in its name; the rows are: {names}"
+    );
     if !json {
         let head = ["", "DAT", "raw", "ratio (min–max)"];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;

@@ -1,5 +1,5 @@
-//! Plain TCP and plain UDP, used as by a well-written program. They are the reference for DAT. The
-//! TCP connection also synchronises the two processes.
+//! Plain TCP and plain UDP sockets, used in the way in which a well-written program uses them. DAT
+//! is compared with them. The TCP connection also synchronises the two processes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -13,8 +13,8 @@ use socket2::SockRef;
 
 use crate::wait::{PEER_TIMEOUT, Role, Wait};
 
-/// The number of bytes for which a reader of small messages asks at once, like a program that knows
-/// what it will receive.
+/// The number of bytes that one read asks for if messages are smaller, so that one read can return
+/// many messages.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 
 /// The maximum size of a UDP datagram over IPv4, in octets.
@@ -36,10 +36,10 @@ pub(crate) enum Against {
     Udp,
 }
 
-/// The plain sockets of one process, connected to those of the other.
+/// The plain sockets of one process, which are connected to the plain sockets of the other process.
 pub(crate) struct PlainSockets {
     stream: TcpStream,
-    /// The UDP socket, which is connected to that of the other process.
+    /// The UDP socket, which is connected to the UDP socket of the other process.
     datagrams: UdpSocket,
     /// Which of the two sockets is measured.
     pub(crate) against: Against,
@@ -109,7 +109,7 @@ impl PlainSockets {
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// Sends `size` bytes, with one `write` if that takes all of them.
+    /// Sends `size` bytes, with one `write` if the socket accepts all of them at once.
     fn send(&mut self, size: usize) -> Result<()> {
         let mut sent = 0;
         while sent < size {
@@ -177,8 +177,8 @@ impl PlainSockets {
     }
 
     /// Like [`ping_pong`](Self::ping_pong), with a second thread that sleeps until data arrives and
-    /// reads it, while this thread polls the memory into which the other one reads. Datagrams have
-    /// the maximum size.
+    /// reads it, while this thread polls the memory into which the second thread reads. Datagrams
+    /// have the maximum size.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let PlainSockets { stream, datagrams, against, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
@@ -205,7 +205,7 @@ impl PlainSockets {
     }
 
     /// Runs `count` requests of one byte, which the server answers with `size` bytes. Returns the
-    /// time of each at the client, in seconds.
+    /// time of each request at the client, in seconds.
     pub(crate) fn ask(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {

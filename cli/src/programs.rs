@@ -35,8 +35,8 @@ fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// Returns whether a library, or a program with the library linked in, is OpenDAT's. Only OpenDAT's
-/// contain the name of this variable.
+/// Returns whether a file is a library of OpenDAT, or a program with that library linked in. Only
+/// these files contain the name of the variable OPENDAT_PARAMS.
 pub(crate) fn is_ours(file: &Path) -> bool {
     fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_PARAMS"))
 }
@@ -58,8 +58,8 @@ fn has(text: &[u8], word: &str) -> bool {
     text.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Returns the directory of OpenDAT's libraries in a tree that was not installed. It is next to the
-/// directory of this program.
+/// Returns the directory of OpenDAT's libraries if OpenDAT was not installed into the system. That
+/// directory, `lib`, is next to the directory of this program.
 pub(crate) fn own_library_directory() -> Option<PathBuf> {
     let directory = env::current_exe().ok()?.parent()?.parent()?.join("lib");
     (directory.file_name() == Some(OsStr::new("lib")) && directory.join(SONAMES[0]).is_file())

@@ -83,8 +83,8 @@ fn text(attributes: &StandardAttributes) -> String {
 
 fn to_text(value: &Value) -> String {
     match value {
-        // A value in which all bits are set, often that of an address, means that there is no
-        // limit.
+        // A value in which all bits are set means that there is no limit. The limit of an address
+        // is often such a value.
         Value::Number(u64::MAX) => "no limit".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::Text(text) => text.clone(),

@@ -60,10 +60,10 @@ pub(crate) struct Unregister {
     /// The name of the entries to remove
     #[arg(value_name = "IA")]
     name: String,
-    /// Only entries with this API
+    /// Remove only entries with this API
     #[arg(long, value_name = "VERSION", value_parser = api)]
     api: Option<Api>,
-    /// Only entries with this library
+    /// Remove only entries with this library
     #[arg(long, value_name = "LIBRARY")]
     library: Option<String>,
     #[command(flatten)]
@@ -72,7 +72,8 @@ pub(crate) struct Unregister {
 
 #[derive(Args)]
 struct RegistryFile {
-    /// The registry file; by default that of DAT_OVERRIDE, else /etc/dat.conf
+    /// The registry file; by default the file that DAT_OVERRIDE names, or /etc/dat.conf if that
+    /// variable is not set
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -88,12 +89,12 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
     text.parse().map_err(|()| "expected a name and two numbers, as in dapl.2.0")
 }
 
-/// Returns an absolute path for a library that is given by its path. A name is left to the dynamic
-/// linker.
+/// Returns the library of the entry. A path becomes absolute. A name without a slash stays a name,
+/// because the dynamic linker finds the library.
 fn absolute_library(library: &str) -> Result<String> {
     if !library.contains('/') {
-        // The library may have come with this program, in a directory that the dynamic linker does
-        // not search.
+        // An exception is a library that came with this program, in a directory that the dynamic
+        // linker does not search. Its name becomes a path.
         let beside = programs::own_library_directory().map(|directory| directory.join(library));
         let beside =
             beside.filter(|path| path.is_file() && programs::library_path(library).is_none());
@@ -125,8 +126,8 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
     edit(&path, |text| {
         let (entries, errors) = parse(&path, text);
         if let Some(error) = errors.first() {
-            // A registry file may contain invalid lines. A file with invalid lines only is not a
-            // registry file.
+            // A registry file may contain some invalid lines. But if no line is valid, the file is
+            // probably not a registry file.
             ensure!(
                 !entries.is_empty(),
                 "{} is left alone: it has no valid entry ({error})",
@@ -263,8 +264,8 @@ fn append_entry(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
         new.push(b'\n');
     }
     new.extend(added.as_bytes());
-    // The new text must be parsed to the same entry. This fails for a name of 300 octets, or one
-    // with a NUL.
+    // The new text must contain the same entry when it is parsed. It does not if, for example, the
+    // name has 300 octets or contains a NUL.
     let (before, after) = (parse(path, text), parse(path, &new));
     if let Some(error) = after.1.get(before.1.len()) {
         bail!("this is not a valid entry: {}", error.kind);
@@ -290,7 +291,8 @@ fn remove_entries(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8
         .filter(|(_, gone)| !**gone)
         .flat_map(|(line, _)| line.to_vec())
         .collect();
-    // The line-based removal cannot handle strings over several lines, for example.
+    // The removal of whole lines may have damaged the file, for example if a string extends over
+    // several lines. So the new text must contain all other entries.
     let ((before, old_errors), (after, new_errors)) = (parse(path, text), parse(path, &new));
     let kept =
         before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
@@ -341,7 +343,7 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
         let mut file = tempfile::Builder::new().prefix(".dat.conf.").tempfile_in(directory)?;
         file.write_all(&new)?;
         file.as_file().set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
-        // The owner of the file is kept if this user may set it.
+        // The new file gets the owner of the old file, if this user may set the owner.
         let _ = fchown(file.as_file(), Some(metadata.uid()), Some(metadata.gid()));
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
@@ -386,8 +388,8 @@ fn lock(path: &Path) -> Result<File> {
         );
         flock(&file, FlockOperation::LockExclusive)
             .with_context(|| format!("locking {}", path.display()))?;
-        // The previous owner of the lock may have replaced the file. Then the lock is on a file
-        // that is no longer in its place.
+        // The previous owner of the lock may have replaced the file. Then this lock is on the old
+        // file, and the new file must be opened and locked.
         let is_it = |other: fs::Metadata| {
             file.metadata().is_ok_and(|this| (this.dev(), this.ino()) == (other.dev(), other.ino()))
         };

@@ -49,13 +49,13 @@ const PROBES_PER_SIZE: usize = 3;
 /// The number of operations of the first trial, and the growth factor of the following ones.
 const FIRST_PROBE_OPERATIONS: usize = 2;
 const PROBE_GROWTH: usize = 4;
-/// The factor by which a trial has more operations than it needs, because later operations may be
-/// faster.
+/// The factor by which the computed number of operations of a trial is increased, because later
+/// operations may be faster.
 const OPERATIONS_MARGIN: f64 = 1.05;
 /// The maximum number of times that the rounds are restarted because their trials were too short.
 const MAX_RESIZES: usize = 3;
-/// A row that takes this many times as long as its rounds should is overdue: it is not measured
-/// again, and gets no further round.
+/// A row is overdue when it has taken this many times the planned duration of its rounds. An
+/// overdue row gets no further round and is not measured again.
 const OVERDUE_FACTOR: f64 = 4.0;
 
 /// The result of a trial.
@@ -114,7 +114,7 @@ impl<T> Rounds<T> {
         Rounds { parts, is_incomplete: false }
     }
 
-    /// Returns a row of this number of parts, without rounds.
+    /// Returns a value for a row with this number of parts, of which no round has been measured.
     fn none(parts: usize) -> Self {
         Rounds::of((0..parts).map(|_| Vec::new()).collect())
     }
@@ -352,7 +352,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// Returns half the distance between the quartiles as a share of the median: half of all rounds are
 /// within the median plus or minus about this share. A single disturbed round hardly changes the
-/// spread. A single value has none.
+/// spread. Returns `None` for a single value.
 pub(crate) fn spread(values: &[f64]) -> Option<f64> {
     let distance = quantile(values, 0.75) - quantile(values, 0.25);
     (values.len() > 1).then(|| distance / 2.0 / median(values))

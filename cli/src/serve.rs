@@ -54,7 +54,7 @@ struct Document<'a> {
     port: u16,
 }
 
-/// Serves until it is killed.
+/// Runs the server until this process is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     report_registry_errors();
     for adapter in &options.adapters {
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let listener = match options.bind {
         Some(address) => listen(address)?,
-        // Some hosts have no IPv6.
+        // On a host without IPv6, the server listens on all IPv4 addresses instead.
         None => listen(Ipv6Addr::UNSPECIFIED.into())
             .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into()))?,
     };
@@ -94,8 +94,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 fn bind_and_listen(at: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM.cloexec(), None)?;
-    // This allows a port with connections in TIME_WAIT. Two listeners on one port still exclude
-    // each other.
+    // With this option, the server can use a port that has connections in TIME_WAIT. A second
+    // listener on the same port is still an error.
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
     socket.listen(KERNEL_BACKLOG)?;
@@ -110,7 +110,7 @@ fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, place
     if let Err(error) = result {
         let failure =
             serde_json::to_string(&Message::Failed(format!("{error:#}"))).unwrap_or_default();
-        // The client may have disconnected already.
+        // An error is ignored, because the client may have disconnected already.
         let _ = writeln!(&**client, "{failure}");
     }
     let _ = client.shutdown(Shutdown::Both);
@@ -141,7 +141,7 @@ fn server_plan(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -
         "{asks} adapters requested, {has} served: run `dat serve` with --adapter once more"
     );
     adapters.truncate(asks);
-    // The client can reach the adapter at the address at which it has reached this host.
+    // The client has reached this host at this address, so it can also reach the adapter there.
     let address = client.local_addr()?.ip().to_canonical().to_string();
     Ok(Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested })
 }
@@ -156,13 +156,14 @@ fn serve(client: &TcpStream, plan: &Plan, place: &Place<'_>) -> Result<()> {
     served
 }
 
-/// Relays the process's messages to the client, until either has ended.
+/// Relays the process's messages to the client, until the process or the client's connection has
+/// ended.
 fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<()> {
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
-        // The client sends no more data, so this read returns when it disconnects, or when it loses
-        // its place.
+        // The client sends no more data. So this read returns when the client disconnects or loses
+        // its place (`places.rs`).
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;

@@ -8,7 +8,8 @@ use crate::rounds::median;
 /// it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// The number of samples. For several rounds, the smallest of their numbers.
+    /// The number of samples. For several rounds, the number of samples in the round that has the
+    /// fewest.
     pub(crate) samples: usize,
     pub(crate) min: f64,
     pub(crate) p50: f64,

@@ -58,8 +58,8 @@ struct Adapter {
     handle: String,
     /// The counters of the adapter and its transport.
     ia: Counters,
-    /// The sums over the endpoints, and over the event dispatchers, that exist now. Those that were
-    /// freed are not included.
+    /// The sums of the counters of all endpoints and of all event dispatchers that exist now. Freed
+    /// objects are not included.
     ep: Counters,
     evd: Counters,
     endpoints: Vec<Endpoint>,
@@ -146,7 +146,8 @@ fn list(json: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the directories with the sockets of a user's processes, or of every user's.
+/// Returns the directories with the sockets of one user's processes, or of all users' processes for
+/// `None`.
 fn directories(user: Option<u32>) -> Vec<PathBuf> {
     let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_asked = |entry: &DirEntry| {
@@ -268,8 +269,7 @@ fn totals(adapters: &[Adapter]) -> String {
 
 const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
-/// The names of the counters of each operation: its name, the number of operations, and the number
-/// of octets.
+/// For each operation: its name, the counter of its operations, and the counter of its octets.
 const OPERATION_COUNTERS: [(&str, &str, &str); 6] = [
     ("send", "DCNT_EP_POST_SEND", "DCNT_EP_POST_SEND_DATA"),
     ("RDMA write", "DCNT_EP_POST_WRITE", "DCNT_EP_POST_WRITE_DATA"),

@@ -34,8 +34,8 @@ Targets:
   dat::evd  events that did not fit into the queue
   dat::api  calls: debug logs those that are refused, trace also control calls that succeed
   dat::wake when a thread falls asleep, is woken and runs again; with trace only.
-            slept_us is how long it slept, waited_us how much of that the thread was
-            runnable without a processor, as the scheduler accounts for it
+            slept_us is the time of the sleep; waited_us is the part of it in which the
+            thread was runnable but had no processor, as the scheduler accounts for it
 
 The log goes to standard error and covers OpenDAT's adapters only: a program that loads
 OFED's providers, or runs with more privileges than its caller, logs nothing. Operations
@@ -49,11 +49,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
     if let Some(library) = programs::foreign_library_of(program) {
         let remedy = programs::own_library_directory().map_or_else(
-            || "LD_LIBRARY_PATH says where ours is".to_owned(),
+            || "set LD_LIBRARY_PATH to the directory of OpenDAT's library".to_owned(),
             |directory| format!("export LD_LIBRARY_PATH={}", directory.display()),
         );
         eprintln!(
-            "dat: {} is not OpenDAT's: its adapters say nothing here; {remedy}",
+            "dat: the library {} is not OpenDAT's, so its adapters log nothing; {remedy}",
             library.display()
         );
     }

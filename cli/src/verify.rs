@@ -46,7 +46,7 @@ pub(crate) fn both_ways(
             let length = connection.receive()?;
             ensure!(
                 length == expected,
-                "{} of {expected} bytes came as {length}",
+                "{} of {expected} bytes arrived with {length} bytes",
                 operation.name()
             );
         }
@@ -118,7 +118,7 @@ fn compare(arrived: &[u8], expected: &[u8]) -> Result<()> {
     }
     ensure!(
         guard.iter().all(|&byte| byte == UNTOUCHED_BYTE),
-        "memory behind the target was changed"
+        "memory after the received data was changed"
     );
     Ok(())
 }

@@ -116,9 +116,9 @@ fn operation_errors_name_event_place_and_remedy() {
     report("a send on an endpoint that is not connected", &error);
     lonely.endpoint.connect(here, 1, b"", TIMEOUT).expect("begins");
     let error = lonely.event().established().expect_err("nobody listens");
-    report("a connection to where nobody listens", &error);
+    report("a connection to a port without a listener", &error);
     let error = lonely.adapter.dispatcher(1 << 30).err().expect("too long");
-    report("a dispatcher for more events than there can be", &error);
+    report("a dispatcher with a longer queue than the adapter permits", &error);
 
     let (mut client, server) = connected();
     let foreign = client
@@ -140,9 +140,9 @@ fn operation_errors_name_event_place_and_remedy() {
     report("a receive into memory that may not be written", &error.expect_err("no privilege"));
     let memory = client.zone.register(vec![0; 64], Access::ALL).expect("registers");
     let error = memory.segment(60..70).expect_err("outside");
-    report("a segment that is not inside of its memory", &error);
+    report("a segment that extends beyond its memory", &error);
     let error = client.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("is connected");
-    report("a second connection of an endpoint", &error);
+    report("a connect on an endpoint that is already connected", &error);
 
     let private = server.zone.register(vec![0; 64], Access::LOCAL).expect("registers");
     let target = private.remote().segment(0..8).expect("the segment is inside the region");
@@ -150,12 +150,15 @@ fn operation_errors_name_event_place_and_remedy() {
     client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("posts");
     let mut events: Vec<String> = (0..2).map(|_| client.event().to_string()).collect();
     events.sort();
-    report("a read of memory that the peer keeps to itself", &events.join("\n    "));
+    report(
+        "a read of memory that the peer has not registered for remote reads",
+        &events.join("\n    "),
+    );
 
     let (mut client, mut server) = connected();
     client.endpoint.disconnect(Close::Graceful).expect("disconnects");
-    report("the peer leaves", &server.event());
+    report("the peer disconnects", &server.event());
     let error = server.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("must be reset");
-    report("a connection of an endpoint that had one", &error);
+    report("a connect on an endpoint whose connection has ended", &error);
     insta::assert_snapshot!("operations", output_text);
 }

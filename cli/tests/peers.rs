@@ -160,10 +160,11 @@ fn ping_reaches_dat_serve_on_another_host() {
 fn connect_silently(server: &Server, count: &AtomicUsize, ends: &AtomicBool) {
     let mut silent = VecDeque::new();
     while !ends.load(Ordering::Relaxed) {
-        // If this host has no memory or port for the connection, another one is tried.
+        // If this host has no memory or port for the connection, the loop tries again.
         let Ok(stream) = TcpStream::connect(server.at) else { continue };
         count.fetch_add(1, Ordering::Relaxed);
-        // A closed connection leaves no port in TIME_WAIT, since others need ports, too.
+        // A closed connection must not leave its port in TIME_WAIT, because other connections need
+        // ports.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket");
         silent.push_back(stream);
         if silent.len() > 100 {
@@ -291,7 +292,7 @@ fn an_invalid_plan_is_refused_and_others_are_served() {
 
 #[test]
 fn a_missing_server_is_an_error_with_a_remedy() {
-    // This port was free a moment ago.
+    // This port was free a moment ago, so no server listens at it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
@@ -471,8 +472,8 @@ fn an_error_names_the_provider_that_is_served() {
         .output()
         .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
-    let why = "127.0.0.1 serves an adapter of tcp-emu, but softroce is of softroce: run `dat serve \
-               --adapter softroce` there";
+    let why = "the server at 127.0.0.1 uses provider tcp-emu, but adapter softroce uses provider \
+               softroce: run `dat serve --adapter softroce` there";
     assert!(!output.status.success() && text.contains(why), "{text}");
 }
 

@@ -157,7 +157,11 @@ fn an_adapter_of_one_address_is_used_at_that_address() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(json(&output)["address"], "127.0.0.9");
     let (output, _) = with_registry(&["ping", "--ia", "one", "--address", "127.0.0.1"], &entry);
-    assert!(!output.status.success(), "it is not served there: {}", stdout(&output));
+    assert!(
+        !output.status.success(),
+        "the adapter must not be reachable at that address: {}",
+        stdout(&output)
+    );
 }
 
 #[test]
@@ -213,7 +217,7 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
     assert!(lines[at].contains("fails") && lines[at].contains(&format!("{path}:2:1")), "{text}");
     let opens =
         lines.iter().position(|line| line.starts_with("tcp-emu ")).expect("the built-in entry");
-    assert!(opens < at, "what opens comes first: {text}");
+    assert!(opens < at, "entries that open must come first: {text}");
     assert_eq!(lines[at + 1], "    u2.0 libopendat_not_there.so");
     assert!(
         lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"),
@@ -238,7 +242,7 @@ fn list_prints_the_same_as_json() {
     let document = json(&output);
     assert_eq!(document["file"], path.as_str());
     let mut states = states(&document);
-    states.retain(|(name, _)| !name.starts_with("verbs")); // as this host has devices
+    states.retain(|(name, _)| !name.starts_with("verbs")); // their number depends on this host
     let expected = [
         ("gone", "fails"),
         ("off", "unused"),
@@ -427,7 +431,7 @@ fn list_opens_a_limited_number_of_entries_and_those_that_are_named() {
     assert_eq!(names(&states, "not_opened").first().map(String::as_str), Some("ia36"));
     let (states, not_opened) = states_of(&["list", "--limit", "100"]);
     assert_eq!((names(&states, "fails").len(), not_opened), (100, None));
-    // The entry of this name comes before those whose name contains it.
+    // The entry with exactly this name is opened before the entries whose names contain it.
     let (states, not_opened) = states_of(&["list", "ia1", "--limit", "1"]);
     assert_eq!((names(&states, "fails"), not_opened), (vec!["ia1".to_owned()], Some(11)));
     let (states, not_opened) = states_of(&["list", "--usable", "--limit", "1"]);
@@ -603,7 +607,7 @@ fn conformance_reports_a_provider_that_does_not_open() {
     );
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
 
-    // Without this check, the test would use the built-in adapter.
+    // If the registry file is missing, no case may run with a built-in adapter.
     let output =
         run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
@@ -623,7 +627,7 @@ fn a_process_ends_with_its_parent() {
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).expect("it speaks");
     assert!(line.contains("Listening"), "{line}");
-    drop(ours); // as when its parent is gone, however it went
+    drop(ours); // the end of a parent, for any reason, has the same effect
     assert_eq!(child.wait().expect("the program ends").code(), Some(1));
 }
 
@@ -638,7 +642,7 @@ fn what_providers_print_does_not_disturb_the_result() {
     assert_eq!(
         noise.matches("provider tcp-emu registered").count(),
         2,
-        "once from each process: {noise}"
+        "each process must print this once: {noise}"
     );
 }
 
@@ -703,7 +707,7 @@ fn query_prints_the_same_as_json() {
 fn query_reports_once_why_nothing_opens() {
     let text = fails(dat(&["query", "none"]).env("DAT_OVERRIDE", "/dev/null"));
     assert_eq!(text.matches("cannot open IA \"none\"").count(), 1, "{text}");
-    assert!(text.contains("`dat list` shows the names there are"), "{text}");
+    assert!(text.contains("`dat list` shows all names"), "{text}");
 }
 
 /// Returns the findings of `dat doctor`. Except for those that the test causes, they depend on the
@@ -778,7 +782,7 @@ fn every_shell_gets_completions_of_every_command() {
         {
             assert!(text.contains(command), "{shell}: {command}");
         }
-        assert!(!text.contains("probe"), "{shell}: what is hidden stays so");
+        assert!(!text.contains("probe"), "{shell}: a hidden command must not be completed");
     }
 }
 
@@ -796,7 +800,7 @@ fn every_command_has_a_page_of_the_manual() {
     assert!(
         page("dat.1")
             .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"),
-        "the page must show the variables as they are laid out"
+        "the page must show the variables in the layout of --help"
     );
     assert!(
         page("dat-trace.1").contains(".SH TARGETS\n")

@@ -163,7 +163,7 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
     assert_eq!(
         output.status.code(),
         Some(2),
-        "a file that cannot be read must give the exit code for no verdict"
+        "if the file cannot be read, the exit code must be 2, which means that there is no verdict"
     );
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }
@@ -374,7 +374,7 @@ fn register_warns_of_an_unusable_entry() {
     assert_eq!(
         concerns(&["f", "libopendat_gone.so", "--nondefault"]),
         Vec::<String>::new(),
-        "an entry that was registered as nondefault is no concern"
+        "an entry that was registered as nondefault must cause no warning"
     );
 }
 
@@ -542,8 +542,8 @@ fn concurrent_edits_lose_nothing() {
     assert!((0..16).all(|n| text.contains(&format!("\nn{n} u2.0"))), "{text}");
 }
 
-/// A regular file may be in the place of /dev/null. If root's program replaced it, every process
-/// would be affected.
+/// A file such as /dev/null must not be replaced by a regular file. If root did so by accident,
+/// every process on the host would be affected.
 #[test]
 fn a_file_that_is_not_regular_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");

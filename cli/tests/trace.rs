@@ -37,7 +37,7 @@ fn a_connection_is_logged_from_start_to_end() {
     assert!(output.status.success(), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("round trip"),
-        "the program prints what it prints: {output:?}"
+        "the program must print its usual output: {output:?}"
     );
     let lines = lines(&output);
     let has = |start: &str| {
@@ -53,7 +53,7 @@ fn a_connection_is_logged_from_start_to_end() {
     has("cm: ended ia=tcp-emu ep=0x");
     assert!(
         !lines.iter().any(|line| line.starts_with("ep:")),
-        "states were not asked for: {lines:#?}"
+        "the log must not contain states of endpoints: {lines:#?}"
     );
 }
 
@@ -97,8 +97,8 @@ fn refused_calls_and_broken_connections_are_logged() {
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
 }
 
-/// In the log, each thread wakes up before it falls asleep again. The scheduler's account of its
-/// wait for a processor is part of the sleep, except for the time that the accounting itself takes.
+/// In the log, each thread wakes up before it falls asleep again. The test does not compare
+/// `waited_us` with `slept_us`, because the scheduler's accounting itself takes time.
 #[test]
 fn sleeps_and_wakeups_are_logged() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
@@ -113,10 +113,14 @@ fn sleeps_and_wakeups_are_logged() {
         let thread = (line["process"].as_u64().unwrap(), line["thread"].as_u64().unwrap());
         match line["message"].as_str().unwrap() {
             "falls asleep" => {
-                assert_eq!(asleep.insert(thread, place), None, "it sleeps already: {line}")
+                assert_eq!(asleep.insert(thread, place), None, "the thread already sleeps: {line}")
             }
             "is awake" => {
-                assert_eq!(asleep.remove(&thread), Some(place), "it has not slept there: {line}");
+                assert_eq!(
+                    asleep.remove(&thread),
+                    Some(place),
+                    "the thread has not slept on this object: {line}"
+                );
                 assert!(line["slept_us"].is_u64() && line["waited_us"].is_u64(), "{line}");
                 sleeps += 1;
             }
@@ -277,7 +281,8 @@ fn messages_go_where_the_log_goes() {
     let reason = [format!("dat: {REASON}")];
     assert_eq!(messages(&[]), [&[][..], &reason]);
     assert_eq!(messages(&[("DAPL_DBG_DEST", "1")]), [&reason[..], &[]]);
-    // The registry's variable concerns messages only, and takes precedence.
+    // The registry's variable DAT_DBG_DEST applies to messages but not to the log. For messages it
+    // takes precedence over DAPL_DBG_DEST.
     assert_eq!(messages(&[("DAT_DBG_DEST", "1")]), [&reason[..], &[]]);
     assert_eq!(messages(&[("DAPL_DBG_DEST", "1"), ("DAT_DBG_DEST", "0")]), [&[][..], &reason]);
     assert_eq!(messages(&[("DAT_DBG_TYPE", "0")]), [const { Vec::<String>::new() }; 2]);

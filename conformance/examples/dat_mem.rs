@@ -1,5 +1,5 @@
-//! Builds the loopback transport as a loadable provider, `libdat_mem.so`. The library is for the
-//! suite, not for installation.
+//! Builds the loopback transport as a loadable provider, `libdat_mem.so`. Only the tests of the
+//! conformance suite use this library, so it is not installed.
 
 use dat_core::export::AnyProvider;
 

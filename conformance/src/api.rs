@@ -1,9 +1,10 @@
 //! The functions under test, as pointers with the signatures of uDAPL 2.0, and methods that call
 //! them.
 //!
-//! The methods can be called without `unsafe`, but are no safer than in C. Each case guarantees
-//! that a pointer is null, or is valid as far as the call needs that. Cases exist only in this
-//! crate. They pass references, null pointers, and handles that are or were valid.
+//! The methods are not `unsafe`, but a call with an invalid pointer is undefined behavior, as in C.
+//! Only the cases of this crate call them. Each case guarantees that a pointer is null or valid for
+//! what the function does with it. Cases pass references, null pointers, and handles that are or
+//! were valid.
 
 use std::ffi::c_char;
 
@@ -45,8 +46,8 @@ macro_rules! declare {
                 }
             }
 
-            /// Returns whether the binding has this function. Also returns true for a name that is
-            /// not in the list.
+            /// Returns whether the binding has the function with this name. If no function of DAT
+            /// has this name, also returns true.
             pub(crate) fn has(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($own) => self.$own.is_some(),)*
@@ -76,13 +77,14 @@ macro_rules! declare {
     };
 }
 
-/// The status that is returned in place of a function that the binding lacks.
+/// The status that a method returns if the binding lacks the function.
 const NOT_AVAILABLE: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 
 functions!(declare);
 
 impl Api {
-    /// Calls `dat_extension_op`. A pointer is passed as a word that `word` has made.
+    /// Calls `dat_extension_op`. `words` are its variable arguments. The function `word` in
+    /// cases/extension.rs converts a pointer to such a word.
     pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
         let op = op as DAT_EXTENDED_OP;
         // SAFETY: the case guarantees valid arguments: see the module's comment.

@@ -10,27 +10,29 @@ use crate::rig::Rig;
 /// One requirement of the standard and the code that checks it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The name of the case, which is stable: the function, a slash, the subject.
+    /// The name of the case, which never changes: the function, a slash, and the subject.
     pub id: String,
-    /// The weight of the requirement.
+    /// Whether the requirement is binding (MUST) or a recommendation (SHOULD).
     pub level: Level,
-    /// The source: sections of the function's manual page, or another page and its section.
+    /// The source of the requirement: a section of the function's manual page, or another page and
+    /// its section.
     pub clause: &'static str,
     /// The requirement, in the words of this project.
     pub requirement: String,
     pub(crate) run: Run,
 }
 
-/// The way in which a case is run.
+/// How to run a case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
-    /// The case is run by a function of its own.
+    /// A function of its own runs the case.
     Alone(fn(&mut Rig) -> Outcome),
-    /// The case is one of several that a function runs. The function is called with its number.
+    /// The case is one of several that the same function runs. The function is called with the
+    /// number of the case.
     Numbered(fn(&mut Rig, usize) -> Outcome, usize),
 }
 
-/// The weight of a requirement.
+/// Whether a requirement of the standard is binding.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -43,7 +45,7 @@ pub enum Level {
     Should,
 }
 
-/// A row in a table of cases.
+/// A row in a table of cases, which becomes a [`Case`].
 #[derive(Debug)]
 pub(crate) struct Row {
     id: &'static str,
@@ -53,7 +55,7 @@ pub(crate) struct Row {
     run: fn(&mut Rig) -> Outcome,
 }
 
-/// Returns a row for a requirement.
+/// Returns a row for a binding requirement.
 pub(crate) const fn must(
     id: &'static str,
     clause: &'static str,
@@ -87,7 +89,7 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some(mut left) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
         return false;
     };
-    // The first match of each part leaves the most text for the parts after it.
+    // Taking the first match of each part leaves as much text as possible for the later parts.
     middle.split('*').all(|part| match left.split_once(part) {
         Some((_, after)) => {
             left = after;
@@ -97,7 +99,7 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// The functions that uDAPL 1.2 lacks.
+/// The functions that uDAPL 2.0 has and uDAPL 1.2 does not have.
 const NEW_IN_2_0: &[&str] = &[
     "dat_cno_fd_create",
     "dat_cno_trigger",
@@ -111,7 +113,7 @@ const NEW_IN_2_0: &[&str] = &[
     "dat_rmr_create_for_ep",
 ];
 
-/// The functions that only the C library implements, without a provider.
+/// The functions that the C library implements by itself, without a provider.
 const C_LIBRARY_FUNCTIONS: &[&str] =
     &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
 
@@ -131,15 +133,15 @@ impl Case {
         }
     }
 
-    /// Returns whether uDAPL 1.2 has the same requirement. The clause of a requirement of 2.0
-    /// begins with "2.0".
+    /// Returns whether uDAPL 1.2 has the same requirement. If only 2.0 has the requirement, its
+    /// clause begins with "2.0".
     pub fn is_in_1_2(&self) -> bool {
         let new = self.clause.starts_with("2.0") || NEW_IN_2_0.contains(&self.function());
         !new && self.function() != "rust"
     }
 
-    /// Returns whether a binding has the functions that the case needs: those that only the C
-    /// library has, or the Rust API.
+    /// Returns whether a binding has what the case needs. Some cases need functions that only the C
+    /// library has, and some need the Rust API.
     pub fn is_for(&self, binding: &Binding) -> bool {
         match binding {
             Binding::Linked => !C_LIBRARY_FUNCTIONS.contains(&self.function()),
@@ -161,7 +163,8 @@ impl Case {
             Run::Alone(run) => run(&mut rig),
             Run::Numbered(run, number) => run(&mut rig, number),
         };
-        // If the close fails, the case fails, too, but an earlier failure is more informative.
+        // A failed close also fails the case. If the case has failed before, that failure is
+        // reported, because it is more informative.
         let closed = rig.close();
         outcome.and(closed)
     }

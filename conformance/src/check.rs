@@ -1,4 +1,5 @@
-//! Checks that cases make. A failed check names its place in the source.
+//! The checks that cases make. The message of a failed check names the place of the check in the
+//! source.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
@@ -6,7 +7,7 @@ use std::panic::Location;
 use dat_sys::describe::status_names;
 use dat_sys::*;
 
-/// The result of a case: it has passed, or has not.
+/// The result of a case: the case has passed, or it has not for a reason.
 pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
 
 /// The reason for which a case did not pass.
@@ -14,11 +15,12 @@ pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
 pub enum NotPassed {
     /// The provider violates the requirement.
     Failed(String),
-    /// The standard makes the feature optional, and the provider lacks it.
+    /// The provider lacks the feature, which the standard makes optional.
     Unsupported(String),
 }
 
-/// Returns a failure with its place.
+/// Returns a failure. Its message names the place in the source from which this function was
+/// called.
 #[track_caller]
 pub(crate) fn failed(why: impl Display) -> NotPassed {
     let place = Location::caller();
@@ -26,7 +28,7 @@ pub(crate) fn failed(why: impl Display) -> NotPassed {
     NotPassed::Failed(format!("{why} ({file}:{})", place.line()))
 }
 
-/// Returns that the provider lacks an optional feature.
+/// Returns the result of a case that needs an optional feature which the provider lacks.
 pub(crate) fn unsupported<T>(why: impl Display) -> Outcome<T> {
     Err(NotPassed::Unsupported(why.to_string()))
 }
@@ -37,7 +39,8 @@ pub(crate) fn ok(status: DAT_RETURN) -> Outcome {
     answers(status, DAT_SUCCESS)
 }
 
-/// Like [`ok`], but the provider may also answer that it does not support the call.
+/// Checks that the call has succeeded, like [`ok`]. If the call reports that the provider does not
+/// support it, the case is unsupported.
 #[track_caller]
 pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     match DAT_GET_TYPE(status) {
@@ -46,13 +49,14 @@ pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     }
 }
 
-/// Checks that the call has returned this type of status. Providers choose the subtype.
+/// Checks that the call has returned this type of status. The subtype does not matter, because
+/// providers may choose it.
 #[track_caller]
 pub(crate) fn answers(status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
     one_of(status, &[kind])
 }
 
-/// Checks that the call has returned one of these types of status.
+/// Checks that the call has returned one of these types of status. The subtype does not matter.
 #[track_caller]
 pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
     if kinds.contains(&DAT_GET_TYPE(status)) {
@@ -62,7 +66,7 @@ pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
     Err(failed(format_args!("expected {}, got {}", wanted.join(" or "), name(status))))
 }
 
-/// Checks that the call has returned this type and subtype.
+/// Checks that the call has returned a status of this type and subtype.
 #[track_caller]
 pub(crate) fn answers_with(
     status: DAT_RETURN,
@@ -77,7 +81,7 @@ pub(crate) fn answers_with(
     }
 }
 
-/// Checks a condition. `otherwise` describes the failure.
+/// Checks a condition. If it does not hold, `otherwise` is the message of the failure.
 #[track_caller]
 pub(crate) fn ensure(holds: bool, otherwise: impl Display) -> Outcome {
     if holds { Ok(()) } else { Err(failed(otherwise)) }
@@ -92,7 +96,7 @@ pub(crate) fn ensure_equal<V: PartialEq + Debug>(what: &str, is: V, should_be: V
     Err(failed(format_args!("{what} is {is:?}, not {should_be:?}")))
 }
 
-/// Returns the names of a status.
+/// Returns the names of the status's type and subtype.
 pub(crate) fn name(status: DAT_RETURN) -> String {
     match status_names(status) {
         Some((kind, "")) => kind.to_owned(),

@@ -1,36 +1,38 @@
-//! Reports in which code a process crashes. The exit status does not show whether the fault is the
-//! provider's or its consumer's.
+//! Reports in which library and function a process crashes. The exit status does not show whether
+//! the provider or its consumer has the fault.
 
 use std::ffi::{CStr, c_void};
 use std::io::{Cursor, Write};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The prefix of the last line that a crashing process prints to standard output. The library and
-/// the function follow.
+/// The prefix of the last line that a crashing process prints to standard output. In the line, the
+/// library and the function follow.
 pub(crate) const LINE_PREFIX: &str = "conformance died: ";
 
-/// The text of a report. The word "in" and the place follow, if the place is known.
+/// The text that reports the death of a process. If the place of the crash is known, the word "in"
+/// and the place follow.
 pub(crate) const DIED: &str = "the process died";
 
-/// The text in place of a place that the process could not report. A thread that blocks the signal
-/// of its own fault cannot report the place.
+/// The text that stands for the place of a crash which the process could not report. A thread that
+/// blocks the signal of its own fault cannot report the place.
 pub(crate) const UNREPORTED_PLACE: &str = "an unreported place";
 
-/// The time limit of the report, in seconds. The report may need a lock that another thread holds,
-/// such as the dynamic linker's.
+/// The time limit for reporting a crash, in seconds. The report may need a lock that another thread
+/// holds, such as the dynamic linker's lock.
 const REPORT_TIMEOUT_SECONDS: libc::c_uint = 5;
 
-/// The signals of faults and of `abort`.
+/// The signals that a fault or `abort` causes.
 pub(crate) const FATAL_SIGNALS: [libc::c_int; 5] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// The size of the signal stack, which is used when the thread's own stack is exhausted.
+/// The size of the signal stack in octets. The handler runs on the signal stack, because the
+/// thread's own stack may be exhausted.
 const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
 /// Makes this process report its crashes. The report works even if this thread exhausts its stack.
-/// Other threads have the signal stack with which they were created: about 8 KiB from Rust, none
-/// from C.
+/// Each other thread has the signal stack with which it was created: about 8 KiB if Rust created
+/// the thread, and none if C code did.
 pub(crate) fn report_crashes() {
     let stack = Box::leak(vec![0_u8; SIGNAL_STACK_BYTES].into_boxed_slice());
     let stack = libc::stack_t {
@@ -57,7 +59,8 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) {
     }
 }
 
-/// Handles the signal of a crash. It must not allocate memory, because the heap may be corrupt.
+/// Handles the signal of a crash. The handler must not allocate memory, because the heap may be
+/// corrupt.
 extern "C" fn report_crash(
     signal: libc::c_int,
     _: *const libc::siginfo_t,
@@ -72,12 +75,13 @@ extern "C" fn report_crash(
     match REPORTING_THREAD.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
         // SAFETY: the kernel has passed this context.
         Ok(_) => report_line(unsafe { locate_crash(context) }),
-        // Another thread crashed before this one. The process ends when that thread has reported.
+        // Another thread has crashed before this thread. When that thread has printed its report,
+        // the process ends.
         Err(first) if first != this => loop {
             // SAFETY: this system call takes no pointers.
             unsafe { libc::pause() };
         },
-        // The report itself has crashed, so the stack cannot be walked.
+        // This thread has crashed while it reported its first crash, so the stack cannot be walked.
         Err(_) => report_line((None, None)),
     }
     handle(signal, libc::SIG_DFL);
@@ -85,8 +89,9 @@ extern "C" fn report_crash(
     unsafe { libc::raise(signal) };
 }
 
-/// Returns the place of the crash, and the function of the C library that was called there, for
-/// example `free` with a corrupt heap.
+/// Returns the place of the crash. If the crash happened inside of the C library, the place is that
+/// of its caller, and the second value is the function that was called, for example `free` with a
+/// corrupt heap.
 ///
 /// # Safety
 /// `context` must be the context that the kernel passes to a signal handler.
@@ -101,8 +106,9 @@ unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Opti
     // SAFETY: the array has room for this many frames.
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), 64) };
     let places = frames.iter().take(usize::try_from(count).unwrap_or(0)).map(|frame| place(*frame));
-    // The frames are: the handler, the C library's signal frame, then the interrupted code. Frames
-    // of the C library are skipped there, because its faults come from its arguments.
+    // The frames are: this handler, the signal frame of the C library, and then the interrupted
+    // code. In the interrupted code, frames of the C library are skipped, because its faults come
+    // from the arguments of its callers.
     let mut called = None;
     for place in places.skip_while(|place| !place.is_libc()).skip(1) {
         if !place.is_libc() {
@@ -117,7 +123,7 @@ unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Opti
 /// place of the caller.
 ///
 /// # Safety
-/// As for [`locate_crash`].
+/// `context` must be the context that the kernel passes to a signal handler.
 #[cfg(target_arch = "x86_64")]
 unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
     // SAFETY: the caller guarantees that `context` is from the kernel.
@@ -139,7 +145,7 @@ unsafe fn interrupted(_: *const libc::ucontext_t) -> Option<Place> {
     None
 }
 
-/// Prints the last line of standard output.
+/// Prints the report, which is the last line of standard output.
 fn report_line((place, called): (Option<Place>, Option<&'static str>)) {
     let mut line = Cursor::new([0; 512]);
     let _ = write!(line, "\n{LINE_PREFIX}");
@@ -162,7 +168,8 @@ struct Place {
     function: Option<&'static str>,
 }
 
-/// The name that is used if there is no library, or none that the dynamic linker knows.
+/// The name that stands for a library if the address is in no library that the dynamic linker
+/// knows.
 const NO_LIBRARY: &str = "no library";
 
 impl Place {
@@ -171,7 +178,7 @@ impl Place {
     }
 }
 
-/// Asks the dynamic linker about an address.
+/// Asks the dynamic linker to which library and function an address belongs.
 fn place(address: *mut c_void) -> Place {
     // SAFETY: the structure is plain data, which dladdr fills in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -197,7 +204,7 @@ mod tests {
 
     const CRASH_VARIABLE: &str = "CONFORMANCE_DIES";
 
-    /// Recurses without end.
+    /// Calls itself without end, until the stack is exhausted.
     fn recurse(n: usize) -> usize {
         let octets = std::hint::black_box([n; 100]);
         if n == 0 { 0 } else { recurse(n + 1) + octets[n % 100] }
@@ -240,7 +247,7 @@ mod tests {
             }
             Err(_) => {}
         }
-        // A fault in the C library is attributed to its caller.
+        // A fault in the C library is attributed to the caller of the C library.
         for (way, signal) in [
             ("blocked", libc::SIGSEGV),
             ("nowhere", libc::SIGSEGV),

@@ -1,10 +1,14 @@
-//! The list of the functions of uDAPL 2.0, with their names, arguments and slots in a provider's
-//! table. Other modules expand it.
+//! The list of the functions of uDAPL 2.0: their names, arguments and slots in the function table
+//! of a provider. Other modules generate code from the list.
 
-/// Invokes a macro with all functions: those that the registry implements, and those that it
-/// forwards to the provider of their first argument. That argument is an `IA` (whose handle is the
-/// consumer's number), `ANY` object, or an object of the kind that names the subtype of
-/// DAT_INVALID_HANDLE.
+/// Invokes a macro with all functions. `registry` lists the functions that the registry implements.
+/// `forwarded` lists the functions that the registry forwards to the provider of their first
+/// argument. The word in front of the arguments is the type of the first argument:
+///
+/// - `IA`: an IA, whose handle is the number that the consumer has;
+/// - `ANY`: an object of any type;
+/// - otherwise an object of the type to which the subtype of DAT_INVALID_HANDLE with this name
+///   belongs.
 macro_rules! functions {
     ($then:ident) => {
         $then! {

@@ -1,14 +1,14 @@
 //! The conformance suite of uDAPL: the standard's requirements, sentence by sentence, as cases that
 //! run against any provider.
 //!
-//! A [`Case`] names a function, a clause and a requirement. It uses raw handles, because half of
-//! the standard is about calls with wrong arguments. It does not depend on the provider, and does
-//! not depend on the way in which the functions are called. A [`Binding`] is the registry linked
+//! A [`Case`] names a function, a clause and a requirement. Cases use raw handles, because half of
+//! the standard is about calls with wrong arguments. A case depends neither on the provider nor on
+//! the way in which the suite calls the functions. A [`Binding`] is this way: the registry linked
 //! into this program, a `libdat2.so.2` or a `libdat.so.1`. A provider is a name in the registry of
 //! the binding. [`Pool`] runs cases in processes of their own, so that a case that hangs or crashes
 //! is a single failure. docs/conformance.md maps the sentences of the manual to cases.
 
-// The layers, from top to bottom. First running the cases:
+// The modules, from the highest layer to the lowest. First the modules that run cases:
 mod report;
 mod worker;
 
@@ -16,13 +16,13 @@ mod worker;
 mod case;
 mod cases;
 
-// The tools of cases:
+// The modules that cases use:
 mod check;
 mod crash;
 mod rig;
 mod time_limits;
 
-// The functions under test, and the ways in which they are called:
+// The functions under test, and the ways in which the suite calls them:
 mod api;
 mod binding;
 mod functions;

@@ -1,11 +1,11 @@
-//! Runs cases in processes of their own. A case that hangs or crashes is a single failure, and the
+//! Runs cases in separate processes. So a case that hangs or crashes is a single failure, and the
 //! next case gets a new process.
 //!
-//! The parent writes the names of cases to the child's standard input, one per line. The child
-//! answers each with a line on its standard output. If the child crashes, its last line names the
-//! place (`crash.rs`). Before the first case, the parent can ask the child to only open the
-//! adapter. A case that needs a second process starts another worker, which it tells to be a peer
-//! (`rig/peer.rs`).
+//! The parent process writes the names of cases to the standard input of a worker process, one per
+//! line. The worker answers each with a line on its standard output. If the worker crashes, its
+//! last line names the place of the crash (`crash.rs`). Before the first case, the parent can ask
+//! the worker to only open the adapter. A case that needs a second process starts another worker,
+//! and makes it a peer by a command (`rig/peer.rs`).
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,18 +25,20 @@ use crate::rig::peer::{self, PEER_COMMAND};
 use crate::time_limits;
 use crate::{cases, crash};
 
-/// The prefix of an answer. Libraries and providers may also print to standard output.
+/// The prefix of each answer of a worker. It is needed because libraries and providers may also
+/// print to standard output.
 const ANSWER_PREFIX: &str = "conformance: ";
 
-/// The command that is sent instead of a case's name: the worker only opens the adapter.
+/// The command that makes a worker only open the adapter. It is sent in place of the name of a
+/// case.
 const OPEN_COMMAND: &str = "open";
 
-/// The target of the tests: a provider, and the binding through which it is called.
+/// The target of the tests: a provider, and the binding through which the suite calls it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Target {
-    /// The way in which the functions are called.
+    /// The way in which the suite calls the functions of DAT.
     pub binding: Binding,
-    /// The adapter's name in the binding's registry.
+    /// The name of the adapter in the registry of the binding.
     pub provider: String,
     /// The time that a case waits for each event that must happen.
     pub event_timeout: Duration,
@@ -55,8 +57,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// A pool that runs cases in a process. The process is started when needed, and again after a
-/// crash.
+/// Runs cases in a worker process. The pool starts the process when it needs one, and starts a new
+/// one after a crash.
 pub struct Pool {
     command: Box<dyn Fn() -> Command + Send>,
     case_timeout: Duration,
@@ -69,11 +71,11 @@ struct Worker {
     lines: Receiver<WorkerLine>,
 }
 
-/// A line that a worker prints.
+/// A line that a worker prints for its parent.
 enum WorkerLine {
     /// The verdict on a case.
     Answer(String),
-    /// The place of the crash that is about to end the worker.
+    /// The place of the crash that is about to end the worker process.
     CrashIn(String),
 }
 
@@ -89,14 +91,14 @@ impl WorkerLine {
 }
 
 impl Pool {
-    /// Creates a pool. `command` returns the command of a process that calls [`serve`] with the
-    /// target.
+    /// Creates a pool. `command` returns the command that starts a worker process, which calls
+    /// [`serve`] with the target.
     pub fn new(target: &Target, command: impl Fn() -> Command + Send + 'static) -> Pool {
         let case_timeout = time_limits::case_timeout(target.event_timeout);
         Pool { command: Box::new(command), case_timeout, worker: None }
     }
 
-    /// Opens and closes the adapter. If that fails, no case is meaningful.
+    /// Opens and closes the adapter. If the adapter cannot be opened, no case can run.
     ///
     /// # Errors
     ///
@@ -108,7 +110,7 @@ impl Pool {
         }
     }
 
-    /// Runs a case.
+    /// Runs a case in the worker process and returns the verdict.
     pub fn run(&mut self, case: &Case) -> Record {
         let begun = Instant::now();
         let verdict = self.request(&case.id).unwrap_or_else(|why| Verdict::Failed { reason: why });
@@ -121,7 +123,7 @@ impl Pool {
             None => Worker::start(&mut (self.command)())
                 .map_err(|error| format!("no process: {error}"))?,
         };
-        // The write fails if the process has ended. The code below detects that.
+        // If the process has ended, the write fails, and the code below detects that.
         let _ = writeln!(worker.commands, "{what}");
         match worker.lines.recv_timeout(self.case_timeout) {
             Ok(WorkerLine::CrashIn(place)) => Err(worker.describe_end(&place)),
@@ -131,7 +133,7 @@ impl Pool {
                     .map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => {
-                Err(format!("has not returned within {} s", self.case_timeout.as_secs()))
+                Err(format!("the case has not ended within {} s", self.case_timeout.as_secs()))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(worker.describe_end(crash::UNREPORTED_PLACE))
@@ -160,7 +162,7 @@ impl Worker {
         Ok(Worker { child, commands, lines })
     }
 
-    /// Describes the end of the process and, after a crash, its place.
+    /// Describes how the process ended. After a crash, also names the place of the crash.
     fn describe_end(&mut self, place: &str) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
@@ -182,7 +184,8 @@ impl Drop for Worker {
     }
 }
 
-/// The worker's side: runs the cases that standard input names, until standard input ends.
+/// Runs in a worker process: runs the cases whose names arrive on standard input, until standard
+/// input ends.
 ///
 /// # Errors
 ///
@@ -212,7 +215,8 @@ pub fn serve(target: &str) -> io::Result<()> {
         };
         let answer = serde_json::to_string(&Verdict::from(outcome))?;
         let mut out = io::stdout().lock();
-        // A library may have printed an unfinished line, so the prefix may follow other text.
+        // A library may have printed an unfinished line, so the prefix need not be at the beginning
+        // of the line.
         writeln!(out, "{ANSWER_PREFIX}{answer}")?;
         out.flush()?;
     }

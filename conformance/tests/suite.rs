@@ -1,5 +1,5 @@
-//! Runs the suite against the providers of this project through all bindings, as tests
-//! `PROVIDER::BINDING::CASE`.
+//! Runs the conformance suite against the providers of this project, through all bindings. Each
+//! case is a test with the name `PROVIDER::BINDING::CASE`.
 #![forbid(unsafe_code)]
 
 mod known;
@@ -17,24 +17,25 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
 use tempfile::TempDir;
 
-/// The variable with which this program starts itself to run cases.
+/// The environment variable that makes this program a worker process, which runs cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// The time that a case waits for an event that must happen. It is long enough for a very busy
-/// machine.
+/// The time that a case waits for an event that must happen. It is long, because the machine may be
+/// very busy.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     if let Ok(target) = std::env::var(WORKER_VARIABLE) {
-        conformance::serve(&target).expect("a worker is asked properly");
+        conformance::serve(&target).expect("the variable contains a target");
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
     if !arguments.list {
-        // Other runs may use the same connection qualifiers.
+        // Other runs on this host may use the same connection qualifiers.
         enter_own_network();
     }
-    // The cases of one target always run one after the other.
+    // The cases of one target run one after the other, even if several targets run at the same
+    // time.
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
@@ -43,21 +44,21 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials)
 }
 
-/// A target and its environment.
+/// A target of the suite, and the environment in which its cases run.
 struct Setup {
     provider: &'static str,
     /// The adapter's name in the registry.
     ia: &'static str,
-    /// The binding's part of the test names.
+    /// The word for the binding in the names of tests.
     name: &'static str,
-    /// The binding's description.
+    /// The description of the binding in docs/conformance.md.
     description: &'static str,
     binding: Binding,
-    /// The reason for which the target cannot be tested on this host.
+    /// The reason for which this host cannot test the target. `None` if it can.
     missing: Option<Skip>,
-    /// The registry file.
+    /// The path of the registry file.
     conf: PathBuf,
-    /// Whether the library's built-in providers are enabled.
+    /// Whether the providers that are built into the library are enabled.
     builtin: bool,
 }
 
@@ -97,7 +98,8 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         description: "the linked-in registry, strict=on",
         ..linked(provider)
     };
-    // Targets that use a library. If a registry file names the provider, it is loaded.
+    // Targets that use a C library. If there is a registry file, it names the provider, which the
+    // library then loads.
     let through =
         |provider, name, description, library: &Path, version, missing, conf: Option<&PathBuf>| {
             Setup {
@@ -141,7 +143,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
             Some(&strict_1_2),
         ),
     ];
-    // The cases of tcp-emu take a second or two, and those of softroce a minute.
+    // The cases of tcp-emu take one or two seconds. Those of softroce take a minute.
     if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
         let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
@@ -189,18 +191,20 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
 }
 
 impl Setup {
-    /// Returns the cases that apply to the target.
+    /// Returns all cases that apply to the target.
     fn cases(&self) -> Vec<Case> {
         conformance::all().into_iter().filter(|case| case.is_for(&self.binding)).collect()
     }
 
-    /// Returns the cases of this run. The short run has one case per function for most targets.
+    /// Returns the cases that this run includes. For most targets, the short run includes only one
+    /// case for each function.
     fn cases_of_run(&self) -> Vec<Case> {
         let mut cases = self.cases();
         if is_short_run() && !["linked", "libdat1"].contains(&self.name) {
             let mut functions = HashSet::new();
             cases.retain(|case| {
-                // A case that is known not to pass shows nothing about its function.
+                // The one case must not be a case that is known not to pass, because such a case
+                // tests nothing.
                 known::entry(&self.test(case)).is_none()
                     && functions.insert(case.id.split('/').next().map(str::to_owned))
             });
@@ -249,7 +253,7 @@ fn trials(setup: Setup) -> Vec<Trial> {
             .env(WORKER_VARIABLE, &argument)
             .env("DAT_OVERRIDE", &conf)
             .env("OPENDAT_PARAMS", builtin);
-        // This suppresses the messages about errors that cases cause on purpose.
+        // The variable suppresses messages about errors that cases cause on purpose.
         command.env("DAT_DBG_TYPE", "0");
         command
     })));
@@ -263,8 +267,9 @@ fn trials(setup: Setup) -> Vec<Trial> {
     setup.cases_of_run().into_iter().map(trial).collect()
 }
 
-/// Judges a case. Only a pass counts as a test. A case that is known not to pass is ignored. An
-/// unknown failure is a failure, and so is a known failure that passes.
+/// Runs a case and judges the result. A case that is known not to pass is ignored. A case that
+/// passes although it is listed fails the test, and so does a case that does not pass and is not
+/// listed.
 fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));

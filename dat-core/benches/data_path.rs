@@ -1,6 +1,6 @@
-//! The cost of the semantics: one post and the dequeue of its completion, and one registration of 1
-//! GiB, through the function table, over a transport that only queues the completion. Prints times
-//! for the plain and the thread-safe table.
+//! Measures the cost of dat-core itself: one post with the dequeue of its completion, and one
+//! registration of 1 GiB. The calls go through the function table to a transport that only queues
+//! the completion. Prints the times for the plain table and for the thread-safe table.
 //!
 //! `cargo bench -p dat-core --bench data_path`
 
@@ -23,8 +23,8 @@ use dat_sys::*;
 
 const RING: usize = 64;
 
-/// Completions, written by the posting thread and read by the dequeuing one. In this benchmark
-/// these are the same thread.
+/// A ring of completions. The thread that posts writes them, and the thread that dequeues reads
+/// them. In this benchmark both are the same thread.
 struct Ring(UnsafeCell<[MaybeUninit<Wc>; RING]>, UnsafeCell<(usize, usize)>);
 
 // SAFETY: the benchmark has one thread.
@@ -238,8 +238,8 @@ unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RET
 const REGISTRY: RegistryFns =
     RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 
-/// The rounds of a sample. Samples are short, so that some of them are not interrupted by other
-/// work on the machine.
+/// The number of rounds in a sample. Samples are short, so that some of them are not interrupted by
+/// other work on the machine.
 const ROUNDS: u32 = 100_000;
 const SAMPLES: usize = 500;
 
@@ -247,7 +247,8 @@ const SAMPLES: usize = 500;
 const REGION: usize = 1 << 30;
 const REGISTRATIONS: usize = 10_001;
 
-/// Nanoseconds for a post and a dequeue (the best sample), and for dat_lmr_create (the median).
+/// Measures, in nanoseconds, a post with its dequeue (the best sample) and dat_lmr_create (the
+/// median).
 fn measure(thread_safe: bool) -> (f64, f64) {
     let name = CString::new(if thread_safe { "safe" } else { "plain" }).unwrap_or_default();
     let mut info = DAT_PROVIDER_INFO::zeroed();
@@ -286,7 +287,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         for _ in 0..SAMPLES {
             let start = Instant::now();
             for i in 0..ROUNDS {
-                // This is how a consumer calls: through the first word of the handle.
+                // A consumer calls a function of the table through the first word of the handle.
                 let table = &**ep.cast::<*const DAT_PROVIDER>();
                 let cookie = DAT_DTO_COOKIE { as_64: i.into() };
                 check(table.ep_post_send_func.unwrap()(ep, 0, null_mut(), cookie, 0));

@@ -1,4 +1,4 @@
-//! Socket addresses in the form of C.
+//! Socket addresses in their C representation.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -6,25 +6,25 @@ use dat_sys::*;
 
 use crate::error::{Error, Result};
 
-/// An address in the form of C. Consumers get pointers to it.
+/// A socket address in its C representation. Consumers get pointers to it.
 #[derive(Clone, Copy)]
 pub struct SockAddr(libc::sockaddr_storage);
 
 impl SockAddr {
-    /// No address: family 0.
+    /// Creates a value that stands for no address: its address family is 0.
     pub const fn none() -> Self {
         // SAFETY: all zeroes is a valid sockaddr_storage.
         SockAddr(unsafe { std::mem::zeroed() })
     }
 
-    /// A pointer to the address, for C.
+    /// A pointer to the address, for C code.
     pub fn as_ptr(&self) -> DAT_IA_ADDRESS_PTR {
         std::ptr::from_ref(&self.0).cast_mut().cast()
     }
 
-    /// The address in the form of Rust. `None`: there is no address.
+    /// Converts the address to a Rust type. Returns `None` if this value stands for no address.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: the content is as long as its family says, or of family 0.
+        // SAFETY: the content is as long as its address family says, or its address family is 0.
         unsafe { parse(self.as_ptr()) }.ok()
     }
 }
@@ -59,11 +59,11 @@ impl From<SocketAddr> for SockAddr {
     }
 }
 
-/// The address that a consumer has passed. `DAT_INVALID_ADDRESS`: the pointer is NULL, or its
-/// family does not support RDMA.
+/// Converts an address that a consumer has passed. Fails with `DAT_INVALID_ADDRESS` if the pointer
+/// is NULL or if the address is neither an IPv4 address nor an IPv6 address.
 ///
 /// # Safety
-/// A non-NULL pointer leads to a readable address that is as long as its family says.
+/// If the pointer is not NULL, it leads to a readable address that is as long as its family says.
 pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
     if ptr.is_null() {
         return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));

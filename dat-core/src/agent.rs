@@ -1,7 +1,8 @@
-//! The proxy agent of a CNO: a function of the consumer that is called at each trigger.
+//! The proxy agent of a CNO: a function of the consumer that the library calls at each trigger.
 //!
-//! It is called in a thread of its own. A thread that triggers holds locks, maybe those of the
-//! transport, so it must not call a function that may in turn call any function of DAT.
+//! A separate thread calls the agent. The thread that triggers the CNO must not call it, because
+//! that thread may hold locks, possibly locks of the transport, and the agent may call any function
+//! of DAT.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,8 +14,8 @@ use telemetry::threads;
 
 use crate::error::{Error, Result};
 
-/// The proxy agent of a CNO, or an empty place for one. Dropping the value waits for a call of the
-/// agent that is in progress, unless the drop happens in that call.
+/// The proxy agent of a CNO, or no agent. If a call of the agent is in progress, dropping this
+/// value waits until the call has returned, unless that call itself drops the value.
 pub(crate) struct Agent {
     shared: Arc<Shared>,
     /// The thread that calls the agent. It starts when the first agent is set.
@@ -28,10 +29,10 @@ struct Shared {
 
 struct State {
     agent: DAT_OS_WAIT_PROXY_AGENT,
-    /// The EVDs to call the agent for, oldest first, each once. NULL stands for the end. The
-    /// handles are hints and may be stale.
+    /// The handles of the EVDs for which the agent is to be called, oldest first, each at most
+    /// once. A 0 stands for a call with a NULL EVD. The handles are hints and may be stale.
     calls: VecDeque<usize>,
-    /// Whether the calls have ended: no more calls are added.
+    /// Set when the CNO shuts down or is dropped. After that, no more calls are added.
     ended: bool,
 }
 
@@ -39,11 +40,11 @@ struct State {
 unsafe impl Send for State {}
 
 impl Agent {
-    /// Creates the place for an agent and sets the agent. `DAT_INSUFFICIENT_RESOURCES`: the thread
+    /// Creates the value and sets the agent. Fails with `DAT_INSUFFICIENT_RESOURCES` if the thread
     /// that calls the agent cannot be started.
     ///
     /// # Safety
-    /// As for [`cno::create`](crate::cno::create).
+    /// The requirements of [`cno::create`](crate::cno::create) apply.
     pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
         let none =
             State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), ended: false };
@@ -54,11 +55,11 @@ impl Agent {
         Ok(this)
     }
 
-    /// Replaces the agent. Calls that the former agent has not received yet go to the new agent. A
-    /// call in progress continues.
+    /// Replaces the agent. Calls that are still queued go to the new agent. A call of the former
+    /// agent that is in progress continues.
     ///
     /// # Safety
-    /// As for [`Agent::new`].
+    /// The requirements of [`Agent::new`] apply.
     pub(crate) unsafe fn set(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.proxy_agent_func.is_some() && thread.is_none() {
@@ -75,7 +76,7 @@ impl Agent {
         self.shared.state().agent
     }
 
-    /// Calls the agent for an EVD. May be called in upcalls.
+    /// Queues a call of the agent for an EVD. May be called in upcalls.
     pub(crate) fn call(&self, evd: usize) {
         let mut state = self.shared.state();
         if state.agent.proxy_agent_func.is_some() && !state.ended && !state.calls.contains(&evd) {
@@ -84,7 +85,8 @@ impl Agent {
         }
     }
 
-    /// Ends the calls of the agent. The last call has a NULL EVD (dat_ia_close).
+    /// Queues the last call of the agent, with a NULL EVD, and drops all other queued calls
+    /// (dat_ia_close).
     pub(crate) fn end(&self) {
         let mut state = self.shared.state();
         state.calls = VecDeque::from([0]);
@@ -92,7 +94,7 @@ impl Agent {
         self.shared.changed.notify_one();
     }
 
-    /// Removes the calls for an EVD that is being freed.
+    /// Removes the queued calls for an EVD that is being freed.
     pub(crate) fn remove_evd(&self, evd: usize) {
         self.shared.state().calls.retain(|call| *call != evd);
     }
@@ -141,7 +143,7 @@ impl Drop for Agent {
         self.shared.changed.notify_one();
         if let Some(thread) = thread.filter(|_| !from_inside) {
             let ended = thread.join();
-            debug_assert!(ended.is_ok(), "a panic does not leave a C function");
+            debug_assert!(ended.is_ok(), "the thread that calls the agent must not panic");
         }
     }
 }

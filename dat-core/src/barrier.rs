@@ -1,10 +1,11 @@
-//! A fence in every thread of the process, made by one of them.
+//! A memory fence in every thread of the process, which one thread executes for all.
 //!
-//! Two threads that each write a flag and then read the other's flag need a fence between the two
-//! steps, so that one of them sees the other. If one of the threads is on the data path and the
-//! other does something rare, the rare one executes both fences: membarrier(2) of Linux 4.14
-//! executes one on every processor where this process runs. The other thread only keeps the
-//! compiler from changing the order (`compiler_fence`).
+//! Suppose that two threads each write a flag of their own and then read the flag of the other
+//! thread. Each thread needs a fence between these two steps, or both threads may miss the other's
+//! flag. If the first thread is on the data path and the second thread rarely takes these steps,
+//! the second thread executes the fence for both: membarrier(2) of Linux 4.14 executes a fence on
+//! every processor where this process runs. The first thread then only keeps the compiler from
+//! changing the order of its steps (`compiler_fence`).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -14,9 +15,9 @@ pub fn prepare() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// Orders the memory accesses of this thread and of all other threads of this process: what each of
-/// them did before the call is visible to the others after it. Returns false if the kernel does not
-/// support the call. Then only this thread has executed a fence.
+/// Executes a fence in this thread and in all other threads of this process: memory accesses that
+/// any thread makes before this call are visible to every thread after it. Returns false if the
+/// kernel does not support the call. In that case only the calling thread has executed a fence.
 #[must_use]
 pub fn fence_all_threads() -> bool {
     fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Consumer notification objects (CNOs): a thread waits on one of them for many EVDs.
+//! Consumer notification objects (CNOs). A thread waits on one CNO for the events of many EVDs.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -28,17 +28,20 @@ pub struct Cno<T: Transport> {
 
 #[derive(Default)]
 struct State {
-    /// EVDs whose trigger no waiter has consumed yet, oldest first, each at most once. A consumer
-    /// that serves one of them does not miss the others. The handles are hints and may be stale.
+    /// The EVDs whose trigger no waiter has consumed yet, oldest first, each at most once. A waiter
+    /// takes one EVD and leaves the others here for the next wait. The handles are hints and may be
+    /// stale.
     triggered: VecDeque<usize>,
-    /// Threads in dat_cno_wait, oldest first. The pointers lead to the stacks of the threads. Each
-    /// thread removes its pointer before it returns.
+    /// The threads in dat_cno_wait, oldest first. The pointers lead to the stacks of the threads.
+    /// Each thread removes its pointer before it returns.
     waiters: Vec<*const Wake>,
-    /// How often the CNO has lost its last EVD. Each time, the waiters leave with a NULL EVD.
+    /// How often the last EVD of the CNO was freed. Each time, all waiters leave with a NULL EVD.
     releases: u64,
-    /// Whether the adapter is closing. Then all waiters leave with a NULL EVD.
+    /// Whether the CNO is shut down, because its adapter is closing or because it is being freed.
+    /// All waiters then leave with a NULL EVD.
     dead: bool,
-    /// Readable while the next dat_cno_wait returns at once.
+    /// The file descriptor of the CNO, if it was created with one. It is readable while the next
+    /// dat_cno_wait would return at once.
     event_fd: Option<EventFd>,
 }
 
@@ -74,8 +77,9 @@ pub unsafe fn create<T: Transport>(
     })
 }
 
-/// dat_cno_fd_create (uDAPL 2.0): a CNO whose triggers make a file descriptor readable, for poll(2)
-/// and similar calls. The file descriptor belongs to the CNO and is closed with it.
+/// Implements dat_cno_fd_create (uDAPL 2.0): creates a CNO whose triggers make a file descriptor
+/// readable, so that a program can wait with poll(2) and similar calls. The CNO owns the file
+/// descriptor and closes it.
 pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<Cno<T>>, DAT_FD)> {
     let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     let event_fd = EventFd::new().map_err(no_fd)?;
@@ -87,14 +91,14 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     Ok((cno, fd))
 }
 
-/// Implements dat_cno_free. It is refused while an EVD refers to the CNO or a thread waits on it.
-/// If the waiter may be this very thread, because the call is made in a signal handler, the call
-/// succeeds and that wait ends with `DAT_ABORT`. The caller drops the returned object without
-/// holding any lock.
+/// Implements dat_cno_free. The call is refused while an EVD refers to the CNO or a thread waits on
+/// the CNO. There is one exception: if the call is made in a signal handler, the waiter may be this
+/// very thread. Then the call succeeds, and the wait ends with `DAT_ABORT`. The caller drops the
+/// returned object while it holds no lock.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the CNO after the call.
-#[must_use = "its drop waits for the agent, which may want any lock"]
+#[must_use = "drop it while no lock is held: the drop waits for the agent, which may take any lock"]
 pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;
@@ -128,7 +132,7 @@ impl<T: Transport> Drop for Cno<T> {
 }
 
 impl<T: Transport> Cno<T> {
-    /// The file descriptor of the triggers, if the CNO was created with one.
+    /// The file descriptor that triggers make readable, if the CNO was created with one.
     pub fn fd(&self) -> Option<DAT_FD> {
         self.state().event_fd.as_ref().map(|event_fd| event_fd.as_raw_fd())
     }
@@ -137,19 +141,21 @@ impl<T: Transport> Cno<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves memory for the triggers of one more EVD, because a trigger must not need memory.
+    /// Reserves memory for the trigger of one more EVD, so that triggering never allocates memory.
     /// The caller holds the control lock.
     pub(crate) fn reserve_trigger(cno: &Node<Self>) -> Result<()> {
         cno.state().triggered.try_reserve(cno.users() as usize + 1).map_err(no_memory)
     }
 
-    /// An event arrived on an enabled EVD that has no waiter. Called in upcalls.
+    /// Triggers the CNO and calls its agent, because an event has arrived on an enabled EVD that
+    /// has no waiter. Called in upcalls.
     pub(crate) fn trigger(&self, evd: usize) {
         self.trigger_without_agent(evd);
         self.agent.call(evd);
     }
 
-    /// Triggers the CNO without calling its agent, because the agent may be what takes the events.
+    /// Triggers the CNO for events that a consumer has left in an EVD. Does not call the agent,
+    /// because the agent itself may be that consumer.
     pub(crate) fn trigger_without_agent(&self, evd: usize) {
         let interrupt = {
             let mut state = self.state();
@@ -164,27 +170,27 @@ impl<T: Transport> Cno<T> {
         }
     }
 
-    /// Withdraws the trigger of an EVD that was found empty.
+    /// Removes the trigger of an EVD that was found empty.
     pub(crate) fn withdraw_trigger(&self, evd: usize) {
         let mut state = self.state();
         state.triggered.retain(|triggered| *triggered != evd);
         state.update_fd();
     }
 
-    /// Removes an EVD that is being freed.
+    /// Removes the trigger and the agent's queued calls for an EVD that is being freed.
     pub(crate) fn remove_evd(&self, evd: usize) {
         self.withdraw_trigger(evd);
         self.agent.remove_evd(evd);
     }
 
-    /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2,
-    /// dat_cno_wait).
+    /// Implements dat_cno_wait. Returns the EVD that triggered. If the timeout expires, the error
+    /// is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).
     pub fn wait(&self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE> {
         let wake = Wake::new();
         self.begin_wait(&wake)?.wait(timeout)
     }
 
-    /// Makes this thread one of the waiters. It sleeps on `wake`.
+    /// Makes this thread one of the waiters of the CNO. The thread will sleep on `wake`.
     pub fn begin_wait<'a>(&'a self, wake: &'a Wake) -> Result<Waiter<'a, T>> {
         let mut state = self.state();
         state.waiters.try_reserve(1).map_err(no_memory)?;
@@ -203,8 +209,8 @@ impl<T: Transport> Cno<T> {
         let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         loop {
             wake.reset();
-            // Check first whether the adapter is closing: an EVD that triggers because its work
-            // requests are flushed is about to be freed.
+            // Check first whether the adapter is closing. While it closes, an EVD may trigger
+            // because its work requests are flushed, and that EVD is about to be freed.
             if self.ia.is_closing() {
                 return Err(Error::of(DAT_ABORT));
             }
@@ -230,7 +236,7 @@ impl<T: Transport> Cno<T> {
     /// Implements dat_cno_modify_agent.
     ///
     /// # Safety
-    /// As [`create`].
+    /// The requirements of [`create`] apply.
     pub unsafe fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         // SAFETY: the caller guarantees that threads of the library may call the agent.
         unsafe { self.agent.set(agent) }
@@ -241,7 +247,8 @@ impl<T: Transport> Cno<T> {
         self.agent.get()
     }
 
-    /// Ends all waits, and calls the agent with a NULL EVD (dat_ia_close).
+    /// Ends all waits on the CNO and calls its agent for the last time, with a NULL EVD
+    /// (dat_ia_close).
     pub fn shut_down(&self) {
         let interrupt = {
             let mut state = self.state();
@@ -255,8 +262,8 @@ impl<T: Transport> Cno<T> {
         self.agent.end();
     }
 
-    /// The last EVD of the CNO was freed. Waiters leave and the agent is called, both with a NULL
-    /// EVD (uDAPL 1.2, dat_cno_wait). The CNO may get EVDs again.
+    /// Makes all waiters leave and calls the agent, both with a NULL EVD, because the last EVD of
+    /// the CNO was freed (uDAPL 1.2, dat_cno_wait). The CNO may get EVDs again.
     pub(crate) fn release_waiters(&self) {
         let interrupt = {
             let mut state = self.state();
@@ -297,8 +304,9 @@ impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         let mut state = self.cno.state();
         state.waiters.retain(|w| !std::ptr::eq(*w, self.wake));
-        // This thread may have been woken by a trigger that it did not take. Pass the trigger on to
-        // the next waiter, while the lock is held: dat_cno_free may follow when it is released.
+        // A trigger may have woken this thread although the thread does not take the triggered EVD.
+        // If so, wake the next waiter while the lock is still held: dat_cno_free may follow as soon
+        // as it is released.
         if !state.triggered.is_empty() && state.wake_one() {
             self.cno.ia.transport.interrupt();
         }
@@ -307,7 +315,7 @@ impl<T: Transport> Drop for Waiter<'_, T> {
 }
 
 impl State {
-    /// Makes the file descriptor readable if dat_cno_wait would return at once, otherwise
+    /// Makes the file descriptor readable if dat_cno_wait would return at once. If not, makes it
     /// unreadable.
     fn update_fd(&mut self) {
         let readable = self.dead || !self.triggered.is_empty();
@@ -316,7 +324,8 @@ impl State {
         }
     }
 
-    /// Wakes all waiters. Returns whether one of them is in the transport's poller.
+    /// Wakes all waiters. Returns true if one of them sleeps in the transport's poller. The caller
+    /// must then interrupt the poller.
     fn wake_all(&self) -> bool {
         let mut interrupt = false;
         for waiter in &self.waiters {
@@ -327,8 +336,8 @@ impl State {
         interrupt
     }
 
-    /// Wakes the oldest waiter that is not awake yet. Returns whether it is in the transport's
-    /// poller.
+    /// Wakes the oldest waiter that was not woken yet. Returns true if this waiter sleeps in the
+    /// transport's poller. The caller must then interrupt the poller.
     fn wake_one(&self) -> bool {
         // SAFETY: a waiter is alive while it is in the list, because its thread removes it before
         // it returns.

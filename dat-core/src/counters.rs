@@ -1,9 +1,10 @@
 //! Counters of the IB extension: what an adapter, an endpoint or an EVD has done since it was
 //! created.
 //!
-//! On the data path a counter costs one addition to memory that one thread writes at a time: no
-//! lock, and no atomic read-modify-write. Therefore a reset does not change a counter. It stores
-//! the current value as the baseline, and a query reports the difference to the baseline.
+//! On the data path a counter costs one addition, without a lock and without an atomic
+//! read-modify-write, because only one thread at a time writes to its memory. Therefore a reset
+//! must not change the counter. The reset stores the current value as the baseline, and a query
+//! reports the difference to the baseline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,23 +12,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_sys::describe::CONSTANTS;
 use dat_sys::ib::*;
 
-/// The number of an adapter's counters.
+/// The number of counters of an adapter.
 pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
-/// The number of an endpoint's counters in the header.
+/// The number of counters of an endpoint that the C header defines.
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
-/// The number of an endpoint's counters including those that the header lacks: [`EP_EXTRA`].
+/// The number of all counters of an endpoint: those that the C header defines, and [`EP_EXTRA`].
 pub const EP_ALL: usize = EP + EP_EXTRA.len();
-/// The counters after those of the header: operations that completed with an error, and those that
-/// were flushed. Only `stats` reports them.
+/// The names of the counters of an endpoint that the C header does not define. The first one counts
+/// operations that completed with an error, the second one operations that were flushed. Only
+/// `stats` reports them.
 pub const EP_EXTRA: [&str; 2] = ["failed", "flushed"];
-/// The index of the first of [`EP_EXTRA`].
+/// The index of the counter of operations that completed with an error.
 pub const EP_FAILED: u32 = EP as u32;
-/// The index of the second of [`EP_EXTRA`].
+/// The index of the counter of flushed operations.
 pub const EP_FLUSHED: u32 = EP_FAILED + 1;
-/// The number of an EVD's counters.
+/// The number of counters of an EVD.
 pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
 
-/// Counters, indexed by the header's numbers.
+/// An array of counters. The C header defines the index of each counter.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct CounterArray<const N: usize>([AtomicU64; N]);
@@ -39,14 +41,14 @@ impl<const N: usize> Default for CounterArray<N> {
 }
 
 impl<const N: usize> CounterArray<N> {
-    /// Adds to a counter that one thread at a time adds to.
+    /// Adds `n` to a counter. Only one thread at a time may add to the same counter.
     #[inline(always)]
     pub fn add(&self, counter: u32, n: u64) {
         let count = &self.0[counter as usize];
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Increments a counter that any thread may increment.
+    /// Increments a counter. Several threads may do this at the same time.
     pub fn count(&self, counter: u32) {
         self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -59,14 +61,15 @@ impl<const N: usize> CounterArray<N> {
 /// The counters that a query reads, and whether it resets them.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterQuery {
-    /// The index of one counter. `None`: all counters.
+    /// The index of the counter to read. `None` selects all counters.
     pub which: Option<usize>,
     /// Whether the query also resets the counters that it reads.
     pub reset: bool,
 }
 
 impl CounterQuery {
-    /// The differences to the baseline. A reset sets the baseline to the current values.
+    /// Returns the differences between the current values `now` and the baselines. If the query is
+    /// a reset, makes the current values the new baselines.
     fn difference<const N: usize>(self, baselines: &mut [u64; N], now: [u64; N]) -> [u64; N] {
         let counted = std::array::from_fn(|i| now[i].wrapping_sub(baselines[i]));
         if self.reset {
@@ -93,7 +96,8 @@ pub struct IaCounters {
 #[derive(Debug)]
 struct IaBaselines {
     reset: [u64; IA],
-    /// The values at which the counters of connection management were stopped.
+    /// The values of all counters at the time when counting of connection management was stopped.
+    /// `None` if it is not stopped.
     stopped: Option<[u64; IA]>,
 }
 
@@ -116,7 +120,7 @@ impl IaCounters {
         query.difference(&mut baselines.reset, now)
     }
 
-    /// dat_ib_start_counter: the counters of connection management continue, from 0.
+    /// Implements dat_ib_start_counter: the counters of connection management count again, from 0.
     pub fn start_cm(&self) {
         let mut baselines = lock(&self.baselines);
         baselines.stopped = None;
@@ -124,7 +128,8 @@ impl IaCounters {
         baselines.reset[CM].copy_from_slice(&now[CM]);
     }
 
-    /// dat_ib_stop_counter: the counters of connection management keep their values.
+    /// Implements dat_ib_stop_counter: from now on the counters of connection management keep their
+    /// values.
     pub fn stop_cm(&self) {
         let mut baselines = lock(&self.baselines);
         let now = self.now(&baselines);
@@ -143,16 +148,17 @@ impl IaCounters {
 /// The counters of connection management (`DCNT_IA_CM_…`).
 const CM: std::ops::Range<usize> = DCNT_IA_CM_LISTEN as usize..DCNT_IA_LNK_ERR_RCV as usize;
 
-/// The counters of an endpoint, over all the queue pairs that it has had.
+/// The counters of an endpoint. They include the counts of all its former queue pairs.
 #[derive(Debug)]
 pub struct EpCounters(Mutex<EpCounts>);
 
 #[derive(Debug)]
 struct EpCounts {
-    /// The sums of the counters of former queue pairs, and the counts of control calls.
+    /// The sums of the counters of former queue pairs, plus the counts of control calls.
     past: [u64; EP_ALL],
-    /// The counters of each queue pair whose completions may still be taken. Several threads may
-    /// count in one array, because the queues may have different EVDs.
+    /// One array of counters for each queue pair whose completions may still be taken. Several
+    /// threads may count in the same array, because the two queues of a queue pair may have
+    /// different EVDs.
     flows: Vec<Arc<CounterArray<EP_ALL>>>,
     reset: [u64; EP_ALL],
 }
@@ -168,12 +174,12 @@ impl Default for EpCounters {
 }
 
 impl EpCounters {
-    /// Increments a counter of control calls.
+    /// Increments a counter that counts control calls.
     pub fn count(&self, counter: DAT_EP_COUNTERS) {
         lock(&self.0).past[counter as usize] += 1;
     }
 
-    /// Adds the counters of a new queue pair.
+    /// Adds and returns an array of counters for a new queue pair.
     pub fn flow(&self) -> Arc<CounterArray<EP_ALL>> {
         let mut counts = lock(&self.0);
         let EpCounts { past, flows, .. } = &mut *counts;
@@ -187,7 +193,8 @@ impl EpCounters {
         flow
     }
 
-    /// Implements dat_ib_query_counters. The counters are followed by those of [`EP_EXTRA`].
+    /// Implements dat_ib_query_counters. The result also contains the counters of [`EP_EXTRA`], at
+    /// its end.
     pub fn read(&self, query: CounterQuery) -> [u64; EP_ALL] {
         let mut counts = lock(&self.0);
         let mut now = counts.past;
@@ -201,8 +208,8 @@ impl EpCounters {
 /// The counters of an EVD.
 #[derive(Debug)]
 pub struct EvdCounters {
-    /// Counted by the thread that takes events or waits for them. Callbacks are counted by the
-    /// thread that makes them.
+    /// The counters. The thread that takes events or waits for them increments all counters except
+    /// those of callbacks. The thread that makes a callback increments these.
     pub tally: CounterArray<EVD>,
     reset: Mutex<[u64; EVD]>,
 }
@@ -214,8 +221,8 @@ impl Default for EvdCounters {
 }
 
 impl EvdCounters {
-    /// Implements dat_ib_query_counters. `empty_polls`: how often the completion queue was polled
-    /// and found empty.
+    /// Implements dat_ib_query_counters. `empty_polls` says how often the completion queue was
+    /// polled and found empty.
     pub fn read(&self, query: CounterQuery, empty_polls: u64) -> [u64; EVD] {
         let mut now = self.tally.now();
         let of = |counter: u32| now[counter as usize];
@@ -228,7 +235,7 @@ impl EvdCounters {
     }
 }
 
-/// The names of the counters of one kind. `first` is the name of counter 0.
+/// The names of the counters of one type of object. `first` is the name of counter 0.
 pub fn names(first: &'static str) -> impl Iterator<Item = &'static str> {
     CONSTANTS
         .iter()
@@ -283,7 +290,7 @@ mod tests {
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
         counters.stop_cm();
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
-        // Stopping again does not update the values.
+        // A second stop does not update the values of the first one.
         counters.stop_cm();
         assert_eq!((read(DCNT_IA_CM_LISTEN), read(DCNT_IA_PZ_CREATE)), (1, 2));
         counters.start_cm();

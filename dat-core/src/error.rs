@@ -4,65 +4,66 @@ use std::fmt;
 
 use dat_sys::*;
 
-/// A failure: class, type and subtype of a `DAT_RETURN`. Never success.
+/// A failure, as the class, type and subtype of a `DAT_RETURN`. It is never success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error(DAT_RETURN);
 
 /// The result of the operations of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The error of a call that finds no memory.
+/// Creates the error of a call that finds no memory.
 pub fn no_memory<E>(_: E) -> Error {
     Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }
 
 impl Error {
-    /// Replaces the subtype of an invalid handle by the one for its role in the call. Other errors
-    /// stay as they are.
+    /// Replaces the subtype of an invalid-handle error by `subtype`, which names the role of the
+    /// handle in the call. Other errors do not change.
     pub(crate) fn with_subtype(self, subtype: DAT_RETURN) -> Error {
         if self.kind() == DAT_INVALID_HANDLE { Error::handle(subtype) } else { self }
     }
 
-    /// An error of a type (`DAT_INVALID_STATE`, …) with a subtype (`DAT_NO_SUBTYPE`, …).
+    /// Creates an error of a type (`DAT_INVALID_STATE`, …) with a subtype (`DAT_NO_SUBTYPE`, …).
     ///
-    /// `DAT_QUEUE_EMPTY` has no class bit, as in OFED's providers. Programs compare the whole word
-    /// (dtest -p).
+    /// `DAT_QUEUE_EMPTY` has no class bit, as in OFED's providers, because programs compare the
+    /// whole value (dtest -p).
     pub const fn new(kind: DAT_RETURN, subtype: DAT_RETURN) -> Self {
         let class = if kind == DAT_QUEUE_EMPTY { DAT_CLASS_SUCCESS } else { DAT_CLASS_ERROR };
         Error(class | kind | subtype)
     }
 
-    /// An error without a subtype.
+    /// Creates an error without a subtype.
     pub const fn of(kind: DAT_RETURN) -> Self {
         Error::new(kind, DAT_NO_SUBTYPE)
     }
 
-    /// `DAT_INVALID_PARAMETER` for argument `n`, counted from 1 as in the standard's prototypes.
+    /// Creates `DAT_INVALID_PARAMETER` for argument `n`, counted from 1 as in the standard's
+    /// prototypes.
     pub const fn arg(n: u32) -> Self {
         Error::new(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1 + n - 1)
     }
 
-    /// `DAT_INVALID_HANDLE` with the subtype that names the kind of handle.
+    /// Creates `DAT_INVALID_HANDLE` with the subtype that names the type of handle.
     pub const fn handle(subtype: DAT_RETURN) -> Self {
         Error::new(DAT_INVALID_HANDLE, subtype)
     }
 
-    /// `DAT_INVALID_STATE` with the subtype that names the state.
+    /// Creates `DAT_INVALID_STATE` with the subtype that names the state.
     pub const fn state(subtype: DAT_RETURN) -> Self {
         Error::new(DAT_INVALID_STATE, subtype)
     }
 
-    /// The type of the error, such as `DAT_INVALID_STATE`.
+    /// The whole `DAT_RETURN`: the class, the type and the subtype of the error.
     pub const fn code(self) -> DAT_RETURN {
         self.0
     }
 
-    /// The type: `DAT_INVALID_STATE`, ….
+    /// The type of the error, such as `DAT_INVALID_STATE`.
     pub const fn kind(self) -> DAT_RETURN {
         self.0 & DAT_TYPE_MASK
     }
 
-    /// The subtype of the error.
+    /// The subtype of the error, such as `DAT_INVALID_HANDLE_EP`.
     pub const fn subtype(self) -> DAT_RETURN {
         self.0 & DAT_SUBTYPE_MASK
     }

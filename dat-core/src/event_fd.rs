@@ -28,8 +28,9 @@ impl EventFd {
         if readable == self.readable {
             return;
         }
-        // Neither call can fail: a counter of 0 can be incremented, and a counter of 1 can be read.
-        // The counter is already 0 if the consumer has read it itself.
+        // Ignore the result. A counter of 0 can always be incremented, and a counter of 1 can
+        // always be read. If the consumer itself has read the counter, it is already 0, and the
+        // read fails without harm.
         let _ = match readable {
             true => {
                 trace::log_wake("file descriptor", self.as_raw_fd() as usize);

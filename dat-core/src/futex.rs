@@ -32,8 +32,8 @@ impl Futex {
         Futex { word: AtomicU32::new(word) }
     }
 
-    /// Sleeps while the word is `expected`. `None`: the thread was woken, or the word had another
-    /// value. In both cases the caller must check its condition again.
+    /// Sleeps while the word is `expected`. Returns `None` if the thread was woken or if the word
+    /// had another value. In both cases the caller must check its condition again.
     pub fn wait(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
         let ts = timeout.map(|d| libc::timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
@@ -71,7 +71,7 @@ impl Futex {
     }
 }
 
-/// The name of a futex in the trace of wake-ups.
+/// The name that futexes have in the trace of wake-ups.
 #[cfg(not(loom))]
 const TRACE_NAME: &str = "futex";
 #[cfg(not(loom))]
@@ -79,8 +79,8 @@ const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 #[cfg(not(loom))]
 const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 
-/// The kernel's guarantee, modelled for loom: the kernel checks the word and puts the thread to
-/// sleep under a lock that a wake-up also takes.
+/// Models for loom what the kernel guarantees: it checks the word and puts the thread to sleep
+/// under a lock that a wake-up also takes.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::{Condvar, Mutex};
@@ -94,7 +94,7 @@ mod modelled {
         sleepers: Condvar,
     }
 
-    #[allow(missing_docs)] // as above
+    #[allow(missing_docs)] // documented on the real type above
     impl Futex {
         pub fn new(word: u32) -> Self {
             Futex { word: AtomicU32::new(word), kernel: Kernel::default() }

@@ -2,15 +2,16 @@
 //!
 //! A handle is the address of a [`Slot`]. The first word of a slot is the provider table, because
 //! consumers call through it (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is
-//! never unmapped. So arithmetic and one load decide whether any word is a handle, without access
-//! to memory that may not exist: a NULL, garbage, foreign or stale handle is an error, not a crash.
+//! never unmapped. So the library can check any word with arithmetic and one load, without access
+//! to memory that may not exist. A word that is not a live handle, such as NULL or a stale handle,
+//! causes an error and not a crash.
 //!
-//! Slots are reused oldest first, so that stale handles are recognised as long as possible. In a
+//! Slots are reused oldest first, so that stale handles are recognized as long as possible. In a
 //! child of fork(2) all handles of the parent are stale.
 //!
-//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted
-//! [`Ref`]. On a thread-safe adapter each call keeps the objects that it uses alive while it runs
-//! (module `lock`).
+//! Each slot points to a [`Node`], which contains the object. Another object that depends on this
+//! object holds a counted [`Ref`]. On a thread-safe adapter each call keeps the objects that it
+//! uses alive while it runs (module `lock`).
 
 mod lock;
 mod pool;
@@ -39,22 +40,24 @@ pub const MAX_HANDLES: usize = 1 << 20;
 pub struct Slot {
     /// The function table. This must be the first field, because consumers read it.
     table: AtomicPtr<DAT_PROVIDER>,
-    /// Whether an object lives here, its type ([`tag`]), and which calls use it.
+    /// The lock of the handle. It also records whether the handle is live, the type of its object
+    /// ([`tag`]), and how many calls use the object.
     lock: HandleLock,
     /// A pointer to the `Node<O>` of the object.
     node: AtomicPtr<()>,
-    /// The consumer's context, all 64 bits.
+    /// The 64-bit context that the consumer attaches to the handle.
     context: AtomicU64,
     /// The `DAT_HANDLE_TYPE` of the object.
     kind: AtomicU32,
-    /// While the slot is free: the index of the slot that was released after it.
+    /// The index of the slot that was released after this one. Valid only while this slot is free.
     next: AtomicU32,
 }
 
-/// An object with its handle and the number of its dependants.
+/// An object with its handle and the number of its dependents.
 ///
-/// The whole content is in a cell, because the functions that free an object have a reference to it
-/// as an argument. Only memory in a cell may be freed while such a reference exists.
+/// The whole content is in an `UnsafeCell`, because the functions that free an object get a
+/// reference to it as an argument. Only memory in a cell may be freed while such a reference
+/// exists.
 pub struct Node<O: Object> {
     cell: UnsafeCell<Inner<O>>,
 }
@@ -69,16 +72,17 @@ struct Inner<O> {
 pub trait Object: Send + Sync + 'static {
     /// The `DAT_HANDLE_TYPE_…` of these objects.
     const KIND: DAT_HANDLE_TYPE;
-    /// The subtype of `DAT_INVALID_HANDLE` for a handle that does not refer to such an object.
+    /// The subtype of `DAT_INVALID_HANDLE` for a handle that does not refer to an object of this
+    /// type.
     const INVALID: DAT_RETURN;
 }
 
-/// A counted dependency: while it exists, [`Node::in_use`] is true. Created and dropped under the
-/// IA's control lock.
+/// A counted reference to an object on which another object depends. While it exists,
+/// [`Node::in_use`] is true. References are created and dropped under the IA's control lock.
 pub struct Ref<O: Object>(NonNull<Node<O>>);
 
-/// An object that a call uses. Another thread that frees the object waits until all pins are
-/// dropped.
+/// Keeps an object alive while a call uses it. Another thread that frees the object waits until all
+/// its pins are dropped.
 pub struct Pin<O: Object> {
     slot: &'static Slot,
     node: NonNull<Node<O>>,
@@ -87,18 +91,19 @@ pub struct Pin<O: Object> {
 /// An object whose handle is stale. The owner of this value must free the object.
 pub struct Retired<O: Object>(NonNull<Node<O>>);
 
-/// Puts an object behind a new handle. The node lives until [`remove`].
+/// Puts an object behind a new handle. The node of the object exists until [`remove`].
 ///
-/// `thread_safe`: the adapter is thread-safe. The node is then created with one pin, since another
-/// thread may guess the handle; [`pin_created`] takes over that pin. `make` builds the object and
-/// gets its future handle.
+/// `make` builds the object and gets its future handle. `thread_safe` says whether the adapter is
+/// thread-safe. If it is, the node is created with one pin, because another thread may guess the
+/// handle. [`pin_created`] takes over that pin.
 pub fn insert<O: Object>(
     table: *const DAT_PROVIDER,
     thread_safe: bool,
     make: impl FnOnce(*mut c_void) -> Result<O>,
 ) -> Result<&'static Node<O>> {
     let slot = pool().allocate().ok_or_else(|| no_memory(()))?;
-    // Allocate before the object is made, so that nothing must be undone if there is no memory.
+    // Allocate the memory before the object is made. If there is no memory, nothing must then be
+    // undone.
     let Some(memory) = BoxMemory::<Node<O>>::new() else {
         pool().release(slot);
         return Err(no_memory(()));
@@ -119,8 +124,8 @@ pub fn insert<O: Object>(
     Ok(unsafe { &*node })
 }
 
-/// Memory for a box that has no value yet. Allocation can fail, unlike that of the standard
-/// library's boxes, which ends the process.
+/// Memory for a box that has no value yet. If there is no memory, the allocation fails. The
+/// standard library's boxes would end the process instead.
 struct BoxMemory<T>(*mut T);
 
 impl<T> BoxMemory<T> {
@@ -131,7 +136,7 @@ impl<T> BoxMemory<T> {
         (!memory.is_null()).then_some(BoxMemory(memory.cast()))
     }
 
-    /// Writes the value. The result is for [`Box::from_raw`].
+    /// Writes the value to the memory. The caller passes the result to [`Box::from_raw`].
     fn fill(self, value: T) -> *mut T {
         let memory = std::mem::ManuallyDrop::new(self).0;
         // SAFETY: the memory was allocated in `new`, and nobody else has it.
@@ -147,12 +152,12 @@ impl<T> Drop for BoxMemory<T> {
     }
 }
 
-/// The object behind a handle.
+/// Returns the object behind a handle.
 ///
 /// # Safety
 /// No other thread removes the object while the reference is in use. On a thread-safe adapter the
 /// lock of the handle, a [`Pin`] or the adapter's control lock ensures that. On other adapters the
-/// consumer ensures it, as the standard demands.
+/// consumer ensures it, as the standard requires.
 #[inline]
 pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
     match slot(handle) {
@@ -165,7 +170,7 @@ pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
     }
 }
 
-/// The pin of an object that was just created. Called at most once for each object.
+/// Returns the pin of an object that was just created. Call this at most once for each object.
 pub fn pin_created<O: Object>(node: &Node<O>) -> Pin<O> {
     let slot = node.slot();
     if !slot.lock.is_thread_safe() {
@@ -180,8 +185,9 @@ pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
     if is_one { Ok(()) } else { Err(Error::handle(O::INVALID)) }
 }
 
-/// Runs `f` while no other thread is in a call on this handle, if its adapter is thread-safe.
-/// `DAT_ABORT`: this thread itself is in such a call, which a signal handler has interrupted.
+/// Runs `f` under the lock of the handle, if its adapter is thread-safe. No other thread is then in
+/// a call on the handle. If this thread itself is in such a call, which a signal handler has
+/// interrupted, the error is `DAT_ABORT`.
 pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match slot(handle) {
         Some(slot) if slot.lock.is_thread_safe() => slot.lock.locked(f),
@@ -193,12 +199,12 @@ pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Resul
 /// until `f` returns.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`get`].
+/// If the adapter is not thread-safe, the requirements of [`get`] apply.
 pub unsafe fn with_object<'a, O: Object, V>(
     handle: *mut c_void,
     f: impl FnOnce(&'a Node<O>) -> Result<V>,
 ) -> Result<V> {
-    // Check the type first: locking an object of another type would violate the lock order.
+    // Check the type first, because locking an object of another type would violate the lock order.
     check::<O>(handle)?;
     // SAFETY: a thread that removes the object holds the lock of its handle, or no call is in
     // progress.
@@ -209,7 +215,7 @@ pub unsafe fn with_object<'a, O: Object, V>(
 /// object while `f` runs.
 ///
 /// # Safety
-/// If the adapter is not thread-safe and `f` frees the object: nobody uses a reference to the
+/// If the adapter is not thread-safe and `f` frees the object, nobody uses a reference to the
 /// object any more.
 pub unsafe fn with_exclusive<'a, O: Object, V>(
     handle: *mut c_void,
@@ -230,17 +236,17 @@ pub unsafe fn with_exclusive<'a, O: Object, V>(
 /// order that module `lock` gives, before it locks the handle that it is made on.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`get`].
+/// If the adapter is not thread-safe, the requirements of [`get`] apply.
 pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
     // SAFETY: the caller guarantees that nobody frees the object during this call, unless the
     // adapter is thread-safe.
     unsafe { with_object::<O, _>(handle, |node| Ok(Pin::new(node))) }
 }
 
-/// As [`pin`], but the handle may be NULL.
+/// Pins an object as [`pin`] does, but accepts a NULL handle.
 ///
 /// # Safety
-/// As for [`pin`].
+/// The requirements of [`pin`] apply.
 pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O>>> {
     match handle.is_null() {
         true => Ok(None),
@@ -250,10 +256,10 @@ pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O
     }
 }
 
-/// As [`pin_or_null`], for several handles of one type, some of which may be equal.
+/// Pins several objects of one type as [`pin_or_null`] pins one. Some of the handles may be equal.
 ///
 /// # Safety
-/// As for [`pin`].
+/// The requirements of [`pin`] apply.
 pub unsafe fn pin_all<O: Object, const N: usize>(
     handles: [*mut c_void; N],
 ) -> [Result<Option<Pin<O>>>; N] {
@@ -271,8 +277,8 @@ pub unsafe fn pin_all<O: Object, const N: usize>(
     pins
 }
 
-/// Makes the handle stale. The object stays alive until it is reclaimed. `None`: the handle is
-/// stale already.
+/// Makes the handle of an object stale. The object exists until [`Retired::reclaim`]. Returns
+/// `None` if the handle is already stale.
 ///
 /// # Safety
 /// When the object is reclaimed, nobody uses a reference from [`get`] any more.
@@ -280,7 +286,8 @@ pub unsafe fn retire<O: Object>(node: &Node<O>) -> Option<Retired<O>> {
     node.slot().lock.make_stale(tag::<O>()).then(|| Retired(NonNull::from(node)))
 }
 
-/// Makes the handle stale and returns the object. `None`: the handle is stale already.
+/// Makes the handle of an object stale and returns the object. Returns `None` if the handle is
+/// already stale.
 ///
 /// # Safety
 /// Nobody uses a reference from [`get`] any more.
@@ -289,14 +296,15 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
     unsafe { retire(node).map(|retired| retired.reclaim()) }
 }
 
-/// As [`retire`], for an object that was created in an upcall and that the consumer has not been
-/// told of. In an upcall no thread may wait for the lock of a handle.
+/// Retires an object as [`retire`] does. The object was created in an upcall and was not reported
+/// to the consumer. Unlike other functions, this one does not wait for the lock of the handle,
+/// because no thread may do so in an upcall.
 ///
 /// Returns `None` if another thread has guessed the handle, and is in a call on the object or has
 /// made another object depend on it. In that case the object stays.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as for [`retire`].
+/// If the adapter is not thread-safe, the requirements of [`retire`] apply.
 pub unsafe fn retire_unreported<O: Object>(created: Pin<O>) -> Option<Retired<O>> {
     let lock = &created.slot.lock;
     let is_used = || lock.pins() > 1 || created.in_use();
@@ -310,7 +318,7 @@ pub(crate) fn is_live<O: Object>(handle: *mut c_void) -> bool {
     slot(handle).is_some_and(|slot| slot.lock.is_live_as(tag::<O>()))
 }
 
-/// The slot of any live handle, whatever its type.
+/// Returns the slot of a live handle, whatever the type of its object is.
 #[inline]
 pub fn live_slot(handle: *mut c_void) -> Result<&'static Slot> {
     slot(handle).filter(|slot| slot.lock.is_live()).ok_or(Error::handle(DAT_INVALID_HANDLE1))
@@ -327,7 +335,7 @@ impl Slot {
         self.kind.load(Ordering::Relaxed)
     }
 
-    /// The consumer's context, as 64 bits.
+    /// The 64-bit context that the consumer has attached to the handle.
     pub fn context(&self) -> u64 {
         self.context.load(Ordering::Relaxed)
     }
@@ -337,14 +345,15 @@ impl Slot {
         self.context.store(context, Ordering::Relaxed);
     }
 
-    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this
-    /// thread itself is in such a call, which a signal handler has interrupted.
+    /// Runs `f` while no other thread is in a `locked` call on this handle. If this thread itself
+    /// is in such a call, which a signal handler has interrupted, the error is `DAT_ABORT`.
     #[inline]
     pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         self.lock.locked(f)
     }
 
-    /// As [`Slot::locked`], but does not run `f` if another call has the lock.
+    /// Runs `f` as [`Slot::locked`] does. If another call has the lock, returns `None` without
+    /// running `f`.
     pub(crate) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
         self.lock.try_locked(f)
     }
@@ -367,7 +376,7 @@ impl<O: Object> Node<O> {
         self.inner().slot
     }
 
-    /// The object without its node. Its handle is stale already.
+    /// Returns the object without its node. The object's handle is already stale.
     pub fn into_body(self) -> O {
         self.cell.into_inner().body
     }
@@ -460,7 +469,7 @@ impl<O: Object> Ref<O> {
         Ref(NonNull::from(node))
     }
 
-    /// The node of the object that is depended on.
+    /// The node of the object to which this reference refers.
     #[inline]
     pub fn node(&self) -> &Node<O> {
         // SAFETY: a node is not removed while its count of users is above 0.
@@ -493,8 +502,8 @@ unsafe impl<O: Object> Send for Ref<O> {}
 // SAFETY: this is a shared, counted pointer to a `Sync` object.
 unsafe impl<O: Object> Sync for Ref<O> {}
 
-/// Distinguishes the types of objects, including generic types of different transports. The
-/// compiler reduces the call to a constant.
+/// Returns a number that identifies a type of objects. Generic types have a different number for
+/// each transport. The compiler reduces the call to a constant.
 #[inline]
 fn tag<O: Object>() -> u64 {
     struct IdHasher(u64);
@@ -559,14 +568,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+    #[cfg_attr(miri, ignore = "not a test: so many calls take Miri hours and show nothing new")]
     fn a_freed_slot_is_not_reused_soon() {
         let first = insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap();
         let stale = first.handle();
         // SAFETY: only this test has the object.
         unsafe {
             remove(first);
-            // Other tests of this process free some slots, too.
+            // Other tests of this process free slots at the same time, so leave a margin.
             for _ in 0..MIN_FREE_SLOTS - 4096 {
                 let node = insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap();
                 assert_ne!(node.handle(), stale);
@@ -601,7 +610,7 @@ mod tests {
         let mut status = -1;
         // SAFETY: `child` was just forked.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child saw another state than expected");
+        assert_eq!(status, 0, "the parent's handle must be stale and the child's own handle live");
         // SAFETY: only this test has the object.
         unsafe {
             assert_eq!(get::<Apple>(apple.handle()).unwrap().0, 7);

@@ -4,7 +4,8 @@
 //! A provider supplies a transport. This crate implements everything that the standard says about
 //! adapters, endpoints, event dispatchers, memory and connections.
 
-// The layers, from top to bottom. First the C interface, and what a provider supplies below it:
+// The layers, from top to bottom. `export` is the C interface at the top. `provider` defines what a
+// provider supplies at the bottom.
 pub mod export;
 pub mod provider;
 
@@ -17,12 +18,12 @@ pub mod ia;
 pub mod mem;
 pub mod srq;
 
-// What is told of adapters and their objects:
+// Counters, log events and statistics of adapters and their objects.
 pub mod counters;
 pub mod log;
 mod stats;
 
-// The parts of objects:
+// The parts of which objects consist.
 pub mod addr;
 mod agent;
 mod allocate;
@@ -31,7 +32,7 @@ mod event_fd;
 pub mod handle;
 pub mod wake;
 
-// Threads and signals:
+// The modules that deal with threads and signals.
 pub mod barrier;
 pub mod futex;
 pub mod nesting;

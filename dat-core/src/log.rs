@@ -1,29 +1,32 @@
-//! Log events, through the crate `tracing`. A program with a subscriber of its own gets them. For
-//! other programs [`telemetry::log`] writes them if the environment asks for it. Only control
-//! operations and failures are logged. An operation that is posted and completes successfully is
-//! not.
+//! Log events, through the crate `tracing`. A program that has its own subscriber gets the events.
+//! For other programs [`telemetry::log`] writes them if the environment asks for it. Only control
+//! operations and failures are logged. A posted operation that completes successfully is not
+//! logged.
 //!
-//! | target | level | what |
+//! | target | level | logged when |
 //! |---|---|---|
 //! | `dat::ia` | info | an adapter is opened or closed |
-//! | | warn | an asynchronous error |
-//! | `dat::cm` | debug | a connection is requested; a request arrives or is answered |
-//! | | info | a connection is established or disconnected |
-//! | | warn | an attempt fails; a connection breaks, with the cause in `because` |
+//! | `dat::ia` | warn | an adapter reports an asynchronous error |
+//! | `dat::cm` | debug | a connection is requested; a connection request arrives or is answered |
+//! | `dat::cm` | info | a connection is established or disconnected |
+//! | `dat::cm` | warn | an attempt to connect fails; a connection breaks (`because` is the cause) |
 //! | `dat::ep` | debug | an endpoint changes its state |
-//! | `dat::dto` | warn | an operation completes with an error; `debug` if it was flushed |
-//! | | info | a message waits for a receive; once for each such message |
-//! | `dat::evd` | warn | there is no room for an event |
-//! | `dat::api` | debug | a call is refused; `trace`: each other control call |
-//! | `dat::wake` | trace | a thread falls asleep, wakes another, is awake: [`telemetry::trace`] |
+//! | `dat::dto` | debug | an operation is flushed |
+//! | `dat::dto` | info | a message starts to wait because no receive is posted |
+//! | `dat::dto` | warn | an operation completes with another error |
+//! | `dat::evd` | warn | an EVD has no room for an event |
+//! | `dat::api` | debug | a call is refused |
+//! | `dat::api` | trace | a control call succeeds or finds no event |
+//! | `dat::wake` | trace | a thread falls asleep, wakes another or is awake: [`telemetry::trace`] |
 //!
 //! Fields:
 //!
 //! - `ia`: the name of the adapter.
-//! - `ep`, `cr`: the handles that the consumer has. For `dat::api`, `handle` is that of the call.
-//! - `connection`: a number for each connection of an endpoint and each attempt at one, counted
-//!   through the process.
-//! - `local` and `peer`: the ends of the connection.
+//! - `ep`, `cr`: the handles of the endpoint and of the connection request.
+//! - `handle`: the handle of the adapter, or for `dat::api` the handle on which the call is made.
+//! - `connection`: the number of the connection or of the attempt to connect. Each number is used
+//!   only once in the process.
+//! - `local` and `peer`: the addresses of the two ends of the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +37,8 @@ use tracing::{debug, trace, warn};
 
 use crate::error::Result;
 
-/// Logs the end of a control call, or a refused call on the data path. `handle` is the first
-/// argument of the call.
+/// Logs the end of a control call, or a call on the data path that is refused. `handle` is the
+/// first argument of the call.
 pub(crate) fn log_call(name: &str, handle: usize, result: Result<()>) {
     match result {
         Err(error)
@@ -50,7 +53,8 @@ pub(crate) fn log_call(name: &str, handle: usize, result: Result<()>) {
     }
 }
 
-/// A new number for a connection, or an attempt at one, of this process.
+/// Returns a new number for a connection or an attempt to connect. The number is unique in this
+/// process.
 pub(crate) fn next_connection_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1

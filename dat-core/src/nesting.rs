@@ -1,14 +1,14 @@
-//! Calls in a signal handler that has interrupted another call of its own thread.
+//! Calls that a signal handler makes after it has interrupted another call of its own thread.
 //!
-//! A handler that ends the process (by `exit`, with the functions registered by `atexit`) closes
-//! adapters while dat_evd_wait of its own thread sleeps below it. That wait continues only when the
-//! handler returns, which may be never. So all work that must wait until the thread has left the
-//! call is done in another thread (`in_other_thread`). If the process ends before the handler
-//! returns, that work is never done.
+//! For example, a signal handler calls `exit`, and a function that was registered by `atexit`
+//! closes an adapter. Meanwhile dat_evd_wait of the same thread is interrupted. That wait continues
+//! only when the handler returns, which may never happen. So all work that must wait until the
+//! thread has left the interrupted call is done in another thread (`in_other_thread`). If the
+//! process ends before the handler returns, that work is never done.
 //!
-//! Each thread records when it sleeps, and when it works in code that no second call may enter: a
-//! control call, or a provider's engine. Locks of the data path are recognised by an address on the
-//! stack of their holder.
+//! Each thread records when it sleeps, and when it works in code that no second call may enter.
+//! Such code is a control call or a provider's engine. The data path makes no such record. Instead,
+//! each of its locks contains an address on the stack of the thread that holds it.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -31,30 +31,30 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct ThreadActivity {
     current: Activity,
-    /// What the thread was doing when its last control call began.
+    /// The value of `current` when the thread's latest control call began.
     interrupted: Activity,
 }
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// The thread does nothing that another call could disturb.
+    /// The thread does nothing that a call in a signal handler could disturb.
     Nothing,
-    /// The thread sleeps and holds nothing.
+    /// The thread sleeps, and holds nothing for which others may wait.
     Sleep,
-    /// The thread holds something that others may wait for.
+    /// The thread holds something for which others may wait.
     Work,
 }
 
 /// While this value exists, its thread is marked with an activity.
 pub struct Guard {
     before: ThreadActivity,
-    /// The cell of this thread. A pointer, so that a guard cannot be sent to another thread.
+    /// The cell of this thread. It is a pointer, so that a guard cannot be sent to another thread.
     cell: *const Cell<ThreadActivity>,
 }
 
-/// What this thread was doing when the signal handler in which the control call is made interrupted
-/// it. `Activity::Nothing` means that the call is not made in a handler.
+/// What this thread was doing when a signal handler interrupted it, if the current control call is
+/// made in that handler. `Activity::Nothing` means that the call is not made in such a handler.
 pub(crate) fn interrupted_activity() -> Activity {
     ACTIVITY.get().interrupted
 }
@@ -95,14 +95,14 @@ impl Drop for Guard {
     }
 }
 
-/// A number for this thread that no other living thread has. Never 0.
+/// A number for this thread that no other living thread has. It is never 0.
 pub fn thread() -> usize {
     ACTIVITY.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
-/// Runs `f` in another thread. If this thread sleeps below the handler that makes this call, the
-/// call waits until `f` drops the sender that it gets. `DAT_INSUFFICIENT_RESOURCES`: no thread
-/// could be started.
+/// Runs `f` in another thread. If the signal handler that makes this call has interrupted a sleep,
+/// the call waits until `f` drops the sender that it gets. If no thread can be started, the error
+/// is `DAT_INSUFFICIENT_RESOURCES`.
 pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
     keep_this_library();
     let (sender, receiver) = channel();
@@ -115,8 +115,8 @@ pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Re
     Ok(())
 }
 
-/// Runs `f` on the handle, to free or close its object. If this thread works below the handler that
-/// makes this call, `f` runs in another thread.
+/// Runs `f` on the handle in order to free or close its object. If the signal handler that makes
+/// this call has interrupted work of this thread, `f` runs in another thread.
 pub(crate) fn defer_if_working(
     handle: *mut c_void,
     f: impl FnOnce(*mut c_void) -> Result<()> + Send + 'static,
@@ -125,7 +125,7 @@ pub(crate) fn defer_if_working(
         return f(handle);
     }
     let handle = handle as usize;
-    // There is no caller left to whom an error could be returned.
+    // Ignore the result of `f`, because there is no caller left to whom an error could be returned.
     in_other_thread(move |_| {
         let _ = f(handle as *mut c_void);
     })
@@ -136,7 +136,7 @@ pub(crate) fn is_on_this_stack(address: usize) -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: all zeroes are a valid value of `attr`. It is initialised, read and destroyed here.
+    // SAFETY: all zeroes are a valid value of `attr`. It is initialized, read and destroyed here.
     unsafe {
         let mut attr: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attr) != 0 {
@@ -149,15 +149,15 @@ pub(crate) fn is_on_this_stack(address: usize) -> bool {
     }
 }
 
-/// Keeps this library loaded when the last adapter is closed, because the interrupted calls return
-/// into it.
+/// Keeps this library loaded after the last adapter is closed, because the interrupted call returns
+/// into the library.
 fn keep_this_library() {
     if cfg!(miri) {
         return;
     }
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = keep_this_library as fn() as *const c_void;
-    // SAFETY: dladdr accepts any address, and initialises `info` if it knows the address. The name
+    // SAFETY: dladdr accepts any address, and initializes `info` if it knows the address. The name
     // is a string that the linker keeps. RTLD_NOLOAD loads nothing new.
     unsafe {
         if libc::dladdr(here, info.as_mut_ptr()) != 0 && !(*info.as_ptr()).dli_fname.is_null() {

@@ -5,8 +5,8 @@
 //! what the network did through the enum [`Upcall`].
 //!
 //! A transport must keep five promises. [`Transport`], [`Queue`] and [`Completions`] are unsafe
-//! traits: their `# Safety` sections say on which parts of these promises, and on what else,
-//! dat-core's unsafe code relies.
+//! traits: their `# Safety` sections list the parts of these promises, and the further rules, on
+//! which dat-core's unsafe code relies.
 //!
 //! 1. Completions of one queue (requests or receives) of one endpoint arrive in posting order.
 //! 2. When a connection ends, for whatever reason, every posted work request of the endpoint
@@ -40,44 +40,46 @@ pub use crate::ep::{Exceeded, HeldBuffers};
 use crate::error::{Error, OpenError, Result};
 use crate::wake::{Wake, WakeReason};
 
-/// A provider as a line of dat.conf names it: it opens interface adapters.
+/// A provider, which opens interface adapters. A line of dat.conf names the provider of each entry.
 pub trait Provider: Send + Sync + 'static {
     /// The transport of an opened adapter.
     type Transport: Transport;
     /// The provider's name as `dat_ia_query` reports it.
     const NAME: &'static str;
-    /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the
+    /// Opens the adapter with the IA name `ia`. `params` is the ia_params field of the registry's
     /// entry.
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
 }
 
-/// An open adapter: creates the objects that move data.
+/// An open adapter, which creates the objects that move data.
 ///
 /// # Safety
-/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given
-///    for it. After [`Transport::watch`] has returned, nobody calls a sink that was given by an
-///    earlier call of it. (A sink follows a pointer to memory that dat-core may free then.)
-/// 2. Memory of the consumer: a transport accesses it only inside a registered region that is not
-///    dropped yet, only as the [`Access`] of that region or of a window to it permits, and only for
-///    peers and for work requests that have not completed. It creates no reference to this memory,
-///    since other threads may write to it at any time.
+/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that the object
+///    was created with. After a call of [`Transport::watch`] has returned, nobody calls a sink that
+///    an earlier call of this method has set. (A sink contains a pointer to memory that dat-core
+///    may then free.)
+/// 2. Memory of the consumer: a transport accesses this memory only inside a registered region that
+///    is not dropped yet. Each access must be permitted by the [`Access`] of that region or of a
+///    window to it, and must be made for a peer or for a work request that has not completed. The
+///    transport creates no reference to this memory, because other threads may write to it at any
+///    time.
 pub unsafe trait Transport: Send + Sync + Sized + 'static {
-    /// Protection domain.
+    /// The type of protection domains.
     type Pd: Send + Sync;
-    /// Registered memory.
+    /// The type of registered memory.
     type Mr: Region;
-    /// Memory window. [`Infallible`] if the transport has none.
+    /// The type of memory windows. It is [`Infallible`] if the transport has none.
     type Mw: Window;
-    /// Completion queue.
+    /// The type of completion queues.
     type Cq: Completions;
-    /// Shared receive queue.
+    /// The type of shared receive queues.
     type Srq: Receives;
-    /// Queue pair.
+    /// The type of queue pairs.
     type Qp: Queue<Self>;
-    /// A listener for connection requests. Its `drop` closes it.
+    /// A listener for connection requests. Dropping it closes it.
     type Listener: Send + Sync;
-    /// A connection request that was not answered. Its `drop` refuses it, and the peer sees a
-    /// non-peer reject.
+    /// A connection request that was not answered. Dropping it refuses the request, and the peer
+    /// sees a non-peer reject.
     type Request: Send;
 
     /// Limits and names. They are constant for the life of the adapter.
@@ -90,8 +92,9 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to
     /// it as `access` permits.
     unsafe fn mr(&self, pd: &Self::Pd, mem: Mem, access: Access) -> Result<Self::Mr>;
-    /// Creates an unbound memory window. If `scoped`, only the peer of the queue pair that a bind
-    /// is posted to may use it. Otherwise the peers of all queue pairs in the domain may.
+    /// Creates an unbound memory window. If `scoped` is true, only the peer of the queue pair to
+    /// which a bind is posted may use the window. If it is false, the peers of all queue pairs in
+    /// the protection domain may use the window.
     fn mw(&self, _pd: &Self::Pd, _scoped: bool) -> Result<Self::Mw> {
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
@@ -108,31 +111,31 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Creates an unconnected queue pair.
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Self::Qp>;
     /// Listens for connection requests on a connection qualifier. At most `backlog` requests wait
-    /// for an answer; further peers are refused. Errors: `DAT_CONN_QUAL_IN_USE`,
+    /// for an answer. Further requests are refused. Errors: `DAT_CONN_QUAL_IN_USE`,
     /// `DAT_CONN_QUAL_UNAVAILABLE`.
     fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Self::Listener>;
     /// The actual connection qualifier of a listener that was opened with [`Port::Any`].
     fn port(&self, listener: &Self::Listener) -> u64;
-    /// Refuses a connection request, with private data.
+    /// Refuses a connection request and sends private data with the refusal.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
-    /// Counters of the wire since the adapter was opened, with names that the transport chooses:
-    /// for example packets sent again, or octets on the wire. A name contains no blanks. Any thread
-    /// may call this at any time.
+    /// Counters of network traffic since the adapter was opened, for example packets that were sent
+    /// again, or octets on the wire. The transport chooses their names, which contain no blanks.
+    /// Any thread may call this at any time.
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
 
-    /// Sets the sink for upcalls that concern the whole adapter. With `None`, no such upcall is
-    /// made after the method has returned.
+    /// Sets the sink for upcalls that concern the whole adapter. After a call with `None` has
+    /// returned, no such upcall is made.
     fn watch(&self, sink: Option<Sink<Self>>) {
         let _ = sink;
     }
     /// Makes one non-blocking pass of progress. A consumer thread that found its queue empty calls
     /// this.
     fn progress(&self) {}
-    /// How long a thread that waits for completions polls before it sleeps, if
-    /// [`Transport::sleep_on`] does not poll itself.
+    /// How long a thread that waits for completions polls before it sleeps. 0 if the thread sleeps
+    /// at once or if [`Transport::sleep_on`] itself polls.
     fn spin(&self) -> Duration {
         Duration::ZERO
     }
@@ -141,24 +144,24 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         wake.park(deadline)
     }
-    /// Sleeps as [`Transport::sleep`] does. The thread most likely waits for a completion in this
-    /// queue.
+    /// Sleeps as [`Transport::sleep`] does. The thread most likely waits for a completion in the
+    /// given completion queue.
     fn sleep_on(&self, _cq: &Self::Cq, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.sleep(wake, deadline)
     }
-    /// Requires progress without any call of the consumer, which sleeps on a file descriptor
-    /// (dat_cno_fd_create). Progress starts at once and continues until the method was called as
-    /// often with `false` as with `true`.
+    /// Requires that the transport makes progress even if the consumer makes no calls, because the
+    /// consumer sleeps on a file descriptor (dat_cno_fd_create). Progress starts at once. It
+    /// continues until the method was called with `false` as often as with `true`.
     fn require_progress(&self, on: bool) {
         let _ = on;
     }
-    /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again. That `Wake` is
-    /// marked as polling.
+    /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again. dat-core calls
+    /// this if [`Wake::signal`] says that the thread is in the poller.
     fn interrupt(&self) {}
 }
 
-/// A queue pair. One thread at a time posts to each of its two queues. dat-core serialises the
-/// posts if the consumer need not.
+/// A queue pair. One thread at a time posts to each of its two queues. dat-core serializes the
+/// posts of consumers that are not required to do so.
 ///
 /// # Safety
 /// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees
@@ -167,7 +170,7 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
 /// 1. Each posted request, each posted receive, and each buffer of a shared receive queue that a
 ///    message of this queue pair has taken completes at most once, with the id that it was posted
 ///    with. Nothing else completes with this token. Completions go to the queues that [`QpCfg`]
-///    names, those of requests and those of receives each in posting order.
+///    names. Completions of requests are in posting order, and so are completions of receives.
 /// 2. After `drop` has returned, nothing more completes with this token.
 /// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive
 ///    that [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
@@ -184,8 +187,8 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues the bind of a window. Returns the new remote key, or 0 if the window is unbound.
     ///
     /// The bind starts when all earlier requests are done, and later requests start when the bind
-    /// is done. Then the new key is valid and the old one is not. A bind that fails ends the
-    /// connection. A bind that fails or is flushed leaves the window unchanged.
+    /// is done. Once it is done, the new key is valid and the old key is invalid. A bind that fails
+    /// ends the connection. A bind that fails or is flushed leaves the window unchanged.
     ///
     /// # Safety
     /// One thread at a time posts requests.
@@ -198,41 +201,43 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// The segments' memory stays valid until the receive completes. One thread at a time posts
     /// receives.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Starts a connection attempt. It ends in `Established`, `Rejected`, `Unreachable` or
-    /// `TimedOut`. Until then, and after a failure, receives stay posted or are flushed as promise
-    /// 2 says.
+    /// Starts to connect. One of the upcalls `Established`, `Rejected`, `Unreachable` and
+    /// `TimedOut` reports the end of the attempt. Until then, and after a failure, receives stay
+    /// posted or are flushed as promise 2 of this module says.
     fn connect(&self, to: &Connect<'_>) -> Result<()>;
-    /// Accepts a connection request with this queue pair. Ends in `Established` or `AcceptFailed`.
+    /// Accepts a connection request with this queue pair. The upcall `Established` or
+    /// `AcceptFailed` reports the result.
     fn accept(&self, request: T::Request, private: &[u8], depth: ReadDepth) -> Result<()>;
-    /// Ends the connection or the attempt to make one. Graceful: requests that are already posted
-    /// are carried out first. Ends in `Disconnected`, also if the peer has disconnected first,
-    /// possibly before this call returns.
+    /// Ends the connection or the attempt to connect. For [`Close::Graceful`], requests that are
+    /// already posted are carried out first. The upcall `Disconnected` reports the end, even if the
+    /// peer has disconnected first. The upcall may come before this call returns.
     fn disconnect(&self, how: Close);
-    /// The receive buffers that are allocated to the queue pair. The count is consistent: it is not
-    /// taken while a message is being processed.
+    /// The receive buffers that are allocated to the queue pair. The count is consistent, because
+    /// no message is being processed while it is taken.
     fn allocated(&self) -> Allocated;
-    /// How many requests, from the first one on, were carried out successfully. Their completions
-    /// are in the completion queue. If completions are not reported, flushed requests count, too.
+    /// The number of requests, counted from the first one posted, that were carried out
+    /// successfully. Their completions are in the completion queue. If completions are not
+    /// reported, flushed requests count as well.
     ///
     /// # Safety
     /// No other thread posts requests during this call.
     unsafe fn carried_out(&self) -> u64;
-    /// The number of receive buffers that have not completed and, if the queue pair is dropped now,
-    /// never will. If the transport is not sure of some, it does not count them.
+    /// The number of receive buffers that have not completed and that will never complete if the
+    /// queue pair is dropped now. The transport counts only buffers of which it is sure.
     fn withdrawn(&self) -> usize {
         0
     }
 }
 
-/// A completion queue. It has a single consumer, since dat-core serialises the calls.
+/// A completion queue. It has a single consumer, since dat-core serializes the calls.
 ///
 /// # Safety
 /// dat-core follows the [`Token`] of each completion that it polls:
 ///
 /// 1. [`Completions::poll`] returns only what completed here (see [`Queue`]), each completion once,
 ///    and the completions of each queue of a queue pair in their order.
-/// 2. A poll that leaves room has returned all completions of queue pairs that were dropped before
-///    it began.
+/// 2. A poll that leaves room in the buffer has returned all completions of queue pairs that were
+///    dropped before the poll began.
 pub unsafe trait Completions: Send + Sync {
     /// Moves completions to `out`, the oldest first, until there is no more room. Does not make
     /// progress.
@@ -240,27 +245,29 @@ pub unsafe trait Completions: Send + Sync {
     /// # Safety
     /// One thread at a time calls `poll`, `arm` and `resize` of a queue.
     unsafe fn poll(&self, out: &mut Polled<'_>);
-    /// Requests one `CqReady` upcall at the next completion. If `solicited`, at the next one that
-    /// has failed or is solicited: a request is solicited unless it was posted quiet, a receive as
-    /// [`QpCfg::sender_wakes`] says. The latest call wins.
+    /// Requests one `CqReady` upcall at the next completion. If `solicited` is true, the upcall is
+    /// made only at the next completion that has failed or is solicited. The completion of a
+    /// request is solicited unless the request was posted quiet. [`QpCfg::sender_wakes`] says when
+    /// the completion of a receive is solicited. Each call replaces the request of the previous
+    /// call.
     ///
-    /// Returns false if the queue is not empty or may not be. Then nothing was armed, and the
+    /// Returns false if the queue may contain a completion. Nothing was armed in this case, and the
     /// caller polls again.
     ///
     /// # Safety
-    /// As [`Completions::poll`].
+    /// The requirements of [`Completions::poll`] apply.
     unsafe fn arm(&self, solicited: bool) -> bool;
-    /// Sets whether the upcall of an armed queue must come without any call of the consumer,
-    /// because a CNO needs it. Otherwise the thread that arms the queue sleeps on it
+    /// Sets whether an armed queue must make its upcall even if the consumer makes no calls,
+    /// because a CNO needs the upcall. If not, the thread that arms the queue sleeps on it
     /// ([`Transport::sleep_on`]).
     fn require_upcalls(&self, on: bool) {
         let _ = on;
     }
-    /// Changes the depth. Queued completions are kept. `DAT_INVALID_STATE`: more completions are
-    /// queued than fit.
+    /// Changes the depth of the queue. Queued completions are kept. If more completions are queued
+    /// than fit, the error is `DAT_INVALID_STATE`.
     ///
     /// # Safety
-    /// As [`Completions::poll`].
+    /// The requirements of [`Completions::poll`] apply.
     unsafe fn resize(&self, depth: usize) -> Result<()>;
 }
 
@@ -271,17 +278,17 @@ pub trait Receives: Send + Sync {
     /// # Safety
     /// The segments' memory stays valid until the receive completes. One thread at a time posts.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Requests one `LowWatermark` upcall when fewer than `mark` buffers are left, which may be
-    /// now. `mark` is at most the depth.
+    /// Requests one `LowWatermark` upcall as soon as fewer than `mark` buffers are left, which may
+    /// already be the case. `mark` is at most the depth.
     fn set_low_watermark(&self, mark: usize);
-    /// Changes the depth, which is at least the low watermark. `DAT_INVALID_STATE`: more buffers
-    /// are queued than fit.
+    /// Changes the depth of the queue. The new depth is at least the low watermark. If more buffers
+    /// are queued than fit, the error is `DAT_INVALID_STATE`.
     fn resize(&self, depth: usize) -> Result<()>;
     /// The number of receive buffers that were posted and that no message has taken yet.
     fn available(&self) -> usize;
 }
 
-/// Registered memory. Its `drop` deregisters it.
+/// Registered memory. Dropping it deregisters the memory.
 pub trait Region: Send + Sync {
     /// The key of the region for local segments (the LMR context).
     fn lkey(&self) -> u32;
@@ -289,8 +296,8 @@ pub trait Region: Send + Sync {
     fn rkey(&self) -> u32;
 }
 
-/// A memory window. Its `drop` unbinds it: from then on its keys are invalid. A bind that is still
-/// queued at the drop has either no effect or one that ends when the bind completes.
+/// A memory window. Dropping it unbinds the window and makes its keys invalid. If a bind is still
+/// queued at that time, it has no effect, or its effect ends when the bind completes.
 pub trait Window: Send + Sync {
     /// The state of the bind for which [`Queue::post_bind`] has returned this key.
     fn state(&self, rkey: u32) -> BindState;
@@ -304,24 +311,26 @@ impl Window for Infallible {
 
 /// The configuration of a queue pair.
 pub struct QpCfg<'a, T: Transport> {
-    /// The protection domain that the regions and windows of the queue pair's requests, and of its
-    /// peer's remote accesses, must belong to.
+    /// The protection domain of the queue pair. Regions and windows that its requests use must
+    /// belong to this domain, and so must those that its peer accesses.
     pub pd: &'a T::Pd,
-    /// The queue for completions of requests. `None`: they are not reported.
+    /// The completion queue for requests. If it is `None`, completions of requests are not
+    /// reported.
     pub request_cq: Option<&'a T::Cq>,
-    /// The queue for completions of receives. `None`: they are not reported.
+    /// The completion queue for receives. If it is `None`, completions of receives are not
+    /// reported.
     pub recv_cq: Option<&'a T::Cq>,
-    /// The shared receive queue. `None`: the queue pair has a receive queue of its own.
+    /// The shared receive queue. If it is `None`, the queue pair has its own receive queue.
     pub srq: Option<&'a T::Srq>,
-    /// Returned in [`Wc::qp`].
+    /// The token that each completion of the queue pair returns in [`Wc::qp`].
     pub token: Token,
     /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If the
     /// count exceeds the hard watermark, the buffer is flushed and the connection ends as
-    /// [`Upcall::Broken`]. If the count exceeds the soft watermark, the transport calls
+    /// [`Upcall::Broken`]. If the count exceeds the soft watermark, the transport makes the upcall
     /// [`Upcall::HighWatermark`].
     pub holding: Arc<HeldBuffers>,
-    /// Whether the sender decides if a receive is a solicited completion. Otherwise a receive is
-    /// solicited unless it was posted quiet.
+    /// Whether the sender of a message decides if the completion of the receive is solicited. If
+    /// false, the completion of a receive is solicited unless the receive was posted quiet.
     pub sender_wakes: bool,
     /// The maximum number of outstanding requests.
     pub max_requests: usize,
@@ -336,13 +345,13 @@ pub struct QpCfg<'a, T: Transport> {
 /// The numbers of RDMA reads in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadDepth {
-    /// The maximum number of reads from the peer that this side accepts.
+    /// The maximum number of reads by the peer that this side carries out at one time.
     pub incoming: u32,
-    /// The maximum number of outstanding reads of this side.
+    /// The maximum number of reads by this side that are outstanding at one time.
     pub outgoing: u32,
 }
 
-/// The target of a connection, and its parameters.
+/// The target of an attempt to connect, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
     /// The peer's address. Its port number is not used.
@@ -351,16 +360,16 @@ pub struct Connect<'a> {
     pub port: u64,
     /// Private data for the peer.
     pub private: &'a [u8],
-    /// The time limit of the attempt. `None`: the transport's own limit.
+    /// The time limit of the attempt. `None` stands for the transport's own limit.
     pub timeout: Option<Duration>,
     /// The requested RDMA read depths.
     pub depth: ReadDepth,
 }
 
-/// The connection qualifier to listen on.
+/// The connection qualifier on which a listener listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// This qualifier, exclusively.
+    /// Exactly this qualifier, which no other listener may have.
     Qualifier(u64),
     /// Any free, unprivileged qualifier.
     Any,
@@ -369,9 +378,9 @@ pub enum Port {
 /// How to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Carry out the requests that are posted, then end.
+    /// The requests that are already posted are carried out, and then the connection ends.
     Graceful,
-    /// End now and flush all work requests.
+    /// The connection ends immediately, and all work requests are flushed.
     Abrupt,
 }
 
@@ -400,9 +409,9 @@ pub struct Attrs {
     pub max_evd_depth: usize,
     /// The maximum number of registered regions.
     pub max_regions: usize,
-    /// The maximum number of memory windows. 0: the adapter has none.
+    /// The maximum number of memory windows. It is 0 if the adapter has none.
     pub max_windows: usize,
-    /// Immediate data and atomic operations are supported, with peers that support them.
+    /// Whether immediate data and atomic operations are supported, with peers that support them.
     pub extended: bool,
     /// The maximum length of a region in bytes.
     pub max_region_size: u64,
@@ -412,30 +421,31 @@ pub struct Attrs {
     pub max_message: u32,
     /// The maximum length of private data in bytes.
     pub max_private: usize,
-    /// The maximum number of shared receive queues. 0: the adapter has none.
+    /// The maximum number of shared receive queues. It is 0 if the adapter has none.
     pub max_srqs: usize,
     /// The maximum number of receive buffers in a shared receive queue.
     pub max_srq_depth: usize,
-    /// Queue pairs of other domains may use a shared receive queue.
+    /// Whether queue pairs of other protection domains may use a shared receive queue.
     pub srq_across_pds: bool,
-    /// Regions may be addressed by offsets from 0 ([`Mem::zero_based`]).
+    /// Whether regions may be addressed by offsets from 0 ([`Mem::zero_based`]).
     pub zero_based: bool,
-    /// The transport itself refuses memory that cannot be used as requested, as devices that pin
-    /// memory do. Such a transport may even accept memory that this process cannot access. If
-    /// false, dat-core itself checks that the process has mapped the memory with the required
+    /// Whether the transport itself refuses memory that cannot be used as requested, as devices
+    /// that pin memory do. Such a transport may even accept memory that this process cannot access.
+    /// If false, dat-core itself checks that the process has mapped the memory with the required
     /// permissions.
     pub pins: bool,
-    /// A queue that is armed for solicited completions wakes for each completion except those that
-    /// were posted quiet (see [`Completions::arm`]). False for devices that only know what the
-    /// sender solicited.
+    /// Whether a queue that is armed for solicited completions wakes for each completion except
+    /// those that were posted quiet (see [`Completions::arm`]). False for devices that only know
+    /// which completions the sender solicited.
     pub quiet: bool,
-    /// The consumer requires the letter of the standard (`strict=on` in ia_params): what the
-    /// standard forbids is refused, even if OFED's library has always permitted it.
+    /// Whether the consumer requires the letter of the standard (`strict=on` in ia_params). If so,
+    /// calls that the standard forbids are refused, even if OFED's library has always permitted
+    /// them.
     pub strict: bool,
-    /// The adapter's counters are available to other processes (`stats=on` in ia_params).
+    /// Whether the adapter's counters are available to other processes (`stats=on` in ia_params).
     pub stats: bool,
     /// The recommended alignment of buffers in bytes.
     pub optimal_alignment: u32,
-    /// Transport-specific named attributes.
+    /// The named attributes that are specific to the transport.
     pub named: Vec<(String, String)>,
 }

@@ -1,4 +1,4 @@
-//! Shared receive queues (SRQs): receive buffers for several endpoints.
+//! Shared receive queues (SRQs), whose receive buffers several endpoints share.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,21 +27,22 @@ pub struct Srq<T: Transport> {
     pub ia: Ref<Ia<T>>,
     max_recv_dtos: AtomicUsize,
     low_watermark: AtomicUsize,
-    /// The receiver of upcalls. It is declared after `srq`, which calls it until `srq` is dropped.
+    /// The receiver of upcalls. The field is declared after `srq`, because `srq` makes upcalls
+    /// until it is dropped.
     _upcalls: Arc<SrqUpcalls<T>>,
 }
 
-/// The number of buffers that were posted, and how many of them the consumer has got back.
+/// The numbers of buffers that were posted and that were returned to the consumer.
 #[derive(Debug, Default)]
 pub struct SrqCounts {
-    /// The number of posted buffers. Written by the posting thread, of which there is one at a
-    /// time.
+    /// The number of posted buffers. Only one thread at a time posts, and that thread writes this
+    /// number.
     posted: AtomicU64,
     retired: Mutex<ReturnedBuffers>,
 }
 
-/// The number of buffers that were returned. Each flow has its own counter, because a common one
-/// would have many writers.
+/// The number of buffers that were returned. Each flow has its own counter, because several threads
+/// would write to a common counter.
 #[derive(Debug, Default)]
 struct ReturnedBuffers {
     /// The number of buffers that were returned through flows that do not exist any more.
@@ -50,16 +51,17 @@ struct ReturnedBuffers {
     flows: Vec<Arc<AtomicU64>>,
 }
 
-/// One endpoint's counter of the buffers that it has returned to the queue.
+/// The number of buffers that one endpoint has returned to the consumer.
 #[derive(Debug)]
 pub struct SrqShare {
     counts: Arc<SrqCounts>,
-    /// The number of returned buffers. Written by one thread at a time: the one that takes the
-    /// events of the flow's receives, or the transport if those are not reported.
+    /// The number of returned buffers. Only one thread at a time writes it. This is the thread that
+    /// takes the events of the flow's receives or, if these are not reported, the transport's
+    /// thread.
     retired: Arc<AtomicU64>,
 }
 
-/// The receiver of the queue's upcalls: the queue has run low or failed.
+/// The receiver of the queue's upcalls, which report that the queue has run low or has failed.
 struct SrqUpcalls<T: Transport> {
     ia: Ref<Ia<T>>,
     srq: usize,
@@ -70,7 +72,7 @@ impl<T: Transport> Object for Srq<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_SRQ;
 }
 
-/// Implements dat_srq_create. The attributes are minimum values.
+/// Implements dat_srq_create. The values in the attributes are minimums.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     pz: &Node<Pz<T>>,
@@ -116,7 +118,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_srq_free. It is refused while an endpoint uses the queue.
+/// Implements dat_srq_free. The call is refused while an endpoint uses the queue.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the queue after the call.
@@ -146,10 +148,11 @@ impl<T: Transport> Srq<T> {
             return Err(Error::arg(2));
         }
         let posted = self.counts.posted.load(Ordering::Relaxed);
-        // Count the buffer before it is posted: it may complete and be retired before `post_recv`
-        // returns.
+        // Count the buffer before it is posted, because it may complete and be retired before
+        // `post_recv` returns.
         self.counts.posted.store(posted + 1, Ordering::Release);
-        // The transport checks whether there is room, among buffers that no message has taken yet.
+        // The transport checks whether the queue has room. Only buffers that no message has taken
+        // yet take up room.
         // SAFETY: the caller guarantees that the segments' memory stays valid and that no other
         // thread posts to the queue.
         unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments, quiet: false }) }.map_err(|e| {
@@ -179,8 +182,8 @@ impl<T: Transport> Srq<T> {
         };
     }
 
-    /// dat_srq_set_lw: requests one event as soon as fewer than `mark` buffers are left. That may
-    /// already be the case.
+    /// Implements dat_srq_set_lw: requests one event as soon as fewer than `mark` buffers are left,
+    /// which may already be the case.
     pub fn set_low_watermark(&self, mark: DAT_COUNT) -> Result<()> {
         let _control = self.ia.control();
         let mark = usize::try_from(mark).map_err(|_| Error::arg(2))?;
@@ -223,7 +226,8 @@ impl SrqCounts {
 
     /// The number of buffers that were posted and not returned yet.
     pub fn outstanding(&self) -> u64 {
-        // Read the counters in this order: each retired buffer was counted as posted before.
+        // Read `retired` first: each retired buffer was counted as posted before, so `posted`
+        // cannot be the smaller number.
         let retired = {
             let retired = self.retired();
             retired.of_gone_flows
@@ -238,7 +242,8 @@ impl SrqCounts {
 }
 
 impl SrqShare {
-    /// Counts a dequeued receive that had taken one of the buffers.
+    /// Counts one buffer as returned, because the consumer has dequeued its receive or nobody will
+    /// dequeue it any more.
     #[inline]
     pub fn retire(&self) {
         self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -260,8 +265,8 @@ impl<T: Transport> Receiver<T> for SrqUpcalls<T> {
             Upcall::Failed => DAT_SRQ_TRANSFER_TO_ERROR,
             _ => return,
         };
-        // The standard defines a reason for this event but no event number. The handle names the
-        // queue.
+        // The standard defines reasons for these events, but no event number for them. The handle
+        // in the event names the queue.
         self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, self.srq as *mut c_void, reason);
     }
 }
@@ -278,6 +283,6 @@ mod tests {
             counts.share().retire();
             assert_eq!(counts.outstanding(), left);
         }
-        assert!(counts.retired().flows.is_empty(), "no flow may be kept of retired endpoints");
+        assert!(counts.retired().flows.is_empty(), "no counter of a dropped flow may be kept");
     }
 }

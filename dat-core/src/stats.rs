@@ -1,7 +1,7 @@
 //! Statistics of an adapter, for the server of [`telemetry::stats`].
 //!
-//! The data path has no extra cost: the counters exist anyway ([`crate::counters`]) and are read on
-//! request. The text consists of lines of words:
+//! Statistics cost the data path nothing, because the counters ([`crate::counters`]) exist anyway
+//! and are read only on request. The text consists of lines of words:
 //!
 //! - `ia NAME PROVIDER HANDLE`, followed by the adapter's counters that are not 0, as `COUNTER
 //!   NUMBER`;
@@ -27,8 +27,8 @@ pub(crate) fn add_adapter<T: Transport>(ia: &'static Node<Ia<T>>) {
     }
 }
 
-/// Removes an adapter that is about to be closed. When this returns, the server does not use it any
-/// more.
+/// Removes an adapter that is about to be closed. When this function returns, the server no longer
+/// uses the adapter.
 pub(crate) fn remove_adapter<T: Transport>(ia: &Node<Ia<T>>) {
     stats::remove_adapter(ia.handle() as usize);
 }
@@ -46,7 +46,7 @@ fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     for (name, value) in ia.transport.counters() {
         let _ = writeln!(text, "{name} {value}");
     }
-    // While this lock is held, no object of the adapter is freed.
+    // While the control lock is held, no object of the adapter is freed.
     let _control = ia.control();
     let mut sum = [0u64; EP_ALL];
     for handle in ia.objects(DAT_HANDLE_TYPE_EP) {
@@ -83,7 +83,7 @@ fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
     }
 }
 
-/// A name with its blanks replaced, because a blank would end the word.
+/// Joins the words of a name by `_`, because a blank would end the name in the text.
 fn to_word(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("_")
 }

@@ -1,5 +1,5 @@
-//! The atomic types of the lock-free parts. Under `--cfg loom` these are the types of loom, which
-//! explores every interleaving.
+//! The atomic types that the lock-free parts of this crate use. Under `--cfg loom` they are the
+//! types of loom, which explores every interleaving of threads.
 
 #[cfg(loom)]
 pub(crate) use loom::{sync::atomic, thread::yield_now};

@@ -6,7 +6,7 @@ use crate::futex::Futex;
 use crate::nesting;
 use crate::sync::atomic::Ordering;
 
-/// A one-shot signal that a thread can sleep on: on a futex or, while the thread drives a
+/// A one-shot signal for a thread that sleeps. The thread sleeps on a futex or, while it drives a
 /// transport, in the transport's poller.
 #[derive(Debug, Default)]
 pub struct Wake {
@@ -26,7 +26,7 @@ pub enum WakeReason {
     Woken,
     /// The deadline has passed.
     TimedOut,
-    /// A signal handler ran.
+    /// A signal handler has interrupted the sleep.
     Interrupted,
 }
 
@@ -36,7 +36,8 @@ impl Wake {
         Wake { state: Futex::new(AWAKE) }
     }
 
-    /// Resets the signal. The sleeper calls this before it checks its condition for the last time.
+    /// Resets the signal. The sleeping thread calls this before it checks its condition for the
+    /// last time.
     pub fn reset(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }

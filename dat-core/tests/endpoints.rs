@@ -262,6 +262,10 @@ fn a_post_is_limited_to_the_reported_maximum() {
     let most = Segment { len: u32::MAX, ..src.segment() };
     // SAFETY: none of these posts is carried out.
     let post = |segments: &[Segment]| unsafe { x.post_send(segments, 1, 0) };
-    assert_eq!(post(&[most]), Err(Error::arg(3)), "as long as it may be, and not in the region");
+    assert_eq!(
+        post(&[most]),
+        Err(Error::arg(3)),
+        "the length is legal, but the segment exceeds the region"
+    );
     assert_eq!(post(&[most, src.segment()]), Err(Error::of(DAT_LENGTH_ERROR)));
 }

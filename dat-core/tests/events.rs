@@ -143,7 +143,8 @@ fn a_cno_is_triggered_again_while_events_remain() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// Keeping the flows of freed endpoints depends on the number of times that an EVD was seen empty.
+/// The number of times that an EVD was seen empty determines how long the flows of freed endpoints
+/// are kept.
 #[test]
 fn an_evd_counts_how_often_it_was_seen_empty() {
     let side = Side::new(&fabric());
@@ -199,7 +200,8 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// An agent that calls `f` with each EVD. The closure `f` lives as long as the test program.
+/// Returns an agent that calls `f` with each EVD. The closure `f` exists as long as the test
+/// program.
 fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROXY_AGENT {
     type Call = Box<dyn Fn(DAT_EVD_HANDLE) + Send + Sync>;
     unsafe extern "C" fn call(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
@@ -212,7 +214,7 @@ fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROX
     DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(call) }
 }
 
-/// An agent that reports the EVDs that it is called with.
+/// Returns an agent that reports each EVD with which the library calls it.
 fn recording_agent() -> (DAT_OS_WAIT_PROXY_AGENT, Receiver<usize>) {
     let (tell, told) = channel();
     (agent(move |evd| tell.send(evd as usize).unwrap()), told)
@@ -272,8 +274,8 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        // The other EVD gets an event. A waiter that had left when the first EVD was freed would
-        // not report the event.
+        // The other EVD gets an event. If the waiter had left when the first EVD was freed, it
+        // would not report this event.
         // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();

@@ -1,5 +1,5 @@
-//! An adapter that is closed leaves no handle and no memory behind. This test is alone in its
-//! process, because it counts both.
+//! Checks that an adapter leaves no handle and no memory behind when it is closed. This test is
+//! alone in its process, because it counts the handles and the memory of the process.
 
 #[path = "table/client.rs"]
 #[allow(dead_code)] // its other part is used in `table`
@@ -10,7 +10,7 @@ mod one_of_everything;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// The system's allocator. It also counts the bytes in use.
+/// The system's allocator, with a count of the bytes in use.
 struct Counting;
 
 static ALLOCATED_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -39,7 +39,7 @@ fn closed_adapters_leave_nothing() {
         let (table, name) = client::loopback(thread_safe);
         let handles = dat_core::handle::live_count();
         let mut bytes = 0;
-        // After this number of rounds the pool of handles has grown so far that it reuses handles.
+        // After this number of rounds, the library reuses handles.
         let warm = 40;
         for round in 0..2 * warm {
             drop(one_of_everything::one_of_everything(table, &name));
@@ -48,7 +48,7 @@ fn closed_adapters_leave_nothing() {
                 bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
             }
         }
-        // The count may also fall, because the test harness has a thread of its own that may free
+        // The count may also fall, because the test harness has its own thread, which may free
         // memory during the test.
         let grown = ALLOCATED_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");

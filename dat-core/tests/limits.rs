@@ -1,4 +1,4 @@
-//! An adapter can have as many objects as its attributes say, and not one more.
+//! An adapter can have exactly as many objects as its attributes say.
 
 mod support;
 
@@ -35,8 +35,8 @@ fn open_small() -> &'static Node<Ia<T>> {
     unsafe { ia::open(&SmallProvider, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
 }
 
-/// Creates objects until the adapter refuses one. Then frees one of them, after which another can
-/// be created.
+/// Creates objects until the adapter refuses one. Then frees one of them and checks that another
+/// one can be created.
 fn fill<O: Object>(
     count: usize,
     resource: DAT_RETURN,
@@ -98,7 +98,7 @@ fn an_srq_of_another_zone_needs_support_of_the_transport() {
     };
     assert_eq!(ep_in(Some(other)).err(), Some(Error::arg(6)));
     ep_in(Some(own)).unwrap();
-    // This endpoint gets its zone later, from dat_ep_modify.
+    // This endpoint gets its zone later, through dat_ep_modify.
     let ep = ep_in(None).unwrap();
     let into = |zone: &Node<Pz<T>>| {
         let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };

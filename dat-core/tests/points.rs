@@ -83,7 +83,8 @@ fn arguments_of_a_common_service_point_are_checked() {
     let again = csp::create(a.ia, &TCP, address(first.qualifier()), a.cr).err();
     assert_eq!(again, Some(Error::of(DAT_PORT_IN_USE)));
 
-    // The service point accepts only requests to its own address, which is not the adapter's.
+    // The service point accepts only requests to its own address, which differs from the adapter's
+    // address.
     let port = first.qualifier();
     // SAFETY: after this call nobody uses a reference to the service point.
     unsafe { csp::free(first) }.unwrap();
@@ -93,7 +94,7 @@ fn arguments_of_a_common_service_point_are_checked() {
     ep.common_connect(address(port), 10_000_000, b"").unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 
-    // The positions of these arguments differ from those in dat_ep_connect.
+    // The errors name other argument positions than in dat_ep_connect.
     let ep = b.ep();
     assert_eq!(ep.common_connect(address(port), 1, &[0; 1 << 16]), Err(Error::arg(4)));
     assert_eq!(ep.common_connect(address(0), 1, b"").unwrap_err().kind(), DAT_INVALID_ADDRESS);
@@ -152,7 +153,8 @@ fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     // SAFETY: `hand_off` is the last use of the request.
     hand_off(arrival(&b), reserved.qualifier());
     assert_eq!(y.state(), State::PassivePending);
-    // The request is handed off to the first service point, so its consumer gets the endpoint back.
+    // The request is handed off to the first service point, so the endpoint that was reserved for
+    // it becomes unconnected again.
     // SAFETY: after this call nobody uses a reference to the request.
     hand_off(arrival(&b), front.qualifier());
     assert_eq!(y.state(), State::Unconnected);
@@ -173,7 +175,7 @@ fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
-/// Whether poll(2) reports the file descriptor as readable. Does not wait.
+/// Whether poll(2) reports at this moment that the file descriptor is readable.
 fn readable(fd: DAT_FD) -> bool {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: the array has one element and outlives the call.
@@ -217,7 +219,8 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);
 }
 
-/// A timeout must be positive (uDAPL 1.2, dat_ep_connect). For OFED's library 0 means no limit.
+/// A timeout must be positive (uDAPL 1.2, dat_ep_connect). In OFED's library a timeout of 0 means
+/// no limit.
 #[test]
 fn a_timeout_of_0_is_no_limit_unless_the_adapter_is_strict() {
     let fabric = fabric();

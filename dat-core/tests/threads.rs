@@ -1,4 +1,4 @@
-//! Two threads on a thread-safe adapter, at moments that random calls rarely reach.
+//! Tests of two threads on a thread-safe adapter, in situations that random calls rarely reach.
 
 #[path = "table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -17,11 +17,12 @@ use dat_core::handle;
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// A registry that is asked for the consumer's handle of an adapter in the middle of
-/// dat_lmr_create, when the region exists already.
+/// A registry that runs a function of the test when the library asks it for the consumer's handle
+/// of an adapter. The library does so in the middle of dat_lmr_create, when the region already
+/// exists.
 const QUERIED_REGISTRY: RegistryFns = RegistryFns { get_ia_handle: ask, ..REGISTRY };
 
-/// The function that the registry runs when it is asked next.
+/// The function that the registry runs when the library asks it the next time.
 static NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 unsafe extern "C" fn ask(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
@@ -40,9 +41,9 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))
 }
 
-/// The thread that closes the adapter has the adapter's lock and waits for the call that creates
-/// the object. If a signal handler in the thread of that call queries the adapter, it must not wait
-/// for the lock for ever.
+/// A thread that closes the adapter has the adapter's lock and waits for another thread's call that
+/// creates an object. If a signal handler interrupts that call and queries the adapter, the query
+/// must not wait for the lock forever.
 #[test]
 fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
@@ -60,7 +61,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     let address = ia as usize;
     *NEXT.lock().unwrap() = Some(Box::new(move || {
         START.wait();
-        // This call is made within a call, as in a signal handler.
+        // This call is made inside another call, as in a signal handler.
         let refused =
             std::iter::repeat_with(|| query(table, address as DAT_IA_HANDLE).err()).find_map(|e| e);
         *REFUSAL.lock().unwrap() = refused;
@@ -101,7 +102,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 static EVD: AtomicUsize = AtomicUsize::new(0);
-/// The status that the handler got, or NOT_CALLED before that.
+/// The status that the call in the handler returned, or NOT_CALLED if no call was made yet.
 static STATUS: AtomicU32 = AtomicU32::new(NOT_CALLED);
 const NOT_CALLED: u32 = u32::MAX;
 const CALLED: u32 = u32::MAX - 1;
@@ -120,8 +121,8 @@ extern "C" fn post_to_the_freed_evd(_: c_int) {
     STATUS.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
 }
 
-/// dat_evd_free waits for the thread in dat_evd_wait. That thread is in a signal handler that uses
-/// the EVD, too.
+/// dat_evd_free waits for the thread that is in dat_evd_wait. Meanwhile a signal handler of that
+/// thread also uses the EVD.
 #[test]
 fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     let (table, name) = loopback(true);
@@ -145,7 +146,7 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
             wait(address, DAT_TIMEOUT_INFINITE)
         });
         let thread = told.recv().unwrap();
-        // Once the thread waits, only it can take events.
+        // When the thread waits, only that thread can take events.
         let mut event = DAT_EVENT::zeroed();
         let mut dequeue = || dat!(table, evd_dequeue_func(evd, &mut event)).unwrap_err();
         while dequeue() != Error::state(DAT_INVALID_STATE_EVD_WAITER) {

@@ -22,22 +22,22 @@ use dat_core::{cno, srq};
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// A request to the transport.
+/// A request that dat-core makes to the transport.
 #[derive(Debug, PartialEq)]
 enum TransportCall {
-    /// Whether a CNO needs the upcalls of a completion queue.
+    /// Says whether a CNO needs the upcalls of a completion queue.
     RequireUpcalls(bool),
-    /// The completion queue is armed: one upcall is requested, at the next completion or at the
-    /// next solicited one.
+    /// Arms the completion queue, which requests one upcall at the next completion or at the next
+    /// solicited completion.
     Arm { solicited: bool },
 }
 
-/// A transport that records its calls and keeps the latest object of each kind.
+/// A transport that records its calls and keeps the latest object of each type.
 struct RecordingTransport {
     attrs: Attrs,
     calls: &'static Mutex<Vec<TransportCall>>,
     on_poll: &'static Mutex<Option<OnPoll>>,
-    /// The number of passes of progress.
+    /// The number of passes of progress that the transport has made.
     passes: AtomicUsize,
     qp: Mutex<Option<Sink<RecordingTransport>>>,
     token: Mutex<Option<Token>>,
@@ -45,7 +45,7 @@ struct RecordingTransport {
     listener: Mutex<Option<Sink<RecordingTransport>>>,
 }
 
-/// The provider that opens the transport.
+/// The provider that opens this transport.
 struct RecordingProvider {
     quiet: bool,
 }
@@ -55,14 +55,14 @@ struct Cq {
     on_poll: &'static Mutex<Option<OnPoll>>,
 }
 
-/// A function that runs while a completion queue is polled. It returns the completion that the poll
-/// finds.
+/// A function that runs while a completion queue is polled. The poll finds the completion that the
+/// function returns.
 type OnPoll = Box<dyn FnOnce() -> Wc + Send>;
 
 struct Nothing;
 
 thread_local! {
-    /// The ID of the receive that was posted last.
+    /// The id of the receive that was posted last.
     static POSTED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -216,7 +216,7 @@ fn open(quiet: bool) -> &'static Node<Ia<RecordingTransport>> {
 }
 
 impl RecordingTransport {
-    /// The requests since the last call.
+    /// Returns the requests that dat-core has made since the last call of this function.
     fn calls(&self) -> Vec<TransportCall> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
@@ -238,8 +238,8 @@ fn evd(
     evd::create(ia, 8, None, flags).unwrap()
 }
 
-/// An endpoint that sends completions to `dto`, with these flags, and connection events to
-/// `connect`.
+/// Creates an endpoint. Its completions go to `dto`, with these flags, and its connection events go
+/// to `connect`.
 fn endpoint(
     ia: &Node<Ia<RecordingTransport>>,
     flags: DAT_COMPLETION_FLAGS,
@@ -264,7 +264,7 @@ fn number(evd: &Node<Evd<RecordingTransport>>) -> DAT_EVENT_NUMBER {
     unsafe { evd.wait(0, 1) }.unwrap().event.unwrap().event_number
 }
 
-/// The next event about this object, and its reason.
+/// Takes the next asynchronous event about this object. Returns its number and reason.
 fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_COUNT) {
     // SAFETY: no other thread takes events from the EVD during this call.
     let event = unsafe { evd.wait(0, 1) }.unwrap().event.unwrap();
@@ -310,9 +310,9 @@ fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
 }
 
 /// One thread at a time uses a completion queue. A new endpoint may change which completions wake a
-/// waiter. If it is created during a call on its EVD, the creating thread does not touch the queue.
-/// It notifies the CNO, whose consumer then dequeues. If there is no such call, the creating thread
-/// arms the queue again.
+/// waiter. If the endpoint is created while another thread is in a call on its EVD, the creating
+/// thread does not touch the queue. Instead it notifies the CNO, whose consumer then dequeues and
+/// arms the queue. If no thread is in such a call, the creating thread arms the queue again.
 #[test]
 fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
@@ -338,7 +338,7 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: true }]);
     assert_eq!(cno.wait(0).unwrap_err().kind(), DAT_QUEUE_EMPTY);
 
-    // If the adapter is not thread-safe, it is unknown whether a call is in progress.
+    // If the adapter is not thread-safe, the library does not know whether a call is in progress.
     let ia = open(true);
     // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -351,8 +351,8 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     assert_eq!(cno.wait(0), Ok(dto.handle()));
 }
 
-/// `quiet`: the transport distinguishes completions that were posted quiet, so it can be armed for
-/// all others.
+/// `quiet` says whether the transport distinguishes completions of requests that were posted quiet.
+/// If it does, dat-core can arm the queue for all other completions.
 #[test]
 fn a_wait_arms_for_the_completions_that_wake() {
     use DAT_COMPLETION_DEFAULT_FLAG as DEFAULT;
@@ -404,8 +404,8 @@ fn a_wait_arms_for_the_completions_that_wake() {
     }
 }
 
-/// A pass would send what the consumer has posted since the last one. So a consumer that posts a
-/// request after each event would send each request alone.
+/// A pass of progress would send what the consumer has posted since the last pass. So a consumer
+/// that posts a request after each event would send each request alone.
 #[test]
 fn a_wait_makes_a_pass_only_if_events_are_lacking() {
     let ia = open(false);
@@ -486,8 +486,9 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
     }
 }
 
-/// The transport reports the connection and pushes the completion of a message while a consumer
-/// dequeues, after the consumer has found no event and before it polls the completion queue.
+/// While a consumer dequeues, the transport reports a connection and then pushes the completion of
+/// a message. This happens after the consumer has found no event and before it polls the completion
+/// queue.
 #[test]
 fn a_connection_comes_before_its_first_message() {
     let ia = open(true);

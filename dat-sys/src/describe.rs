@@ -5,7 +5,7 @@
 
 /// A constant: its name in C and its value.
 pub struct Constant {
-    /// The name in C.
+    /// The constant's name in C.
     pub name: &'static str,
     /// The value.
     pub value: i64,
@@ -13,7 +13,7 @@ pub struct Constant {
 
 /// A constant text: its name in C and its value.
 pub struct Text {
-    /// The name in C.
+    /// The constant's name in C.
     pub name: &'static str,
     /// The value.
     pub value: &'static core::ffi::CStr,
@@ -21,7 +21,7 @@ pub struct Text {
 
 /// A structure or union.
 pub struct Record {
-    /// The name in C, or a name of our own for a type that has none in C.
+    /// The record's name in C, or a name of our own if the type has no name in C.
     pub name: &'static str,
     /// The size in bytes.
     pub size: usize,
@@ -33,7 +33,7 @@ pub struct Record {
 
 /// A member of a [`Record`].
 pub struct Field {
-    /// The name in C.
+    /// The member's name in C.
     pub name: &'static str,
     /// The offset in bytes from the start of the record.
     pub offset: usize,

@@ -39,7 +39,7 @@ constants! {
         DAT_CONNECT_DEFAULT_FLAG = 0,
         DAT_CONNECT_MULTIPATH_REQUESTED_FLAG = 1,
         DAT_CONNECT_MULTIPATH_REQUIRED_FLAG = 2,
-        /// The name of this constant in DAT 1.2.
+        /// The DAT 1.2 name of `DAT_CONNECT_MULTIPATH_REQUESTED_FLAG`.
         DAT_CONNECT_MULTIPATH_FLAG = DAT_CONNECT_MULTIPATH_REQUESTED_FLAG,
     }
 
@@ -101,7 +101,7 @@ constants! {
         DAT_EP_FIELD_ALL = 0x7fff_ffff,
     }
 
-    /// The state of a shared receive queue. The values differ from uDAPL 1.2.
+    /// The state of a shared receive queue. The values differ from those of uDAPL 1.2.
     pub type DAT_SRQ_STATE = c_uint {
         DAT_SRQ_STATE_ERROR = 0,
         DAT_SRQ_STATE_OPERATIONAL = 1,

@@ -70,7 +70,7 @@ constants! {
         DAT_COMM_NOT_SUPPORTED = 0x17_0000,
         DAT_EXTENSION_BASE = 0x1000_0000,
         DAT_NOT_IMPLEMENTED = 0x3fff_0000,
-        /// The name of this constant in DAT 1.0.
+        /// The DAT 1.0 name of `DAT_PROVIDER_NOT_FOUND`.
         DAT_NAME_NOT_FOUND = DAT_PROVIDER_NOT_FOUND,
     }
 

@@ -6,8 +6,8 @@ use core::fmt;
 use crate::describe::{constants, records};
 use crate::*;
 
-/// A function that a CNO calls when it is triggered. The arguments are the instance data, and the
-/// EVD that became ready.
+/// A function that a CNO calls when the CNO is triggered. The arguments are the instance data, and
+/// the EVD that became ready.
 pub type DAT_AGENT_FUNC =
     unsafe extern "C" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE);
 
@@ -82,7 +82,7 @@ records! {
         pub evd_flags: DAT_EVD_FLAGS,
     }
 
-    /// A function that a CNO calls when it is triggered. The structure is passed by value.
+    /// A function that a CNO calls when the CNO is triggered. The structure is passed by value.
     #[derive(Debug)]
     pub struct DAT_OS_WAIT_PROXY_AGENT {
         /// The first argument of the function.
@@ -104,11 +104,11 @@ records! {
 
     /// The type of [`DAT_CNO_PARAM::proxy`], which has no name in C.
     pub union DAT_CNO_PROXY {
-        /// The member for `DAT_PROXY_TYPE_AGENT`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_AGENT`.
         pub agent: DAT_OS_WAIT_PROXY_AGENT,
-        /// The member for `DAT_PROXY_TYPE_FD`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_FD`.
         pub fd: DAT_FD,
-        /// The member for `DAT_PROXY_TYPE_NONE`.
+        /// The valid member if the type is `DAT_PROXY_TYPE_NONE`.
         pub none: DAT_PVOID,
     }
 }

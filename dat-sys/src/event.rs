@@ -64,9 +64,9 @@ constants! {
         DAT_DTO_ERR_PARTIAL_PACKET = 10,
         DAT_RMR_OPERATION_FAILED = 11,
         DAT_DTO_ERR_LOCAL_MM_ERROR = 12,
-        /// The name of this constant in DAT 1.0.
+        /// The DAT 1.0 name of `DAT_DTO_ERR_LOCAL_LENGTH`.
         DAT_DTO_LENGTH_ERROR = DAT_DTO_ERR_LOCAL_LENGTH,
-        /// The name of this constant in DAT 1.0.
+        /// The DAT 1.0 name of `DAT_DTO_ERR_FLUSHED`.
         DAT_DTO_FAILURE = DAT_DTO_ERR_FLUSHED,
         DAT_RMR_BIND_SUCCESS = DAT_DTO_SUCCESS,
         DAT_RMR_BIND_FAILURE = DAT_DTO_ERR_FLUSHED,
@@ -196,7 +196,7 @@ records! {
         pub conn_qual: DAT_CONN_QUAL,
         /// The connection request, which the consumer accepts, rejects or hands off.
         pub cr_handle: DAT_CR_HANDLE,
-        /// Whether private data was cut off.
+        /// Whether the private data was truncated.
         pub truncate_flag: DAT_BOOLEAN,
     }
 

@@ -8,15 +8,15 @@ use core::ffi::c_char;
 
 use crate::*;
 
-/// The signature of the function for dat_ia_openv. The version and the thread safety are not among
-/// the arguments, because the registry evaluates them.
+/// The signature of a provider's implementation of dat_ia_openv. The version and the thread safety
+/// are not among the arguments, because the registry evaluates them.
 pub type DAT_IA_OPEN_FUNC = unsafe extern "C" fn(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
     asynch_evd_handle: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ia_query.
+/// The signature of a provider's implementation of dat_ia_query.
 pub type DAT_IA_QUERY_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     async_evd_handle: *mut DAT_EVD_HANDLE,
@@ -25,64 +25,64 @@ pub type DAT_IA_QUERY_FUNC = unsafe extern "C" fn(
     provider_attr_mask: DAT_PROVIDER_ATTR_MASK,
     provider_attr: *mut DAT_PROVIDER_ATTR,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ia_close.
+/// The signature of a provider's implementation of dat_ia_close.
 pub type DAT_IA_CLOSE_FUNC =
     unsafe extern "C" fn(ia_handle: DAT_IA_HANDLE, close_flags: DAT_CLOSE_FLAGS) -> DAT_RETURN;
-/// The signature of the function for dat_set_consumer_context.
+/// The signature of a provider's implementation of dat_set_consumer_context.
 pub type DAT_SET_CONSUMER_CONTEXT_FUNC =
     unsafe extern "C" fn(dat_handle: DAT_HANDLE, context: DAT_CONTEXT) -> DAT_RETURN;
-/// The signature of the function for dat_get_consumer_context.
+/// The signature of a provider's implementation of dat_get_consumer_context.
 pub type DAT_GET_CONSUMER_CONTEXT_FUNC =
     unsafe extern "C" fn(dat_handle: DAT_HANDLE, context: *mut DAT_CONTEXT) -> DAT_RETURN;
-/// The signature of the function for dat_get_handle_type.
+/// The signature of a provider's implementation of dat_get_handle_type.
 pub type DAT_GET_HANDLE_TYPE_FUNC =
     unsafe extern "C" fn(dat_handle: DAT_HANDLE, handle_type: *mut DAT_HANDLE_TYPE) -> DAT_RETURN;
-/// The signature of the function for dat_cno_create.
+/// The signature of a provider's implementation of dat_cno_create.
 pub type DAT_CNO_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     agent: DAT_OS_WAIT_PROXY_AGENT,
     cno_handle: *mut DAT_CNO_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cno_modify_agent.
+/// The signature of a provider's implementation of dat_cno_modify_agent.
 pub type DAT_CNO_MODIFY_AGENT_FUNC =
     unsafe extern "C" fn(cno_handle: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_RETURN;
-/// The signature of the function for dat_cno_query.
+/// The signature of a provider's implementation of dat_cno_query.
 pub type DAT_CNO_QUERY_FUNC = unsafe extern "C" fn(
     cno_handle: DAT_CNO_HANDLE,
     cno_param_mask: DAT_CNO_PARAM_MASK,
     cno_param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cno_free.
+/// The signature of a provider's implementation of dat_cno_free.
 pub type DAT_CNO_FREE_FUNC = unsafe extern "C" fn(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_cno_wait.
+/// The signature of a provider's implementation of dat_cno_wait.
 pub type DAT_CNO_WAIT_FUNC = unsafe extern "C" fn(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cr_query.
+/// The signature of a provider's implementation of dat_cr_query.
 pub type DAT_CR_QUERY_FUNC = unsafe extern "C" fn(
     cr_handle: DAT_CR_HANDLE,
     cr_param_mask: DAT_CR_PARAM_MASK,
     cr_param: *mut DAT_CR_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cr_accept.
+/// The signature of a provider's implementation of dat_cr_accept.
 pub type DAT_CR_ACCEPT_FUNC = unsafe extern "C" fn(
     cr_handle: DAT_CR_HANDLE,
     ep_handle: DAT_EP_HANDLE,
     private_data_size: DAT_COUNT,
     private_data: DAT_PVOID,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cr_reject.
+/// The signature of a provider's implementation of dat_cr_reject.
 pub type DAT_CR_REJECT_FUNC = unsafe extern "C" fn(
     cr_handle: DAT_CR_HANDLE,
     private_data_size: DAT_COUNT,
     private_data: DAT_PVOID,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cr_handoff.
+/// The signature of a provider's implementation of dat_cr_handoff.
 pub type DAT_CR_HANDOFF_FUNC =
     unsafe extern "C" fn(cr_handle: DAT_CR_HANDLE, handoff: DAT_CONN_QUAL) -> DAT_RETURN;
-/// The signature of the function for dat_evd_create.
+/// The signature of a provider's implementation of dat_evd_create.
 pub type DAT_EVD_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     evd_min_qlen: DAT_COUNT,
@@ -90,20 +90,20 @@ pub type DAT_EVD_CREATE_FUNC = unsafe extern "C" fn(
     evd_flags: DAT_EVD_FLAGS,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_evd_query.
+/// The signature of a provider's implementation of dat_evd_query.
 pub type DAT_EVD_QUERY_FUNC = unsafe extern "C" fn(
     evd_handle: DAT_EVD_HANDLE,
     evd_param_mask: DAT_EVD_PARAM_MASK,
     evd_param: *mut DAT_EVD_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_evd_modify_cno.
+/// The signature of a provider's implementation of dat_evd_modify_cno.
 pub type DAT_EVD_MODIFY_CNO_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE, cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_evd_enable.
+/// The signature of a provider's implementation of dat_evd_enable.
 pub type DAT_EVD_ENABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_evd_disable.
+/// The signature of a provider's implementation of dat_evd_disable.
 pub type DAT_EVD_DISABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_evd_wait.
+/// The signature of a provider's implementation of dat_evd_wait.
 pub type DAT_EVD_WAIT_FUNC = unsafe extern "C" fn(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -111,18 +111,18 @@ pub type DAT_EVD_WAIT_FUNC = unsafe extern "C" fn(
     event: *mut DAT_EVENT,
     n_more_events: *mut DAT_COUNT,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_evd_resize.
+/// The signature of a provider's implementation of dat_evd_resize.
 pub type DAT_EVD_RESIZE_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE, evd_min_qlen: DAT_COUNT) -> DAT_RETURN;
-/// The signature of the function for dat_evd_post_se.
+/// The signature of a provider's implementation of dat_evd_post_se.
 pub type DAT_EVD_POST_SE_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE, event: *const DAT_EVENT) -> DAT_RETURN;
-/// The signature of the function for dat_evd_dequeue.
+/// The signature of a provider's implementation of dat_evd_dequeue.
 pub type DAT_EVD_DEQUEUE_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN;
-/// The signature of the function for dat_evd_free.
+/// The signature of a provider's implementation of dat_evd_free.
 pub type DAT_EVD_FREE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_ep_create.
+/// The signature of a provider's implementation of dat_ep_create.
 pub type DAT_EP_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
@@ -132,19 +132,19 @@ pub type DAT_EP_CREATE_FUNC = unsafe extern "C" fn(
     ep_attributes: *const DAT_EP_ATTR,
     ep_handle: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_query.
+/// The signature of a provider's implementation of dat_ep_query.
 pub type DAT_EP_QUERY_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     ep_param_mask: DAT_EP_PARAM_MASK,
     ep_param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_modify.
+/// The signature of a provider's implementation of dat_ep_modify.
 pub type DAT_EP_MODIFY_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     ep_param_mask: DAT_EP_PARAM_MASK,
     ep_param: *const DAT_EP_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_connect.
+/// The signature of a provider's implementation of dat_ep_connect.
 pub type DAT_EP_CONNECT_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     remote_ia_address: DAT_IA_ADDRESS_PTR,
@@ -155,7 +155,7 @@ pub type DAT_EP_CONNECT_FUNC = unsafe extern "C" fn(
     quality_of_service: DAT_QOS,
     connect_flags: DAT_CONNECT_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_dup_connect.
+/// The signature of a provider's implementation of dat_ep_dup_connect.
 pub type DAT_EP_DUP_CONNECT_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     ep_dup_handle: DAT_EP_HANDLE,
@@ -164,10 +164,10 @@ pub type DAT_EP_DUP_CONNECT_FUNC = unsafe extern "C" fn(
     private_data: DAT_PVOID,
     quality_of_service: DAT_QOS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_disconnect.
+/// The signature of a provider's implementation of dat_ep_disconnect.
 pub type DAT_EP_DISCONNECT_FUNC =
     unsafe extern "C" fn(ep_handle: DAT_EP_HANDLE, close_flags: DAT_CLOSE_FLAGS) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_send.
+/// The signature of a provider's implementation of dat_ep_post_send.
 pub type DAT_EP_POST_SEND_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -175,7 +175,7 @@ pub type DAT_EP_POST_SEND_FUNC = unsafe extern "C" fn(
     user_cookie: DAT_DTO_COOKIE,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_recv.
+/// The signature of a provider's implementation of dat_ep_post_recv.
 pub type DAT_EP_POST_RECV_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -183,7 +183,7 @@ pub type DAT_EP_POST_RECV_FUNC = unsafe extern "C" fn(
     user_cookie: DAT_DTO_COOKIE,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_rdma_read.
+/// The signature of a provider's implementation of dat_ep_post_rdma_read.
 pub type DAT_EP_POST_RDMA_READ_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -192,7 +192,7 @@ pub type DAT_EP_POST_RDMA_READ_FUNC = unsafe extern "C" fn(
     remote_iov: *const DAT_RMR_TRIPLET,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_rdma_write.
+/// The signature of a provider's implementation of dat_ep_post_rdma_write.
 pub type DAT_EP_POST_RDMA_WRITE_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -201,16 +201,16 @@ pub type DAT_EP_POST_RDMA_WRITE_FUNC = unsafe extern "C" fn(
     remote_iov: *const DAT_RMR_TRIPLET,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_get_status.
+/// The signature of a provider's implementation of dat_ep_get_status.
 pub type DAT_EP_GET_STATUS_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     ep_state: *mut DAT_EP_STATE,
     recv_idle: *mut DAT_BOOLEAN,
     request_idle: *mut DAT_BOOLEAN,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_free.
+/// The signature of a provider's implementation of dat_ep_free.
 pub type DAT_EP_FREE_FUNC = unsafe extern "C" fn(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_lmr_create.
+/// The signature of a provider's implementation of dat_lmr_create.
 pub type DAT_LMR_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     mem_type: DAT_MEM_TYPE,
@@ -225,24 +225,24 @@ pub type DAT_LMR_CREATE_FUNC = unsafe extern "C" fn(
     registered_length: *mut DAT_VLEN,
     registered_address: *mut DAT_VADDR,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_lmr_query.
+/// The signature of a provider's implementation of dat_lmr_query.
 pub type DAT_LMR_QUERY_FUNC = unsafe extern "C" fn(
     lmr_handle: DAT_LMR_HANDLE,
     lmr_param_mask: DAT_LMR_PARAM_MASK,
     lmr_param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_lmr_free.
+/// The signature of a provider's implementation of dat_lmr_free.
 pub type DAT_LMR_FREE_FUNC = unsafe extern "C" fn(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_rmr_create.
+/// The signature of a provider's implementation of dat_rmr_create.
 pub type DAT_RMR_CREATE_FUNC =
     unsafe extern "C" fn(pz_handle: DAT_PZ_HANDLE, rmr_handle: *mut DAT_RMR_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_rmr_query.
+/// The signature of a provider's implementation of dat_rmr_query.
 pub type DAT_RMR_QUERY_FUNC = unsafe extern "C" fn(
     rmr_handle: DAT_RMR_HANDLE,
     rmr_param_mask: DAT_RMR_PARAM_MASK,
     rmr_param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_rmr_bind.
+/// The signature of a provider's implementation of dat_rmr_bind.
 pub type DAT_RMR_BIND_FUNC = unsafe extern "C" fn(
     rmr_handle: DAT_RMR_HANDLE,
     lmr_handle: DAT_LMR_HANDLE,
@@ -254,9 +254,9 @@ pub type DAT_RMR_BIND_FUNC = unsafe extern "C" fn(
     completion_flags: DAT_COMPLETION_FLAGS,
     rmr_context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_rmr_free.
+/// The signature of a provider's implementation of dat_rmr_free.
 pub type DAT_RMR_FREE_FUNC = unsafe extern "C" fn(rmr_handle: DAT_RMR_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_psp_create.
+/// The signature of a provider's implementation of dat_psp_create.
 pub type DAT_PSP_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: DAT_CONN_QUAL,
@@ -264,15 +264,15 @@ pub type DAT_PSP_CREATE_FUNC = unsafe extern "C" fn(
     psp_flags: DAT_PSP_FLAGS,
     psp_handle: *mut DAT_PSP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_psp_query.
+/// The signature of a provider's implementation of dat_psp_query.
 pub type DAT_PSP_QUERY_FUNC = unsafe extern "C" fn(
     psp_handle: DAT_PSP_HANDLE,
     psp_param_mask: DAT_PSP_PARAM_MASK,
     psp_param: *mut DAT_PSP_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_psp_free.
+/// The signature of a provider's implementation of dat_psp_free.
 pub type DAT_PSP_FREE_FUNC = unsafe extern "C" fn(psp_handle: DAT_PSP_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_rsp_create.
+/// The signature of a provider's implementation of dat_rsp_create.
 pub type DAT_RSP_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: DAT_CONN_QUAL,
@@ -280,26 +280,26 @@ pub type DAT_RSP_CREATE_FUNC = unsafe extern "C" fn(
     evd_handle: DAT_EVD_HANDLE,
     rsp_handle: *mut DAT_RSP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_rsp_query.
+/// The signature of a provider's implementation of dat_rsp_query.
 pub type DAT_RSP_QUERY_FUNC = unsafe extern "C" fn(
     rsp_handle: DAT_RSP_HANDLE,
     rsp_param_mask: DAT_RSP_PARAM_MASK,
     rsp_param: *mut DAT_RSP_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_rsp_free.
+/// The signature of a provider's implementation of dat_rsp_free.
 pub type DAT_RSP_FREE_FUNC = unsafe extern "C" fn(rsp_handle: DAT_RSP_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_pz_create.
+/// The signature of a provider's implementation of dat_pz_create.
 pub type DAT_PZ_CREATE_FUNC =
     unsafe extern "C" fn(ia_handle: DAT_IA_HANDLE, pz_handle: *mut DAT_PZ_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_pz_query.
+/// The signature of a provider's implementation of dat_pz_query.
 pub type DAT_PZ_QUERY_FUNC = unsafe extern "C" fn(
     pz_handle: DAT_PZ_HANDLE,
     pz_param_mask: DAT_PZ_PARAM_MASK,
     pz_param: *mut DAT_PZ_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_pz_free.
+/// The signature of a provider's implementation of dat_pz_free.
 pub type DAT_PZ_FREE_FUNC = unsafe extern "C" fn(pz_handle: DAT_PZ_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_psp_create_any.
+/// The signature of a provider's implementation of dat_psp_create_any.
 pub type DAT_PSP_CREATE_ANY_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: *mut DAT_CONN_QUAL,
@@ -307,27 +307,27 @@ pub type DAT_PSP_CREATE_ANY_FUNC = unsafe extern "C" fn(
     psp_flags: DAT_PSP_FLAGS,
     psp_handle: *mut DAT_PSP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_reset.
+/// The signature of a provider's implementation of dat_ep_reset.
 pub type DAT_EP_RESET_FUNC = unsafe extern "C" fn(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_evd_set_unwaitable.
+/// The signature of a provider's implementation of dat_evd_set_unwaitable.
 pub type DAT_EVD_SET_UNWAITABLE_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_evd_clear_unwaitable.
+/// The signature of a provider's implementation of dat_evd_clear_unwaitable.
 pub type DAT_EVD_CLEAR_UNWAITABLE_FUNC =
     unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_lmr_sync_rdma_read.
+/// The signature of a provider's implementation of dat_lmr_sync_rdma_read.
 pub type DAT_LMR_SYNC_RDMA_READ_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_lmr_sync_rdma_write.
+/// The signature of a provider's implementation of dat_lmr_sync_rdma_write.
 pub type DAT_LMR_SYNC_RDMA_WRITE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_create_with_srq.
+/// The signature of a provider's implementation of dat_ep_create_with_srq.
 pub type DAT_EP_CREATE_WITH_SRQ_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
@@ -338,47 +338,47 @@ pub type DAT_EP_CREATE_WITH_SRQ_FUNC = unsafe extern "C" fn(
     ep_attributes: *const DAT_EP_ATTR,
     ep_handle: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_recv_query.
+/// The signature of a provider's implementation of dat_ep_recv_query.
 pub type DAT_EP_RECV_QUERY_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     nbufs_allocated: *mut DAT_COUNT,
     bufs_alloc_span: *mut DAT_COUNT,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_set_watermark.
+/// The signature of a provider's implementation of dat_ep_set_watermark.
 pub type DAT_EP_SET_WATERMARK_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     ep_soft_high_watermark: DAT_COUNT,
     hard_high_watermark: DAT_COUNT,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_srq_create.
+/// The signature of a provider's implementation of dat_srq_create.
 pub type DAT_SRQ_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
     srq_attributes: *mut DAT_SRQ_ATTR,
     srq_handle: *mut DAT_SRQ_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_srq_free.
+/// The signature of a provider's implementation of dat_srq_free.
 pub type DAT_SRQ_FREE_FUNC = unsafe extern "C" fn(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_srq_post_recv.
+/// The signature of a provider's implementation of dat_srq_post_recv.
 pub type DAT_SRQ_POST_RECV_FUNC = unsafe extern "C" fn(
     srq_handle: DAT_SRQ_HANDLE,
     num_segments: DAT_COUNT,
     local_iov: *mut DAT_LMR_TRIPLET,
     user_cookie: DAT_DTO_COOKIE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_srq_query.
+/// The signature of a provider's implementation of dat_srq_query.
 pub type DAT_SRQ_QUERY_FUNC = unsafe extern "C" fn(
     srq_handle: DAT_SRQ_HANDLE,
     srq_param_mask: DAT_SRQ_PARAM_MASK,
     srq_param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_srq_resize.
+/// The signature of a provider's implementation of dat_srq_resize.
 pub type DAT_SRQ_RESIZE_FUNC =
     unsafe extern "C" fn(srq_handle: DAT_SRQ_HANDLE, srq_max_recv_dto: DAT_COUNT) -> DAT_RETURN;
-/// The signature of the function for dat_srq_set_lw.
+/// The signature of a provider's implementation of dat_srq_set_lw.
 pub type DAT_SRQ_SET_LW_FUNC =
     unsafe extern "C" fn(srq_handle: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) -> DAT_RETURN;
-/// The signature of the function for dat_csp_create.
+/// The signature of a provider's implementation of dat_csp_create.
 pub type DAT_CSP_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     communicator: *mut DAT_COMM,
@@ -386,15 +386,15 @@ pub type DAT_CSP_CREATE_FUNC = unsafe extern "C" fn(
     evd_handle: DAT_EVD_HANDLE,
     csp_handle: *mut DAT_CSP_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_csp_query.
+/// The signature of a provider's implementation of dat_csp_query.
 pub type DAT_CSP_QUERY_FUNC = unsafe extern "C" fn(
     csp_handle: DAT_CSP_HANDLE,
     csp_param_mask: DAT_CSP_PARAM_MASK,
     csp_param: *mut DAT_CSP_PARAM,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_csp_free.
+/// The signature of a provider's implementation of dat_csp_free.
 pub type DAT_CSP_FREE_FUNC = unsafe extern "C" fn(csp_handle: DAT_CSP_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_ep_common_connect.
+/// The signature of a provider's implementation of dat_ep_common_connect.
 pub type DAT_EP_COMMON_CONNECT_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     remote_ia_address: DAT_IA_ADDRESS_PTR,
@@ -402,10 +402,10 @@ pub type DAT_EP_COMMON_CONNECT_FUNC = unsafe extern "C" fn(
     private_data_size: DAT_COUNT,
     private_data: DAT_PVOID,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_rmr_create_for_ep.
+/// The signature of a provider's implementation of dat_rmr_create_for_ep.
 pub type DAT_RMR_CREATE_FOR_EP_FUNC =
     unsafe extern "C" fn(pz_handle: DAT_PZ_HANDLE, rmr_handle: *mut DAT_RMR_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_send_with_invalidate.
+/// The signature of a provider's implementation of dat_ep_post_send_with_invalidate.
 pub type DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -415,7 +415,7 @@ pub type DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC = unsafe extern "C" fn(
     invalidate_flag: DAT_BOOLEAN,
     rmr_context: DAT_RMR_CONTEXT,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_ep_post_rdma_read_to_rmr.
+/// The signature of a provider's implementation of dat_ep_post_rdma_read_to_rmr.
 pub type DAT_EP_POST_RDMA_READ_TO_RMR_FUNC = unsafe extern "C" fn(
     ep_handle: DAT_EP_HANDLE,
     local_iov: *const DAT_RMR_TRIPLET,
@@ -423,24 +423,24 @@ pub type DAT_EP_POST_RDMA_READ_TO_RMR_FUNC = unsafe extern "C" fn(
     remote_iov: *const DAT_RMR_TRIPLET,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cno_fd_create.
+/// The signature of a provider's implementation of dat_cno_fd_create.
 pub type DAT_CNO_FD_CREATE_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     file_descriptor: *mut DAT_FD,
     cno_handle: *mut DAT_CNO_HANDLE,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_cno_trigger.
+/// The signature of a provider's implementation of dat_cno_trigger.
 pub type DAT_CNO_TRIGGER_FUNC =
     unsafe extern "C" fn(cno_handle: DAT_CNO_HANDLE, evd_handle: *mut DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of the function for dat_registry_providers_related, which says whether `provider`
-/// shares a point of failure with this IA.
+/// The signature of a provider's part of dat_registry_providers_related, which says whether
+/// `provider` shares a point of failure with this IA.
 pub type DAT_IA_HA_RELATED_FUNC = unsafe extern "C" fn(
     ia_handle: DAT_IA_HANDLE,
     provider: DAT_NAME_PTR,
     answer: *mut DAT_BOOLEAN,
 ) -> DAT_RETURN;
-/// The signature of the function for dat_extension_op, which receives the variable arguments as a
-/// list.
+/// The signature of a provider's implementation of dat_extension_op. The variable arguments are
+/// passed as a list.
 pub type DAT_HANDLE_EXTENDEDOP_FUNC = unsafe extern "C" fn(
     handle: DAT_HANDLE,
     extended_op: DAT_EXTENDED_OP,

@@ -148,7 +148,8 @@ constants! {
         DAT_IB_SERVICE_TYPE_UD = 0x1,
     }
 
-    /// The counters of an IA. `DCNT_IA_ALL_COUNTERS` is their number, and selects all of them.
+    /// The counters of an IA. `DCNT_IA_ALL_COUNTERS` is the number of counters, and as an argument
+    /// selects all of them.
     pub type DAT_IA_COUNTERS = c_uint {
         DCNT_IA_PZ_CREATE = 0,
         DCNT_IA_PZ_FREE = 1,
@@ -238,7 +239,8 @@ constants! {
         DCNT_IA_ALL_COUNTERS = 85,
     }
 
-    /// The counters of an EP. `DCNT_EP_ALL_COUNTERS` is their number, and selects all of them.
+    /// The counters of an EP. `DCNT_EP_ALL_COUNTERS` is the number of counters, and as an argument
+    /// selects all of them.
     pub type DAT_EP_COUNTERS = c_uint {
         DCNT_EP_CONNECT = 0,
         DCNT_EP_DISCONNECT = 1,
@@ -267,7 +269,8 @@ constants! {
         DCNT_EP_ALL_COUNTERS = 24,
     }
 
-    /// The counters of an EVD. `DCNT_EVD_ALL_COUNTERS` is their number, and selects all of them.
+    /// The counters of an EVD. `DCNT_EVD_ALL_COUNTERS` is the number of counters, and as an
+    /// argument selects all of them.
     pub type DAT_EVD_COUNTERS = c_uint {
         DCNT_EVD_WAIT = 0,
         DCNT_EVD_WAIT_BLOCKED = 1,
@@ -329,45 +332,47 @@ constants! {
 texts! {
     /// The name of the provider attribute that reports the counters.
     pub const DAT_IB_ATTR_COUNTERS = c"DAT_COUNTERS";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the atomic fetch-and-add.
     pub const DAT_IB_ATTR_FETCH_AND_ADD = c"DAT_IB_FETCH_AND_ADD";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the atomic compare-and-swap.
     pub const DAT_IB_ATTR_CMP_AND_SWAP = c"DAT_IB_CMP_AND_SWAP";
     /// The name of the provider attribute that reports RDMA writes with immediate data.
     pub const DAT_IB_ATTR_IMMED_DATA = c"DAT_IB_IMMED_DATA";
     /// The name of the provider attribute that reports unreliable datagrams.
     pub const DAT_IB_ATTR_UD = c"DAT_IB_UD";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation that sets the
+    /// clock.
     pub const DAT_IB_COLL_SET_CLOCK = c"DAT_COLL_SET_CLOCK";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation that reads the
+    /// clock.
     pub const DAT_IB_COLL_READ_CLOCK = c"DAT_COLL_READ_CLOCK";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation broadcast.
     pub const DAT_IB_COLL_BROADCAST = c"DAT_COLL_BROADCAST";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation barrier.
     pub const DAT_IB_COLL_BARRIER = c"DAT_COLL_BARRIER";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation scatter.
     pub const DAT_IB_COLL_SCATTER = c"DAT_COLL_SCATTER";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation scatterv.
     pub const DAT_IB_COLL_SCATTERV = c"DAT_COLL_SCATTERV";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation gather.
     pub const DAT_IB_COLL_GATHER = c"DAT_COLL_GATHER";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation gatherv.
     pub const DAT_IB_COLL_GATHERV = c"DAT_COLL_GATHERV";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation allgather.
     pub const DAT_IB_COLL_ALLGATHER = c"DAT_COLL_ALLGATHER";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation allgatherv.
     pub const DAT_IB_COLL_ALLGATHERV = c"DAT_COLL_ALLGATHERV";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation alltoall.
     pub const DAT_IB_COLL_ALLTOALL = c"DAT_COLL_ALLTOALL";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation alltoallv.
     pub const DAT_IB_COLL_ALLTOALLV = c"DAT_COLL_ALLTOALLV";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation reduce.
     pub const DAT_IB_COLL_REDUCE = c"DAT_COLL_REDUCE";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation allreduce.
     pub const DAT_IB_COLL_ALLREDUCE = c"DAT_COLL_ALLREDUCE";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation reduce-scatter.
     pub const DAT_IB_COLL_REDUCE_SCATTER = c"DAT_COLL_REDUCE_SCATTER";
-    /// The name of the provider attribute that reports this operation.
+    /// The name of the provider attribute that reports the collective operation scan.
     pub const DAT_IB_COLL_SCAN = c"DAT_COLL_SCAN";
 }
 

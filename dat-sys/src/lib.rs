@@ -2,8 +2,9 @@
 //! constants, structures, and the function table of a provider, under their C names.
 //!
 //! Layouts are those of `libdat2.so.2` on LP64 Linux. Enumerations are integers with constants, so
-//! that no value of a foreign program is undefined behaviour. Handles are untyped pointers. This
-//! crate has no code: libdat2 has the functions that consumers call, and dat-core implements them.
+//! that a foreign program may pass any number without undefined behaviour. Handles are untyped
+//! pointers. This crate has no code: libdat2 has the functions that consumers call, and dat-core
+//! implements them.
 //!
 //! Every record has `zeroed()`, for use as `DAT_EP_ATTR { max_recv_dtos: 8, ..DAT_EP_ATTR::zeroed()
 //! }`.

@@ -39,163 +39,163 @@ records! {
         pub device_name: *const c_char,
         /// A pointer for the provider's own use.
         pub extension: DAT_PVOID,
-        /// The function for dat_ia_open.
+        /// The provider's implementation of dat_ia_open.
         pub ia_open_func: Option<DAT_IA_OPEN_FUNC>,
-        /// The function for dat_ia_query.
+        /// The provider's implementation of dat_ia_query.
         pub ia_query_func: Option<DAT_IA_QUERY_FUNC>,
-        /// The function for dat_ia_close.
+        /// The provider's implementation of dat_ia_close.
         pub ia_close_func: Option<DAT_IA_CLOSE_FUNC>,
-        /// The function for dat_set_consumer_context.
+        /// The provider's implementation of dat_set_consumer_context.
         pub set_consumer_context_func: Option<DAT_SET_CONSUMER_CONTEXT_FUNC>,
-        /// The function for dat_get_consumer_context.
+        /// The provider's implementation of dat_get_consumer_context.
         pub get_consumer_context_func: Option<DAT_GET_CONSUMER_CONTEXT_FUNC>,
-        /// The function for dat_get_handle_type.
+        /// The provider's implementation of dat_get_handle_type.
         pub get_handle_type_func: Option<DAT_GET_HANDLE_TYPE_FUNC>,
-        /// The function for dat_cno_create.
+        /// The provider's implementation of dat_cno_create.
         pub cno_create_func: Option<DAT_CNO_CREATE_FUNC>,
-        /// The function for dat_cno_modify_agent.
+        /// The provider's implementation of dat_cno_modify_agent.
         pub cno_modify_agent_func: Option<DAT_CNO_MODIFY_AGENT_FUNC>,
-        /// The function for dat_cno_query.
+        /// The provider's implementation of dat_cno_query.
         pub cno_query_func: Option<DAT_CNO_QUERY_FUNC>,
-        /// The function for dat_cno_free.
+        /// The provider's implementation of dat_cno_free.
         pub cno_free_func: Option<DAT_CNO_FREE_FUNC>,
-        /// The function for dat_cno_wait.
+        /// The provider's implementation of dat_cno_wait.
         pub cno_wait_func: Option<DAT_CNO_WAIT_FUNC>,
-        /// The function for dat_cr_query.
+        /// The provider's implementation of dat_cr_query.
         pub cr_query_func: Option<DAT_CR_QUERY_FUNC>,
-        /// The function for dat_cr_accept.
+        /// The provider's implementation of dat_cr_accept.
         pub cr_accept_func: Option<DAT_CR_ACCEPT_FUNC>,
-        /// The function for dat_cr_reject.
+        /// The provider's implementation of dat_cr_reject.
         pub cr_reject_func: Option<DAT_CR_REJECT_FUNC>,
-        /// The function for dat_cr_handoff.
+        /// The provider's implementation of dat_cr_handoff.
         pub cr_handoff_func: Option<DAT_CR_HANDOFF_FUNC>,
-        /// The function for dat_evd_create.
+        /// The provider's implementation of dat_evd_create.
         pub evd_create_func: Option<DAT_EVD_CREATE_FUNC>,
-        /// The function for dat_evd_query.
+        /// The provider's implementation of dat_evd_query.
         pub evd_query_func: Option<DAT_EVD_QUERY_FUNC>,
-        /// The function for dat_evd_modify_cno.
+        /// The provider's implementation of dat_evd_modify_cno.
         pub evd_modify_cno_func: Option<DAT_EVD_MODIFY_CNO_FUNC>,
-        /// The function for dat_evd_enable.
+        /// The provider's implementation of dat_evd_enable.
         pub evd_enable_func: Option<DAT_EVD_ENABLE_FUNC>,
-        /// The function for dat_evd_disable.
+        /// The provider's implementation of dat_evd_disable.
         pub evd_disable_func: Option<DAT_EVD_DISABLE_FUNC>,
-        /// The function for dat_evd_wait.
+        /// The provider's implementation of dat_evd_wait.
         pub evd_wait_func: Option<DAT_EVD_WAIT_FUNC>,
-        /// The function for dat_evd_resize.
+        /// The provider's implementation of dat_evd_resize.
         pub evd_resize_func: Option<DAT_EVD_RESIZE_FUNC>,
-        /// The function for dat_evd_post_se.
+        /// The provider's implementation of dat_evd_post_se.
         pub evd_post_se_func: Option<DAT_EVD_POST_SE_FUNC>,
-        /// The function for dat_evd_dequeue.
+        /// The provider's implementation of dat_evd_dequeue.
         pub evd_dequeue_func: Option<DAT_EVD_DEQUEUE_FUNC>,
-        /// The function for dat_evd_free.
+        /// The provider's implementation of dat_evd_free.
         pub evd_free_func: Option<DAT_EVD_FREE_FUNC>,
-        /// The function for dat_ep_create.
+        /// The provider's implementation of dat_ep_create.
         pub ep_create_func: Option<DAT_EP_CREATE_FUNC>,
-        /// The function for dat_ep_query.
+        /// The provider's implementation of dat_ep_query.
         pub ep_query_func: Option<DAT_EP_QUERY_FUNC>,
-        /// The function for dat_ep_modify.
+        /// The provider's implementation of dat_ep_modify.
         pub ep_modify_func: Option<DAT_EP_MODIFY_FUNC>,
-        /// The function for dat_ep_connect.
+        /// The provider's implementation of dat_ep_connect.
         pub ep_connect_func: Option<DAT_EP_CONNECT_FUNC>,
-        /// The function for dat_ep_dup_connect.
+        /// The provider's implementation of dat_ep_dup_connect.
         pub ep_dup_connect_func: Option<DAT_EP_DUP_CONNECT_FUNC>,
-        /// The function for dat_ep_disconnect.
+        /// The provider's implementation of dat_ep_disconnect.
         pub ep_disconnect_func: Option<DAT_EP_DISCONNECT_FUNC>,
-        /// The function for dat_ep_post_send.
+        /// The provider's implementation of dat_ep_post_send.
         pub ep_post_send_func: Option<DAT_EP_POST_SEND_FUNC>,
-        /// The function for dat_ep_post_recv.
+        /// The provider's implementation of dat_ep_post_recv.
         pub ep_post_recv_func: Option<DAT_EP_POST_RECV_FUNC>,
-        /// The function for dat_ep_post_rdma_read.
+        /// The provider's implementation of dat_ep_post_rdma_read.
         pub ep_post_rdma_read_func: Option<DAT_EP_POST_RDMA_READ_FUNC>,
-        /// The function for dat_ep_post_rdma_write.
+        /// The provider's implementation of dat_ep_post_rdma_write.
         pub ep_post_rdma_write_func: Option<DAT_EP_POST_RDMA_WRITE_FUNC>,
-        /// The function for dat_ep_get_status.
+        /// The provider's implementation of dat_ep_get_status.
         pub ep_get_status_func: Option<DAT_EP_GET_STATUS_FUNC>,
-        /// The function for dat_ep_free.
+        /// The provider's implementation of dat_ep_free.
         pub ep_free_func: Option<DAT_EP_FREE_FUNC>,
-        /// The function for dat_lmr_create.
+        /// The provider's implementation of dat_lmr_create.
         pub lmr_create_func: Option<DAT_LMR_CREATE_FUNC>,
-        /// The function for dat_lmr_query.
+        /// The provider's implementation of dat_lmr_query.
         pub lmr_query_func: Option<DAT_LMR_QUERY_FUNC>,
-        /// The function for dat_lmr_free.
+        /// The provider's implementation of dat_lmr_free.
         pub lmr_free_func: Option<DAT_LMR_FREE_FUNC>,
-        /// The function for dat_rmr_create.
+        /// The provider's implementation of dat_rmr_create.
         pub rmr_create_func: Option<DAT_RMR_CREATE_FUNC>,
-        /// The function for dat_rmr_query.
+        /// The provider's implementation of dat_rmr_query.
         pub rmr_query_func: Option<DAT_RMR_QUERY_FUNC>,
-        /// The function for dat_rmr_bind.
+        /// The provider's implementation of dat_rmr_bind.
         pub rmr_bind_func: Option<DAT_RMR_BIND_FUNC>,
-        /// The function for dat_rmr_free.
+        /// The provider's implementation of dat_rmr_free.
         pub rmr_free_func: Option<DAT_RMR_FREE_FUNC>,
-        /// The function for dat_psp_create.
+        /// The provider's implementation of dat_psp_create.
         pub psp_create_func: Option<DAT_PSP_CREATE_FUNC>,
-        /// The function for dat_psp_query.
+        /// The provider's implementation of dat_psp_query.
         pub psp_query_func: Option<DAT_PSP_QUERY_FUNC>,
-        /// The function for dat_psp_free.
+        /// The provider's implementation of dat_psp_free.
         pub psp_free_func: Option<DAT_PSP_FREE_FUNC>,
-        /// The function for dat_rsp_create.
+        /// The provider's implementation of dat_rsp_create.
         pub rsp_create_func: Option<DAT_RSP_CREATE_FUNC>,
-        /// The function for dat_rsp_query.
+        /// The provider's implementation of dat_rsp_query.
         pub rsp_query_func: Option<DAT_RSP_QUERY_FUNC>,
-        /// The function for dat_rsp_free.
+        /// The provider's implementation of dat_rsp_free.
         pub rsp_free_func: Option<DAT_RSP_FREE_FUNC>,
-        /// The function for dat_pz_create.
+        /// The provider's implementation of dat_pz_create.
         pub pz_create_func: Option<DAT_PZ_CREATE_FUNC>,
-        /// The function for dat_pz_query.
+        /// The provider's implementation of dat_pz_query.
         pub pz_query_func: Option<DAT_PZ_QUERY_FUNC>,
-        /// The function for dat_pz_free.
+        /// The provider's implementation of dat_pz_free.
         pub pz_free_func: Option<DAT_PZ_FREE_FUNC>,
-        /// The function for dat_psp_create_any.
+        /// The provider's implementation of dat_psp_create_any.
         pub psp_create_any_func: Option<DAT_PSP_CREATE_ANY_FUNC>,
-        /// The function for dat_ep_reset.
+        /// The provider's implementation of dat_ep_reset.
         pub ep_reset_func: Option<DAT_EP_RESET_FUNC>,
-        /// The function for dat_evd_set_unwaitable.
+        /// The provider's implementation of dat_evd_set_unwaitable.
         pub evd_set_unwaitable_func: Option<DAT_EVD_SET_UNWAITABLE_FUNC>,
-        /// The function for dat_evd_clear_unwaitable.
+        /// The provider's implementation of dat_evd_clear_unwaitable.
         pub evd_clear_unwaitable_func: Option<DAT_EVD_CLEAR_UNWAITABLE_FUNC>,
-        /// The function for dat_lmr_sync_rdma_read.
+        /// The provider's implementation of dat_lmr_sync_rdma_read.
         pub lmr_sync_rdma_read_func: Option<DAT_LMR_SYNC_RDMA_READ_FUNC>,
-        /// The function for dat_lmr_sync_rdma_write.
+        /// The provider's implementation of dat_lmr_sync_rdma_write.
         pub lmr_sync_rdma_write_func: Option<DAT_LMR_SYNC_RDMA_WRITE_FUNC>,
-        /// The function for dat_ep_create_with_srq.
+        /// The provider's implementation of dat_ep_create_with_srq.
         pub ep_create_with_srq_func: Option<DAT_EP_CREATE_WITH_SRQ_FUNC>,
-        /// The function for dat_ep_recv_query.
+        /// The provider's implementation of dat_ep_recv_query.
         pub ep_recv_query_func: Option<DAT_EP_RECV_QUERY_FUNC>,
-        /// The function for dat_ep_set_watermark.
+        /// The provider's implementation of dat_ep_set_watermark.
         pub ep_set_watermark_func: Option<DAT_EP_SET_WATERMARK_FUNC>,
-        /// The function for dat_srq_create.
+        /// The provider's implementation of dat_srq_create.
         pub srq_create_func: Option<DAT_SRQ_CREATE_FUNC>,
-        /// The function for dat_srq_free.
+        /// The provider's implementation of dat_srq_free.
         pub srq_free_func: Option<DAT_SRQ_FREE_FUNC>,
-        /// The function for dat_srq_post_recv.
+        /// The provider's implementation of dat_srq_post_recv.
         pub srq_post_recv_func: Option<DAT_SRQ_POST_RECV_FUNC>,
-        /// The function for dat_srq_query.
+        /// The provider's implementation of dat_srq_query.
         pub srq_query_func: Option<DAT_SRQ_QUERY_FUNC>,
-        /// The function for dat_srq_resize.
+        /// The provider's implementation of dat_srq_resize.
         pub srq_resize_func: Option<DAT_SRQ_RESIZE_FUNC>,
-        /// The function for dat_srq_set_lw.
+        /// The provider's implementation of dat_srq_set_lw.
         pub srq_set_lw_func: Option<DAT_SRQ_SET_LW_FUNC>,
-        /// The function for dat_csp_create.
+        /// The provider's implementation of dat_csp_create.
         pub csp_create_func: Option<DAT_CSP_CREATE_FUNC>,
-        /// The function for dat_csp_query.
+        /// The provider's implementation of dat_csp_query.
         pub csp_query_func: Option<DAT_CSP_QUERY_FUNC>,
-        /// The function for dat_csp_free.
+        /// The provider's implementation of dat_csp_free.
         pub csp_free_func: Option<DAT_CSP_FREE_FUNC>,
-        /// The function for dat_ep_common_connect.
+        /// The provider's implementation of dat_ep_common_connect.
         pub ep_common_connect_func: Option<DAT_EP_COMMON_CONNECT_FUNC>,
-        /// The function for dat_rmr_create_for_ep.
+        /// The provider's implementation of dat_rmr_create_for_ep.
         pub rmr_create_for_ep_func: Option<DAT_RMR_CREATE_FOR_EP_FUNC>,
-        /// The function for dat_ep_post_send_with_invalidate.
+        /// The provider's implementation of dat_ep_post_send_with_invalidate.
         pub ep_post_send_with_invalidate_func: Option<DAT_EP_POST_SEND_WITH_INVALIDATE_FUNC>,
-        /// The function for dat_ep_post_rdma_read_to_rmr.
+        /// The provider's implementation of dat_ep_post_rdma_read_to_rmr.
         pub ep_post_rdma_read_to_rmr_func: Option<DAT_EP_POST_RDMA_READ_TO_RMR_FUNC>,
-        /// The function for dat_cno_fd_create.
+        /// The provider's implementation of dat_cno_fd_create.
         pub cno_fd_create_func: Option<DAT_CNO_FD_CREATE_FUNC>,
-        /// The function for dat_cno_trigger.
+        /// The provider's implementation of dat_cno_trigger.
         pub cno_trigger_func: Option<DAT_CNO_TRIGGER_FUNC>,
-        /// The function for dat_ia_ha_related.
+        /// The provider's part of dat_registry_providers_related.
         pub ia_ha_related_func: Option<DAT_IA_HA_RELATED_FUNC>,
-        /// The function for dat_extension_op.
+        /// The provider's implementation of dat_extension_op.
         pub handle_extendedop_func: Option<DAT_HANDLE_EXTENDEDOP_FUNC>,
     }
 }

@@ -73,8 +73,8 @@ pub type DAT_SRQ_HANDLE = DAT_HANDLE;
 
 /// The handle that stands for no object.
 pub const DAT_HANDLE_NULL: DAT_HANDLE = core::ptr::null_mut();
-/// The value that is passed to dat_ia_open in place of an asynchronous EVD if another open of the
-/// same IA has the EVD.
+/// The value that a consumer passes to dat_ia_open instead of an asynchronous EVD, if the IA is
+/// already open and has an asynchronous EVD.
 pub const DAT_EVD_ASYNC_EXISTS: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(1);
 /// The value that dat_ia_query returns in place of the asynchronous EVD after an open with
 /// [`DAT_EVD_ASYNC_EXISTS`].
@@ -111,7 +111,8 @@ constants! {
         DAT_HANDLE_TYPE_EXTENSION_BASE = 12,
     }
 
-    /// Sizes in bytes. In C, this group and the groups below are `#define`s.
+    /// Sizes and alignments, in bytes. In C, the constants of this group and of the groups below
+    /// are `#define`s.
     pub type DAT_SIZE = usize {
         /// The maximum size of the name of an IA, an attribute or a vendor, with its NUL.
         DAT_NAME_MAX_LENGTH = 256,

@@ -38,7 +38,7 @@ fn server() -> Result<(), Box<dyn Error>> {
     Ok(events.wait(None)?.disconnected()?)
 }
 
-/// Writes, reads and sends. The server only notices the message.
+/// Writes, reads and sends. Only the send notifies the server.
 fn client(address: &str) -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open("tcp-emu")?;
     let zone = adapter.zone()?;

@@ -18,7 +18,8 @@ use crate::{
 /// The minimum queue length of an adapter's asynchronous dispatcher, in events.
 const ASYNC_EVENTS_COUNT: DAT_COUNT = 16;
 
-/// An open interface adapter. It closes when it and all objects created from it are dropped.
+/// An open interface adapter. The adapter closes when this value and all objects created from it
+/// have been dropped.
 pub struct Adapter {
     pub(crate) interface: Arc<Interface>,
     asynchronous: Option<EventDispatcher>,
@@ -38,7 +39,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_in(registry: &Registry, name: &str) -> Result<Self> {
         let request = Request {
             wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
@@ -53,8 +54,8 @@ impl Adapter {
         &self.interface.attributes
     }
 
-    /// Opens this entry of a registry, regardless of other entries of the same name, and reports
-    /// nothing. This is for listings.
+    /// Opens this entry of a registry, regardless of other entries of the same name. Programs that
+    /// list entries use this function, so the function does not print why an entry does not open.
     ///
     /// # Errors
     ///
@@ -105,8 +106,8 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// As [`dispatcher`](Self::dispatcher), and the provider's error for streams that it does not
-    /// merge.
+    /// The errors of [`dispatcher`](Self::dispatcher), and the provider's error for streams that it
+    /// does not merge.
     pub fn dispatcher_for(
         &self,
         depth: usize,
@@ -179,9 +180,9 @@ pub struct Attributes {
     pub max_endpoints: usize,
     /// The maximum number of requests, and of receives, outstanding on an endpoint.
     pub max_operations: usize,
-    /// The maximum number of RDMA reads in progress on an endpoint as target.
+    /// The maximum number of RDMA reads of the peer that an endpoint serves at a time.
     pub max_reads_in: usize,
-    /// The maximum number of RDMA reads in progress on an endpoint as initiator.
+    /// The maximum number of RDMA reads that an endpoint has in progress at a time.
     pub max_reads_out: usize,
     /// The maximum number of events in a dispatcher.
     pub max_events: usize,
@@ -218,8 +219,8 @@ impl Attributes {
     pub(crate) fn query(interface: &Interface) -> Result<Self> {
         let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
-            // Other models require that posts keep the caller's segments alive. No known provider
-            // has such a model.
+            // With any other value, the provider would use the caller's segments after the post has
+            // returned, which this crate does not support. No known provider does so.
             return Err(Error::new(
                 "Adapter::open",
                 DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),

@@ -26,7 +26,7 @@ impl Address {
         self.ip
     }
 
-    /// The address with a port, for sockets.
+    /// Returns the address with this port, as sockets need it.
     pub fn with_port(&self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, port).into(),

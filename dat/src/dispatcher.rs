@@ -87,8 +87,8 @@ impl EventDispatcher {
         DispatcherId(self.object.handle.addr())
     }
 
-    /// Returns the next event, if there is one. Use this method to poll. It makes progress if the
-    /// provider has no thread of its own.
+    /// Returns the next event, if there is one. Use this method to poll. The call also makes
+    /// progress if the provider has no thread of its own.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl EventDispatcher {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) for a
-    /// threshold of 0, or of more events than the queue has room for.
+    /// The errors of [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) if
+    /// `threshold` is 0 or more than the length of the queue.
     pub fn wait_for(
         &mut self,
         threshold: usize,

@@ -65,7 +65,8 @@ impl<'a> EndpointBuilder<'a> {
         }
     }
 
-    /// Sets the zone of the memory that the endpoint uses. It is required to connect.
+    /// Sets the protection zone of the memory that the endpoint uses. An endpoint without a zone
+    /// cannot connect.
     pub fn zone(self, zone: &'a ProtectionZone) -> Self {
         EndpointBuilder { zone: Some(zone), ..self }
     }
@@ -85,12 +86,13 @@ impl<'a> EndpointBuilder<'a> {
         EndpointBuilder { requests: Some(events), ..self }
     }
 
-    /// Sets the dispatcher for connection events. It is required to connect.
+    /// Sets the dispatcher for connection events. An endpoint without this dispatcher cannot
+    /// connect.
     pub fn connections(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { connections: Some(events), ..self }
     }
 
-    /// Makes the endpoint use the receives of this queue instead of its own.
+    /// Makes the endpoint use the receives of this queue instead of a receive queue of its own.
     pub fn shared_receive_queue(self, queue: &'a SharedReceiveQueue) -> Self {
         EndpointBuilder { queue: Some(queue), ..self }
     }

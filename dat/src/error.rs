@@ -63,7 +63,8 @@ impl Error {
         DAT_GET_SUBTYPE(self.status)
     }
 
-    /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with its reason.
+    /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with the reason of its
+    /// failure.
     pub fn open_error(&self) -> Option<&OpenError> {
         self.open_error.as_deref()
     }
@@ -166,13 +167,13 @@ kinds! {
 
 /// Advice for the usual failures. The first row that fits an error applies.
 const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
+    (DAT_PROVIDER_NOT_FOUND, None, "`dat list` shows all names, and why an entry does not open"),
     (
-        DAT_PROVIDER_NOT_FOUND,
+        DAT_CONN_QUAL_IN_USE,
         None,
-        "`dat list` shows the names there are, and why one does not open",
+        "choose another qualifier, or end the program that listens on this one",
     ),
-    (DAT_CONN_QUAL_IN_USE, None, "choose another one, or end the program that listens on it"),
-    (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another one: below 1024 needs privileges"),
+    (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another qualifier: those below 1024 need privileges"),
     (DAT_INVALID_ADDRESS, Some(DAT_INVALID_ADDRESS_UNREACHABLE), "check the route to this address"),
     (DAT_INVALID_ADDRESS, Some(DAT_INVALID_ADDRESS_UNSUPPORTED), "give an IPv4 or IPv6 address"),
     (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_UNCONNECTED), "connect the endpoint first"),
@@ -199,7 +200,11 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
         Some(DAT_INVALID_STATE_EP_EVD_CONNECT),
         "give the endpoint a dispatcher for connections",
     ),
-    (DAT_INVALID_STATE, Some(DAT_INVALID_STATE_EP_NOTREADY), "give the endpoint its dispatchers"),
+    (
+        DAT_INVALID_STATE,
+        Some(DAT_INVALID_STATE_EP_NOTREADY),
+        "give the endpoint dispatchers for completions",
+    ),
     (DAT_INSUFFICIENT_RESOURCES, Some(DAT_RESOURCE_TEVD), "ask for a shorter queue"),
     (
         DAT_INSUFFICIENT_RESOURCES,

@@ -55,7 +55,7 @@ impl Event {
     ///
     /// # Safety
     ///
-    /// As [`decode`](Self::decode).
+    /// The caller must ensure the same as for [`decode`](Self::decode).
     #[cold]
     unsafe fn decode_rare(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
         let data = &event.event_data;

@@ -12,8 +12,9 @@ use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 use crate::post::Flags;
 
-/// Extended operations. They have the errors of the other posts. Without the extension, they fail
-/// with [`NotImplemented`](crate::ErrorKind::NotImplemented).
+/// Extended operations. They fail with the errors of all posts, and with
+/// [`NotImplemented`](crate::ErrorKind::NotImplemented) if the adapter does not support the
+/// extension.
 impl Endpoint {
     /// Adds a number to the 8 bytes at `remote`, in the byte order of the peer's processor, and
     /// stores their old value in the 8 bytes at `local`. The peer's region must grant
@@ -21,7 +22,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_fetch_add(
         &mut self,
@@ -40,7 +41,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_compare_swap(
         &mut self,
@@ -55,12 +56,13 @@ impl Endpoint {
         self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments)
     }
 
-    /// Writes the segments to memory of the peer. Then one of the peer's receives completes with
-    /// the number and without bytes ([`Completion::immediate`](crate::Completion::immediate)).
+    /// Writes the segments to memory of the peer. Then one of the peer's receives completes. Its
+    /// completion contains the number ([`Completion::immediate`](crate::Completion::immediate)) and
+    /// no bytes.
     ///
     /// # Errors
     ///
-    /// The errors of all extended operations, above.
+    /// The errors that are listed above for all extended operations.
     #[inline]
     pub fn post_write_immediate(
         &mut self,

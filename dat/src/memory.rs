@@ -55,7 +55,7 @@ impl ProtectionZone {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register).
+    /// The errors of [`register`](Self::register).
     ///
     /// # Safety
     ///
@@ -69,7 +69,7 @@ impl ProtectionZone {
     ) -> Result<MemoryRegion<'m>> {
         let memory = Memory { start: memory.as_mut_ptr(), len: memory.len(), owned: None };
         // SAFETY: the memory is borrowed for 'm, and the caller guarantees that the region ends
-        // before.
+        // before 'm does.
         unsafe { self.register_memory(memory, access) }
     }
 
@@ -167,10 +167,11 @@ impl Drop for Memory {
 /// Dropping the region deregisters it.
 ///
 /// Operations and peers may change the bytes at any time. [`load`](Self::load) copies their current
-/// values. After its completion, received data are visible.
+/// values. Received data are visible after the completion of the receive.
 pub struct MemoryRegion<'m> {
     object: Object,
-    /// The memory. It is dropped after the provider has deregistered it, and otherwise never.
+    /// The memory. It is dropped only after the provider has deregistered it. If the provider fails
+    /// to do so, the memory is never freed.
     memory: ManuallyDrop<Memory>,
     local_key: DAT_LMR_CONTEXT,
     remote_key: DAT_RMR_CONTEXT,
@@ -261,7 +262,7 @@ impl MemoryRegion<'_> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>> {
         check_range("MemoryRegion::to_vec", &range, self.memory.len)?;
         let mut bytes = vec![0; range.len()];
@@ -276,8 +277,8 @@ impl MemoryRegion<'_> {
         self.memory.start
     }
 
-    /// Deregisters the memory. Returns the buffer if it was [registered](ProtectionZone::register)
-    /// as one.
+    /// Deregisters the memory. Returns the buffer if [`register`](ProtectionZone::register) has
+    /// created the region from one.
     ///
     /// # Errors
     ///
@@ -285,7 +286,7 @@ impl MemoryRegion<'_> {
     pub fn deregister(mut self) -> Result<Option<Vec<u8>>> {
         self.object.free("dat_lmr_free")?;
         let Memory { start, len, owned } = *self.memory;
-        // Now `drop` has nothing more to free or to deregister.
+        // The buffer now belongs to the caller, so `drop` must not free it.
         self.memory.owned = None;
         // SAFETY: these are the parts of the `Vec` that was passed to `register`, and the provider
         // has deregistered it.

@@ -43,7 +43,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all posts, above.
+    /// The errors that are listed above for all posts.
     #[inline]
     pub fn post_send(&mut self, local: &[Segment], cookie: u64, flags: Flags) -> Result<()> {
         let (count, iov) = iov(local);
@@ -64,7 +64,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all posts, above.
+    /// The errors that are listed above for all posts.
     #[inline]
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);
@@ -90,8 +90,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all posts, above, and [`Length`](crate::ErrorKind::Length) if the peer's
-    /// memory is shorter.
+    /// The errors that are listed above for all posts, and [`Length`](crate::ErrorKind::Length) if
+    /// the peer's memory is shorter than the segments.
     #[inline]
     pub fn post_write(
         &mut self,
@@ -124,8 +124,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The errors of all posts, above, and [`Length`](crate::ErrorKind::Length) if the segments are
-    /// shorter than the peer's memory.
+    /// The errors that are listed above for all posts, and [`Length`](crate::ErrorKind::Length) if
+    /// the segments are shorter than the peer's memory segment.
     #[inline]
     pub fn post_read(
         &mut self,

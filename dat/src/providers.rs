@@ -14,7 +14,7 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-// The entries are not thread-safe, because only one thread at a time uses an object here. So posts
-// need no lock.
+// The entries are not thread-safe, because in this crate only one thread at a time uses an object.
+// So posts need no lock.
 const BUILTINS: Builtins =
     Builtins { adapters: &[builtin::ADAPTERS], api: Api::U2_0, threadsafe: &[false] };

@@ -55,7 +55,7 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
+    /// The errors of [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     #[inline]
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);

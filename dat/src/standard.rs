@@ -153,7 +153,8 @@ fn number(value: impl Into<u64>) -> Value {
     Value::Number(value.into())
 }
 
-/// Converts a count. The provider has left a negative count undefined.
+/// Converts a count. If a provider leaves an attribute undefined, it reports a negative count,
+/// which becomes 0.
 fn count(value: DAT_COUNT) -> Value {
     Value::Number(u64::try_from(value).unwrap_or(0))
 }
@@ -254,7 +255,8 @@ fn extension(value: DAT_EXTENSION) -> Value {
     choice!(value, "DAT_EXTENSION_", DAT_EXTENSION_NONE, DAT_EXTENSION_IB, DAT_EXTENSION_IW)
 }
 
-/// The names of the bits in a mask with one bit in each field of four, as the standard counts them.
+/// Converts a mask to the names of its bits. In this kind of mask, the standard uses only every
+/// fourth bit: bits 0, 4, 8 and so on.
 fn bits(value: DAT_COUNT, words: &[&'static str]) -> Value {
     let has = |(at, _): &(usize, &&str)| value >> (4 * at) & 1 != 0;
     Value::Words(

@@ -202,8 +202,8 @@ fn endpoints_work_in_threads_of_their_own() {
         let echo = scope.spawn(|| {
             let buffer = server.memory.segment(0..8).expect("the segment is inside the region");
             for round in 0..500 {
-                // The operations are the message and, except in the first round, the completion of
-                // the last answer.
+                // Each round has the completion of a receive. All rounds but the first also have
+                // the completion of the send of the round before.
                 let operations: Vec<_> =
                     (0..1 + round.min(1)).map(|_| server.completion().operation).collect();
                 assert!(operations.contains(&Operation::Receive));

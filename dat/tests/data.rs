@@ -120,7 +120,10 @@ fn a_disconnect_flushes_what_is_posted() {
     assert_eq!(server.connection(), ConnectionEvent::Disconnected);
     assert_eq!(server.endpoint.state().expect("a state"), EndpointState::Disconnected);
     let data = client.memory.segment(0..1).expect("the segment is inside the region");
-    client.endpoint.post_send(&[data], 5, Flags::default()).expect("posts, to be flushed at once");
+    client
+        .endpoint
+        .post_send(&[data], 5, Flags::default())
+        .expect("the post is accepted and flushed at once");
     assert_eq!(client.completion().status, Status::Flushed);
     client.endpoint.reset().expect("resets");
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Unconnected);
@@ -154,7 +157,10 @@ fn a_shared_receive_queue_serves_its_endpoints() {
         .shared_receive_queue(&queue)
         .create()
         .expect("an endpoint");
-    let error = server.endpoint.post_receive(&[buffer], 1).expect_err("it has no queue of its own");
+    let error = server
+        .endpoint
+        .post_receive(&[buffer], 1)
+        .expect_err("the endpoint has no receive queue of its own");
     assert_eq!(error.call(), "dat_ep_post_recv");
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     client

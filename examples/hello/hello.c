@@ -145,7 +145,7 @@ static void call(const char *address)
     event = wait_for(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
     /* The peer may send anything. */
     if (event.event_data.connect_event_data.private_data_size < (DAT_COUNT)sizeof offer) {
-        fprintf(stderr, "the server offers nothing\n");
+        fprintf(stderr, "the server's private data do not describe its memory\n");
         exit(1);
     }
     memcpy(&offer, event.event_data.connect_event_data.private_data, sizeof offer);

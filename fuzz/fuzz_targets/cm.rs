@@ -21,9 +21,9 @@ use wire::rocev2::{PathMtu, Psn};
 
 const PORT: u16 = 7174;
 const BACKLOG: usize = 4;
-/// The number of all queue pairs of this side. DREQs must contain it.
+/// The number of all queue pairs of this side. A DREQ to this side must contain it.
 const QPN: u32 = 0x11_2233;
-/// The offset of the fields of a message.
+/// The offset of a message's fields in a MAD.
 const BODY_OFFSET: usize = 24;
 
 fuzz_target!(|data: &[u8]| {
@@ -57,7 +57,7 @@ fn random(seed: u64) -> Random {
 struct Fuzz {
     now: Instant,
     cm: Cm,
-    /// Creates the REQs.
+    /// The peer's connection manager, which creates the REQs of the peer.
     caller: Cm,
     conns: Vec<ConnId>,
     /// For each connection, whether its end and its release were reported.
@@ -94,8 +94,8 @@ impl Fuzz {
         rest
     }
 
-    /// Sends a message of this kind with some octets changed. The input gives their number, their
-    /// offset and the changes.
+    /// Sends a message of this kind to this side, with some octets changed. The input gives the
+    /// number of changed octets, their offset and the changes.
     fn message<'a>(&mut self, kind: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
         let mut mad = [0; MAD_SIZE];
         if kind.is_multiple_of(7) {

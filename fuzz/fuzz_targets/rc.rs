@@ -5,9 +5,9 @@
 //! - Every request and every receive completes once.
 //!
 //! The input is a list of packets in a short form: opcode, distance of the PSN from the expected
-//! one, flags, and the octets after the BTH. So the fuzzer need not find numbers by chance. Keys
-//! are random in each run: if a packet names the region or the window by its number, key and
-//! address are inserted.
+//! PSN, flags, and the octets after the BTH. So the fuzzer need not find numbers by chance. Memory
+//! keys are random in each run. Therefore a packet names the region or the window by a small
+//! number, which the target replaces by key and address.
 #![no_main]
 
 use std::mem::MaybeUninit;
@@ -23,7 +23,8 @@ use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
 const REGION_BYTES: usize = 1024;
 const GUARD_BYTES: usize = 64;
-/// Octets of the sink that the window covers, after those that the sink itself uses.
+/// The number of octets of the sink that the window covers. They come after the octets that this
+/// side's own requests and receives use.
 const WINDOW_BYTES: usize = 10;
 const MTU: PathMtu = PathMtu::Octets256;
 
@@ -133,7 +134,7 @@ fn run(data: &[u8]) {
         // SAFETY: the memory outlives the engine.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
-    // The window is bound before the first packet arrives.
+    // This call binds the window before the first packet arrives.
     let mut failed = rc.transmit(now, &mut burst).is_err();
 
     let (mut expected, mut answered) = (cfg.rq_psn, cfg.sq_psn);
@@ -176,7 +177,7 @@ fn run(data: &[u8]) {
     }
     rc.flush();
     assert!(rc.is_drained());
-    // After the end of the connection, packets are only acknowledged.
+    // After the end of the connection, this side only acknowledges packets.
     let mut responder = rc.into_ack_only_responder();
     while let Some((_, bytes)) = next() {
         burst.clear();
@@ -194,16 +195,19 @@ fn run(data: &[u8]) {
     for guard in [0, GUARD_BYTES + REGION_BYTES, 2 * (GUARD_BYTES + REGION_BYTES)] {
         assert_eq!(memory[guard..guard + GUARD_BYTES], [0xA5; GUARD_BYTES]);
     }
-    // Only the window permits placement after the sink of the atomic operation.
+    // No octet may have been written between the sink of the atomic operation and the window.
     let behind =
         &memory[GUARD_BYTES + REGION_BYTES + GUARD_BYTES..][958..REGION_BYTES - WINDOW_BYTES];
     assert!(behind.iter().all(|&byte| byte == 0xA5));
 }
 
-/// Puts a BTH before the octets that follow it. The first octet of a RETH or AtomicETH selects: 1
-/// inserts key and address of the region, 2 those of the window. 3 in an IETH inserts the window's
-/// key. `control` has AckReq, pad, and whether the payload is extended to a full one. The caller
-/// uses the other bits of `control`: time, an acknowledgement, the end of the connection.
+/// Builds a packet from a BTH and the octets `body`, in which it may replace a memory key. The
+/// first octet of a RETH or AtomicETH selects the replacement: 1 is key and address of the region,
+/// 2 is key and address of the window. In an IETH, 3 is the key of the window.
+///
+/// This function uses three parts of `control`: AckReq, the pad, and whether the payload is
+/// extended to the MTU. The caller uses the other bits: the time, an acknowledgement, the end of
+/// the connection.
 fn packet(
     (code, psn, control): (u8, Psn, u8),
     body: &[u8],

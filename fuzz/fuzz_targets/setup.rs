@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
                 let (reply, _) =
                     request.accept(offer, request.private().get(..16).unwrap_or(&[])).unwrap();
                 let (mut initiator, _) = Initiator::new(offer, &[], now).unwrap();
-                // This side understands its own messages.
+                // An initiator must understand the reply that this side's responder creates.
                 let mut sent = &reply[..];
                 loop {
                     let (octets, later) = sent.split_at(initiator.wants());

@@ -6,8 +6,8 @@
 //!
 //! The input is a list of frames in a short form (length, then ULPDU). The target adds the MPA
 //! framing, so that the fuzzer need not find lengths, pads and CRCs by chance. The first octet of
-//! the input has the options. STags are random in each run: if a frame names the region or the
-//! window by its number, the STag is inserted.
+//! the input selects the options. STags are random in each run. Therefore a frame names the region
+//! or the window by a small number, which the target replaces by the STag.
 #![no_main]
 
 use std::cell::RefCell;
@@ -22,11 +22,12 @@ use rnic::{
 
 const REGION_BYTES: usize = 256;
 const GUARD_BYTES: usize = 64;
-/// Octets of the sink that the window covers, after those that the sink itself uses.
+/// The number of octets of the sink that the window covers. They come after the octets that this
+/// side's own requests and receives use.
 const WINDOW_BYTES: usize = 10;
 
 thread_local! {
-    /// The vectors are large and, as in an adapter, shared by all streams.
+    /// All streams share these vectors, as in an adapter, because the vectors are large.
     static VECS: RefCell<(TxVec, RxVec)> = RefCell::default();
 }
 
@@ -169,14 +170,15 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     for guard in [0, GUARD_BYTES + REGION_BYTES, 2 * (GUARD_BYTES + REGION_BYTES)] {
         assert_eq!(memory[guard..guard + GUARD_BYTES], [0xA5; GUARD_BYTES]);
     }
-    // Only the window permits placement after the sink of the second read.
+    // Behind the sink of the second request, only the octets of the window may have been written.
     let behind = &memory[GUARD_BYTES + REGION_BYTES + GUARD_BYTES..][230..REGION_BYTES];
     assert_eq!((&behind[..10], &behind[10 + WINDOW_BYTES..]), (&[0xA5; 10][..], &[0xA5; 6][..]));
 }
 
-/// Frames a ULPDU for MPA. The first octet of the STag of a tagged segment, a READ request or an
-/// atomic request selects: 1 inserts STag and address of the region, 2 those of the window. 3
-/// inserts only the window's STag, which a SEND may invalidate.
+/// Frames a ULPDU for MPA. May replace an STag in a tagged segment, a READ request or an atomic
+/// request. The first octet of the STag selects the replacement: 1 is STag and address of the
+/// region, 2 is STag and address of the window, 3 is only the window's STag, which a SEND may
+/// invalidate.
 fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
     let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
     bytes.extend_from_slice(ulpdu);
@@ -209,7 +211,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Feeds octets as from a socket, to the place that the stream wants.
+/// Feeds octets as a read from a socket does: directly into the memory that the stream names.
 fn feed_in_place(
     stream: &mut Stream,
     rx: &mut RxVec,

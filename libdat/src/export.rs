@@ -1,6 +1,7 @@
 //! Exports functions with the symbol version that programs linked against OFED's library require.
 
-/// Exports C functions as `name@@VERSION`. Panics do not leave them (`registry::boundary`).
+/// Exports C functions as `name@@VERSION`. A panic does not propagate out of such a function
+/// (`registry::boundary`).
 ///
 /// The `.symver` directive must be in the same object file as the function, so this macro puts it
 /// into the same module. The library's `.map` file declares the version.

@@ -1,7 +1,7 @@
 //! Functions that are forwarded to the provider of their first argument.
 //!
-//! The handle is checked before any access through it, an IA's integer is translated to the
-//! provider's handle, and the call goes through the provider's table.
+//! Before the call, the handle is checked, and the integer by which a consumer names an IA is
+//! translated to the provider's handle. The call then goes through the provider's function table.
 
 use dat_sys::*;
 use registry::{ia, table_of};
@@ -27,7 +27,7 @@ impl HandleKind {
         Some((object, table_of(object)?))
     }
 
-    /// The status for an invalid handle, in the numbers of 2.0.
+    /// Returns the status for an invalid handle, as a status of uDAPL 2.0.
     pub const fn invalid(&self) -> DAT_RETURN {
         DAT_ERROR(DAT_INVALID_HANDLE, self.subtype)
     }
@@ -62,7 +62,7 @@ pub const SRQ: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_SRQ);
 
 /// Defines and exports functions that are forwarded to a provider. Each line has the name, the kind
 /// of the first argument, the other arguments and the entry of the table. `DAT_PROVIDER` and the
-/// argument types are those in scope at the call.
+/// argument types are those that are in scope where the macro is called.
 #[macro_export]
 macro_rules! forward {
     ($version:literal; $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)*) => {$(

@@ -2,7 +2,7 @@
 //! pointers may differ.
 
 /// Defines and exports the functions that both versions have with the same arguments, with the
-/// types in scope at the call.
+/// types that are in scope where the macro is called.
 #[macro_export]
 macro_rules! functions {
     ($version:literal) => {
@@ -93,12 +93,12 @@ macro_rules! functions {
         $crate::export! {
             $version;
 
-            /// dat_ia_open, with the version and the thread safety that the consumer was compiled
-            /// for.
+            /// dat_ia_openv: opens an IA for the version and the thread safety that the consumer
+            /// was compiled for.
             ///
             /// # Safety
             ///
-            /// As for [`Library::open`]($crate::Library::open).
+            /// The requirements are those of [`Library::open`]($crate::Library::open).
             #[allow(clippy::too_many_arguments)] // The prototype is the standard's.
             fn dat_ia_openv(
                 name: DAT_NAME_PTR,
@@ -126,7 +126,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// As for [`Library::list_providers`]($crate::Library::list_providers).
+            /// The requirements are those of [`Library::list_providers`]($crate::Library::list_providers).
             fn dat_registry_list_providers(
                 max: DAT_COUNT,
                 count: *mut DAT_COUNT,
@@ -140,7 +140,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// As for [`Library::add_provider`]($crate::Library::add_provider).
+            /// The requirements are those of [`Library::add_provider`]($crate::Library::add_provider).
             fn dat_registry_add_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
@@ -153,7 +153,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// As for [`Library::remove_provider`]($crate::Library::remove_provider).
+            /// The requirements are those of [`Library::remove_provider`]($crate::Library::remove_provider).
             fn dat_registry_remove_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
@@ -166,7 +166,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// As for [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
+            /// The requirements are those of [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
             fn dats_get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
                 // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.get_ia_handle(handle, out) }
@@ -176,7 +176,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// As for [`Library::strerror`]($crate::Library::strerror).
+            /// The requirements are those of [`Library::strerror`]($crate::Library::strerror).
             fn dat_strerror(
                 status: DAT_RETURN,
                 type_name: *mut *const std::ffi::c_char,

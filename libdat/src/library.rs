@@ -1,4 +1,4 @@
-//! The functions of the C libraries that the registry implements, not a provider.
+//! The functions of the C libraries that the registry, and not a provider, implements.
 
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
@@ -17,12 +17,13 @@ pub struct Library {
     major: u32,
 }
 
-/// DAT_INVALID_PARAMETER for an argument, in the numbers of 2.0.
+/// Returns DAT_INVALID_PARAMETER with the subtype `argument`, as a status of uDAPL 2.0.
 pub const fn invalid(argument: DAT_RETURN_SUBTYPE) -> DAT_RETURN {
     DAT_ERROR(DAT_INVALID_PARAMETER, argument)
 }
 
-/// The name that a consumer passes, at most 255 bytes. `None` if it is null, longer or not UTF-8.
+/// Returns the name that a consumer has passed. Returns `None` if the name is null, longer than 255
+/// bytes, or not UTF-8.
 ///
 /// # Safety
 ///
@@ -36,16 +37,17 @@ pub unsafe fn ia_name<'a>(name: *const c_char) -> Option<&'a str> {
     (name.len() < DAT_NAME_MAX_LENGTH).then_some(name)
 }
 
-/// Octets that must be available before a call that allocates. The registry, its file and the
-/// opened adapter allocate less than this. Boxes and strings abort the process when an allocation
-/// fails, so the memory is checked for beforehand.
+/// The number of octets of memory that must be available before a call that allocates. The
+/// registry, its file and the opened adapter allocate less than this. Boxes and strings abort the
+/// process when an allocation fails, so the memory is checked for beforehand.
 const MEMORY_RESERVE_BYTES: usize = 1 << 20;
 
-/// Whether [`MEMORY_RESERVE_BYTES`] are available. Another thread may use them up a moment later.
+/// Returns whether [`MEMORY_RESERVE_BYTES`] are available. Another thread may use this memory a
+/// moment later.
 fn has_memory() -> bool {
     let mut reserve: Vec<u8> = Vec::new();
     let has = reserve.try_reserve_exact(MEMORY_RESERVE_BYTES).is_ok();
-    // Without this use, the compiler could remove the allocation.
+    // If the pointer were not used, the compiler could remove the allocation.
     black_box(reserve.as_mut_ptr());
     has
 }
@@ -53,21 +55,21 @@ fn has_memory() -> bool {
 const NO_MEMORY: DAT_RETURN = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 
 impl Library {
-    /// The library of an API version, with the adapters that are built into it. Built-in adapters
-    /// are tried after the entries of the registry file.
+    /// Creates the library of an API version, with the adapters that are built into it. Built-in
+    /// adapters are tried after the entries of the registry file.
     pub const fn new(api: Api, adapters: &'static [&'static [Builtin]]) -> Library {
         let builtins = Builtins { adapters, api, threadsafe: &[false, true] };
         let registry = Registry::new(builtins).reporting_open_errors();
         Library { registry, major: api.major }
     }
 
-    /// Converts a status in the numbers of 2.0 to the numbers of this library's consumers.
+    /// Converts a status of uDAPL 2.0 to the status numbers of this library's API version.
     pub fn status(&self, status: DAT_RETURN) -> DAT_RETURN {
         in_version(self.major, status)
     }
 
-    /// dat_ia_openv. A version with another major number than the library's is never found, because
-    /// the structures of its providers differ.
+    /// dat_ia_openv. A version whose major number differs from the library's is never found,
+    /// because providers of that version use other structures.
     ///
     /// # Safety
     ///
@@ -124,7 +126,7 @@ impl Library {
         registry::close(ia, flags)
     }
 
-    /// dat_registry_list_providers: writes the first `max` interfaces, those of this version first
+    /// dat_registry_list_providers: writes at most `max` interfaces, those of this version first
     /// ([`registry::List::interfaces_for`]). `count` receives the number of interfaces written, or
     /// the number of all interfaces if the call fails.
     ///
@@ -179,7 +181,7 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// As for [`abi::add_provider`].
+    /// The requirements are those of [`abi::add_provider`].
     pub unsafe fn add_provider(
         &self,
         table: *const DAT_PROVIDER,
@@ -193,7 +195,7 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// As for [`abi::remove_provider`].
+    /// The requirements are those of [`abi::remove_provider`].
     pub unsafe fn remove_provider(
         &self,
         table: *const DAT_PROVIDER,
@@ -207,7 +209,7 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// As for [`abi::get_ia_handle`].
+    /// The requirements are those of [`abi::get_ia_handle`].
     pub unsafe fn get_ia_handle(
         &self,
         handle: DAT_IA_HANDLE,
@@ -217,7 +219,7 @@ impl Library {
         self.status(unsafe { abi::get_ia_handle(handle, out) })
     }
 
-    /// The names of a status's type and subtype.
+    /// Returns the names of a status's type and subtype.
     pub(crate) fn status_names(&self, status: DAT_RETURN) -> Option<(&'static str, &'static str)> {
         if self.major < 2 { v1::status_names(status) } else { describe::status_names(status) }
     }

@@ -9,7 +9,7 @@ use dat_sys::*;
 use crate::{Library, invalid};
 
 impl Library {
-    /// dat_strerror: the names of a status's type and subtype. The latter is empty for
+    /// dat_strerror: the names of a status's type and subtype. The name of the subtype is empty for
     /// DAT_NO_SUBTYPE.
     ///
     /// # Safety
@@ -27,8 +27,8 @@ impl Library {
         if subtype_name.is_null() {
             return self.status(invalid(DAT_INVALID_ARG3));
         }
-        // The parts are looked up separately, so that the known part of a status is printed even if
-        // the other one is unknown.
+        // The type and the subtype are looked up separately, so that one of them is printed even if
+        // the other is unknown.
         let kind = self.status_names(DAT_GET_TYPE(status)).map(|(kind, _)| interned_c_str(kind));
         let subtype =
             self.status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned_c_str(subtype));

@@ -24,16 +24,16 @@ pub struct Conditions {
     /// The probability that a packet arrives twice. Each copy takes its share of the rate, and each
     /// may be reordered.
     pub duplicate: Probability,
-    /// The probability that a packet is reordered. It is held back until 1 to
-    /// [`MAX_OVERTAKERS`](crate::MAX_OVERTAKERS) later packets have overtaken it; each number is
-    /// equally likely. If fewer packets follow, it arrives
+    /// The probability that a packet is reordered. A reordered packet is held back until 1 to
+    /// [`MAX_OVERTAKERS`](crate::MAX_OVERTAKERS) later packets have overtaken it. Each of these
+    /// numbers is equally likely. If too few packets follow, the reordered packet arrives
     /// [`OVERTAKING_TIME`](crate::OVERTAKING_TIME) after its regular arrival.
     pub reorder: Probability,
     /// The time that each packet travels.
     pub delay: Duration,
-    /// The maximum additional time of a packet; all values up to it are equally likely. Jitter
-    /// alone does not reorder: a packet that catches up with the one before it arrives at the same
-    /// time, but after it.
+    /// The maximum additional time that a packet travels. All times up to this maximum are equally
+    /// likely. Jitter alone does not reorder packets: if a packet catches up with an earlier
+    /// packet, both arrive at the same time, the earlier one first.
     pub jitter: Duration,
     /// The number of bits per second. `None` means no limit.
     pub rate: Option<NonZeroU64>,

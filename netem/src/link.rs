@@ -8,16 +8,16 @@ use crate::random::SplitMix64;
 
 /// The maximum number of packets that overtake a reordered packet.
 pub const MAX_OVERTAKERS: u32 = 8;
-/// The maximum time that a reordered packet waits for others to overtake it.
+/// The maximum time that a reordered packet waits for other packets to overtake it.
 pub const OVERTAKING_TIME: Duration = Duration::from_millis(1);
-/// The maximum delay and jitter. Longer ones are reduced to it.
+/// The maximum delay and jitter. A longer time is reduced to this one.
 pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
 /// One direction of an emulated network.
 ///
-/// Each packet consumes the same number of random numbers, whatever happens to it. So two networks
-/// with the same seed that differ in one property differ only in the effects of that property: for
-/// example, the packets lost at 1 % are among those lost at 2 %.
+/// Each packet consumes the same number of random numbers, whatever happens to it. Therefore, if
+/// two networks have the same seed and differ in one property, only the effects of that property
+/// differ. For example, the packets lost at 1 % are among those lost at 2 %.
 #[derive(Debug)]
 pub struct Link<P> {
     conditions: Conditions,
@@ -25,7 +25,7 @@ pub struct Link<P> {
     counters: Counters,
     /// The packets in flight, by time of arrival.
     in_flight: VecDeque<(Instant, P)>,
-    /// The packets that wait to be overtaken.
+    /// The packets that are held back until other packets overtake them.
     held: Vec<Held<P>>,
     bottleneck: Option<Bottleneck>,
     /// The arrival time of the last packet that was not held back.
@@ -39,11 +39,11 @@ pub struct Counters {
     pub sent: u64,
     /// Packets lost at random.
     pub lost: u64,
-    /// Copies lost because the link was full, including second copies.
+    /// Copies of packets lost because the link was full. A duplicated packet has two copies.
     pub overflowed: u64,
     /// Packets duplicated.
     pub repeated: u64,
-    /// Copies held back to be overtaken, including second copies.
+    /// Copies of packets held back to be overtaken. A duplicated packet has two copies.
     pub reordered: u64,
 }
 
@@ -102,8 +102,8 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// The time at which to call [`receive`](Self::receive) next, because no packet arrives before.
-    /// `None` if no packet is in flight.
+    /// The time at which to call [`receive`](Self::receive) next. No packet arrives earlier. `None`
+    /// if no packet is in flight.
     pub fn deadline(&self) -> Option<Instant> {
         let in_flight = self.in_flight.front().map(|&(arrival, _)| arrival);
         in_flight.into_iter().chain(self.held.iter().map(Held::latest)).min()
@@ -155,8 +155,8 @@ impl<P: Clone> Link<P> {
         self.release_held(|held| held.overtakers == 0, |held| held.latest.min(arrival));
     }
 
-    /// Releases the held packets that `which` selects. Each of them arrives at the time that `at`
-    /// gives.
+    /// Releases the held packets that `which` selects. `at` returns the time at which a released
+    /// packet arrives.
     fn release_held(&mut self, which: impl Fn(&Held<P>) -> bool, at: impl Fn(&Held<P>) -> Instant) {
         let mut index = 0;
         while index < self.held.len() {
@@ -191,19 +191,21 @@ struct PacketChoices {
     extra: Duration,
 }
 
-/// The rate limit: packets pass one after the other, each for the time that its octets take.
+/// The rate limit. Packets pass it one after the other. A packet occupies it for the time that its
+/// octets take at this rate.
 #[derive(Debug)]
 struct Bottleneck {
     /// The rate in bits per second, not 0.
     rate: u64,
-    /// The time at which the last packet has passed.
+    /// The time from which the next packet can pass, because the last packet has passed.
     free: Option<Instant>,
-    /// The fraction of a nanosecond that rounding has left of earlier packets, in parts of `rate`.
+    /// The fraction of a nanosecond that was rounded off the passing times of earlier packets, in
+    /// units of 1/`rate` nanoseconds.
     remainder: u64,
 }
 
 impl Bottleneck {
-    /// Returns when a packet that arrives now has passed.
+    /// Returns the time at which a packet that arrives now has passed the bottleneck.
     fn pass(&mut self, now: Instant, octets: usize) -> Instant {
         let begin = match self.free {
             Some(free) if free > now => free,
@@ -221,7 +223,7 @@ impl Bottleneck {
     }
 }
 
-/// Adds a duration. An overflow adds nothing.
+/// Adds a duration. If the sum would overflow, returns `at` unchanged.
 fn saturating_add(at: Instant, by: Duration) -> Instant {
     at.checked_add(by).unwrap_or(at)
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::link::MAX_DELAY;
 use crate::{Conditions, Probability};
 
-/// The part of the text that is wrong, and what was expected there.
+/// An error in a text of conditions: the wrong part, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word}: {expected}")]
 pub struct ConditionsError {
-    /// The part between two commas.
+    /// The wrong part: the text between two commas.
     pub word: String,
-    /// A description of the values that are valid there.
+    /// A description of the values that are valid instead of `word`.
     pub expected: &'static str,
 }
 

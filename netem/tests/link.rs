@@ -20,7 +20,7 @@ fn run(link: &mut Link<u64>, packets: u64, gap: Duration) -> Vec<(Duration, u64)
     let mut arrived = Vec::new();
     let mut receive_until = |link: &mut Link<u64>, until: Option<Instant>| {
         while let Some(at) = link.deadline().filter(|&at| until.is_none_or(|until| at <= until)) {
-            let packet = link.receive(at).expect("the deadline is that of a packet");
+            let packet = link.receive(at).expect("a packet arrives at the deadline");
             arrived.push((at.saturating_duration_since(start), packet));
         }
     };
@@ -93,7 +93,7 @@ fn all_are_lost_or_repeated_at_100_percent() {
     assert_eq!(numbers(&run(&mut link("duplicate=100%"), 3, MICROSECOND)), [0, 0, 1, 1, 2, 2]);
 }
 
-/// The packets include some that are all sent, and arrive, at the same time.
+/// In the first case, all packets are sent at the same time and arrive at the same time.
 #[test]
 fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
     for (conditions, gap) in [
@@ -135,8 +135,8 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
 fn each_number_of_overtakers_is_alike() {
     let mut overtakers = [0; MAX_OVERTAKERS as usize + 1];
     for seed in 0..4000 {
-        // Only with some seeds is packet 0 held back. Results in which other packets are also held
-        // back are skipped.
+        // Only with some seeds is packet 0 held back and no other packet. The results with other
+        // seeds are skipped.
         let mut link = link(&format!("reorder=20%,seed={seed}"));
         let arrived = numbers(&run(&mut link, 10, Duration::ZERO));
         if link.counters().reordered == 1 && arrived[0] != 0 {

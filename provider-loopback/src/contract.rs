@@ -1,7 +1,7 @@
 //! The contract of [`Transport`](dat_core::provider::Transport) as test cases for any transport.
 //!
-//! A case gets two adapters that reach each other, or the same adapter twice. It panics if the
-//! transport breaks a promise. It does not depend on the transport.
+//! A case gets two adapters that reach each other, or the same adapter twice. The case panics if
+//! the transport breaks a promise. No case depends on a certain transport.
 //! [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each case. On some
 //! wires, a remote failure is reported to the requester only as the end of the connection. The
 //! cases permit that. No case sleeps except to wait for an event, for at most
@@ -40,7 +40,7 @@ macro_rules! transport_contract {
             too_long_a_message_breaks_the_connection
             forbidden_remote_access_breaks_the_connection
             posts_are_checked
-            // Messages without a receive.
+            // Cases about messages for which no receive is posted.
             a_message_waits_for_its_receive
             each_message_that_waits_is_reported_once
             a_sender_is_stopped_until_there_are_receives
@@ -58,7 +58,7 @@ macro_rules! transport_contract {
             binds_are_checked
             a_flushed_bind_leaves_the_window_unchanged
             a_dropped_window_is_unbound
-            // Immediate data and atomic operations.
+            // Cases about immediate data and atomic operations.
             unsupported_operations_are_refused
             a_write_with_immediate_data_is_one_operation
             atomic_operations_return_the_old_value

@@ -1,5 +1,5 @@
-//! The rules: all objects of a fabric, the effects of each operation on them, and the upcalls that
-//! follow.
+//! The rules of this transport: all objects of a fabric, the effects of each operation on the
+//! objects, and the upcalls that follow.
 //!
 //! The engine has no locks and no threads. Only `connect` and `expire` read the clock. An operation
 //! and all its consequences complete before the call returns.
@@ -102,9 +102,10 @@ struct Srq {
     depth: usize,
     max_segments: usize,
     recvs: VecDeque<Recv>,
-    /// The watermark. When fewer buffers than this are left, one report is made.
+    /// The low watermark. When fewer buffers than this are left, one report is made, and the
+    /// watermark is removed.
     watermark: Option<usize>,
-    /// The senders that found the queue empty. The one that has waited longest is first.
+    /// The senders that wait because the queue has no buffer. The first one has waited longest.
     starved: VecDeque<Id>,
 }
 
@@ -133,7 +134,7 @@ pub(super) struct QpCore {
     pub(super) max_recv_segments: usize,
 }
 
-/// The state of a queue pair's connection. A queue pair connects once in its life.
+/// The state of a queue pair's connection. A queue pair can connect only once.
 #[derive(Clone, Copy)]
 enum LinkState {
     Idle,
@@ -151,8 +152,8 @@ struct Connection {
     announced: bool,
     /// The number of requests to carry out before a graceful close ends the connection.
     closing: Option<usize>,
-    /// The number of RDMA reads that this end may have outstanding. (Reads complete at once in this
-    /// transport, so only zero is a limit.)
+    /// The number of RDMA reads that this end may have outstanding. (In this transport, reads
+    /// complete at once, so only the value 0 has an effect.)
     reads: u32,
 }
 
@@ -164,14 +165,14 @@ struct Request {
     signalled: bool,
     solicited: bool,
     quiet: bool,
-    /// Whether the request found no receive at the peer, and the peer was notified of that.
+    /// Whether the request found no receive at the peer. The peer was notified of that.
     starved: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Task {
     Transfer(SendOp),
-    /// The bind that creates this key is carried out.
+    /// Carries out the bind that creates this key.
     Bind(u32),
 }
 
@@ -189,8 +190,8 @@ struct Listener {
     backlog: usize,
 }
 
-/// A connection request that was not answered. When its attempt times out, the request stays, and
-/// accepting it fails.
+/// A connection request that was not answered. If the attempt to connect times out, the request
+/// stays, but accepting it fails.
 struct ConnectRequest {
     caller: Id,
     listener: Id,
@@ -293,8 +294,8 @@ impl Engine {
             return Err(PostError::Full);
         }
         srq.recvs.push_back(recv);
-        // Each waiting sender may take all available buffers. A sender that needs more waits behind
-        // the others.
+        // A waiting sender may take all available buffers. If it needs more, it waits behind the
+        // other senders again.
         while let Some(sender) = self
             .srqs
             .get_mut(&id)
@@ -354,8 +355,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The buffers that are allocated to a queue pair. Receives are carried out at once and in
-    /// order, so these are only the receives that are posted to the queue pair itself.
+    /// Returns the buffers that are allocated to a queue pair. Messages are received completely and
+    /// in order, so these are only the receives that are posted to the queue pair itself.
     pub(super) fn allocated(&self, id: Id) -> Allocated {
         let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
         Allocated { buffers, span: buffers }
@@ -372,7 +373,8 @@ impl Engine {
             .map_or(0, |qp| qp.recvs.len())
     }
 
-    /// Takes the buffer for a message to `id` from its queue. If there is none, `sender` waits.
+    /// Takes a buffer for a message to the queue pair `id`, from its own or its shared receive
+    /// queue. If a shared receive queue has no buffer, `sender` waits.
     fn take_recv(&mut self, id: Id, sender: Id) -> Option<Recv> {
         let qp = self.qps.get_mut(&id)?;
         let Some(srq_id) = qp.core.srq else { return qp.recvs.pop_front() };

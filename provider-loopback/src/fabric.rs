@@ -1,9 +1,10 @@
 //! A fabric, which consists of the engine with its lock, and of the delivery of upcalls.
 //!
-//! The engine queues upcalls while the lock is held. The thread that unlocks it delivers them
-//! without the lock, one at a time. One thread has the right to deliver. Other threads, and calls
-//! from inside an upcall, leave their upcalls in the queue for that thread. So upcalls arrive in
-//! the order of the events that they report, and a method may return before its upcall was made.
+//! The engine queues upcalls while the lock is held. The thread that releases the lock then
+//! delivers the queued upcalls, one at a time and without the lock. Only one thread at a time has
+//! the right to deliver. Other threads, and calls from inside an upcall, leave their upcalls in the
+//! queue for that thread. So upcalls arrive in the order of the events that they report, and a
+//! method may return before its upcall was made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -61,7 +62,7 @@ impl Fabric {
         let timer = state.engine.next_timer();
         let result = f(&mut state.engine);
         if state.engine.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
-            // Wake the sleeping threads, because they only know the old timer.
+            // Wake the sleeping threads, because they would sleep until the time of the old timer.
             for sleeper in &state.sleepers {
                 // SAFETY: the entry is in the list, so its thread is still inside `sleep`, where
                 // the `Wake` exists.
@@ -72,7 +73,8 @@ impl Fabric {
         result
     }
 
-    /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3).
+    /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3 of
+    /// a transport).
     pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Engine)) {
         let mut state = lock(&self.state);
         f(&mut state.engine);
@@ -155,7 +157,8 @@ impl Fabric {
     }
 }
 
-/// The right to deliver. Dropping it releases the right, even if the receiver panics.
+/// The right to deliver upcalls. Dropping this value releases the right, even if the receiver of an
+/// upcall panics.
 struct InFlight<'a> {
     fabric: &'a Fabric,
     object: Id,
@@ -211,7 +214,7 @@ mod tests {
             caller.connect(service.port(&t), b"", Some(HOUR));
             asleep();
             advance("sleeper", HOUR - Duration::from_millis(5));
-            // The remaining time passes while the thread sleeps.
+            // The thread sleeps until the remaining five milliseconds have passed.
             assert!(matches!(sleeper.join().expect("the sleeper"), Event::TimedOut));
         });
     }

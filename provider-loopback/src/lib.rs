@@ -2,10 +2,10 @@
 //! oracle of semantic tests.
 //!
 //! Adapters that are opened with the same ia_params (the *fabric*) reach one another. One lock
-//! guards a fabric. Data move under that lock, in the thread whose call makes that possible. There
-//! is no concurrency and no loss. Time passes only with [`advance`] or the clock. The rules are in
-//! `engine`, the access to memory is in `memory`, and the delivery of upcalls is in `fabric`.
-//! `contract` tests the promises of any transport.
+//! guards a fabric. The thread whose call allows data to move copies the data and holds the lock
+//! meanwhile. There is no concurrency and no loss. Timeouts use the clock, which [`advance`] can
+//! put forward. The rules are in `engine`, the access to memory is in `memory`, and the delivery of
+//! upcalls is in `fabric`. `contract` tests the promises of any transport.
 //!
 //! Where the contract permits several behaviours, this transport has the strictest: a message waits
 //! for a receive buffer for any length of time, a failed request reports the error that the peer
@@ -39,7 +39,8 @@ use dat_core::wake::{Wake, WakeReason};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mem;
 
-/// Advances the clock of a fabric. Attempts whose time has passed time out at once.
+/// Advances the clock of a fabric. Attempts to connect whose time limit has passed then time out at
+/// once.
 pub fn advance(fabric: &str, by: Duration) {
     if let Some(fabric) = Fabric::find(fabric) {
         fabric.with(|engine| engine.advance(by));
@@ -399,7 +400,7 @@ pub struct Request(Object);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // If the request was answered, the call has no effect.
+        // If the consumer has answered the request, this call has no effect.
         self.0.with(|e, id| e.refuse(id, false, &[]));
     }
 }

@@ -1,4 +1,4 @@
-//! Registered memory: its keys, the accesses that they permit, and copying.
+//! Registered memory: the keys, the accesses that the keys permit, and copying.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -16,9 +16,9 @@ use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcS
 pub(super) struct Memory {
     local: HashMap<u32, Region>,
     remote: HashMap<u32, Region>,
-    /// The binds that are queued or current, by the key that they create.
+    /// The binds that are queued or current, indexed by the key that they create.
     binds: HashMap<u32, Bind>,
-    /// The windows, and the keys that they are bound by.
+    /// The windows, each with the key of its current bind, if it is bound.
     bound: HashMap<Id, Option<u32>>,
     last: u32,
 }
@@ -31,7 +31,8 @@ struct Region {
     qp: Option<Id>,
     addr: u64,
     len: u64,
-    /// The name of the first byte: its address, or 0.
+    /// The address by which segments refer to the first byte: the memory address, or 0 if the
+    /// region is zero-based.
     base: u64,
     access: Access,
 }
@@ -39,8 +40,7 @@ struct Region {
 #[derive(Clone, Copy)]
 struct Bind {
     window: Id,
-    /// The memory that the key will name, and the local key of its region. `None` if the bind
-    /// unbinds the window.
+    /// The memory that the key will name, and the local key of its region. `None` for an unbind.
     view: Option<(u32, Region)>,
 }
 
@@ -66,8 +66,8 @@ impl Memory {
     /// Registers memory. Returns the local and the remote key.
     ///
     /// # Safety
-    /// As for [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until
-    /// the keys are deregistered.
+    /// As [`Transport::mr`](dat_core::provider::Transport::mr) requires, the memory stays mapped
+    /// until the keys are deregistered.
     pub(super) unsafe fn register(
         &mut self,
         pd: Id,
@@ -91,8 +91,8 @@ impl Memory {
         Ok((lkey, rkey))
     }
 
-    /// Makes both keys of a region invalid, and those of windows on the region. Queued binds to the
-    /// region will fail.
+    /// Makes both keys of a region invalid, and the keys of windows that are bound to the region.
+    /// Queued binds to the region will fail.
     pub(super) fn deregister(&mut self, lkey: u32, rkey: u32) {
         self.local.remove(&lkey);
         self.remote.remove(&rkey);
@@ -108,8 +108,8 @@ impl Memory {
     }
 
     /// Makes a window's key invalid, if the peer of a queue pair may use that key. Returns false if
-    /// the peer has no such key, or if it is the key of a region, which only the owner can
-    /// invalidate.
+    /// the peer may not use the key, or if the key belongs to a region: only the owner can
+    /// invalidate the key of a region.
     pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
         let theirs = self.remote.get(&rkey).is_some_and(|r| r.permits(pd, qp));
         let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
@@ -131,7 +131,8 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::local`], for segments that name the sink of a read by remote keys of this side.
+    /// Checks segments like [`Memory::local`], but for the sink of a read. The segments name the
+    /// sink by remote keys of this side.
     pub(super) fn locate_sink(
         &self,
         pd: Id,
@@ -148,8 +149,8 @@ impl Memory {
         })
     }
 
-    /// Checks an access of a queue pair's peer to `len` bytes. Returns their address, or `None` if
-    /// the access is refused.
+    /// Checks whether the peer of a queue pair may access `len` bytes. Returns the memory address
+    /// of these bytes, or `None` if the access is refused.
     pub(super) fn remote(
         &self,
         pd: Id,
@@ -169,7 +170,8 @@ impl Memory {
         Some(Segment { addr, len, key: at.key })
     }
 
-    /// As [`Memory::remote`], for an atomic operation on 64 bits, which must be aligned.
+    /// Checks an access like [`Memory::remote`], but for an atomic operation on 64 bits. The
+    /// address must be aligned.
     pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
         let region =
             self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.permits(pd, qp));
@@ -185,8 +187,8 @@ impl Memory {
 
     fn key(&mut self) -> u32 {
         loop {
-            // The step is odd, so it visits every number. Successive keys differ so much that an
-            // off-by-one is not valid by chance.
+            // The step is odd, so the key takes every value. Successive keys differ so much that a
+            // key which is wrong by one is not valid by chance.
             self.last = self.last.wrapping_add(0x9e37_79b1);
             let taken = self.local.contains_key(&self.last)
                 || self.remote.contains_key(&self.last)
@@ -265,7 +267,7 @@ impl Memory {
         true
     }
 
-    /// The state of the window's bind that created `key`.
+    /// Returns the state of the window's bind that created `key`.
     pub(super) fn state(&self, window: Id, key: u32) -> BindState {
         match self.binds.get(&key) {
             Some(bind) if bind.window != window => BindState::Over,
@@ -288,7 +290,7 @@ impl Region {
         self.pd == pd && self.qp.is_none_or(|only| only == qp)
     }
 
-    /// Checks a local access. Returns its address.
+    /// Checks a local access. Returns the address of the accessed memory.
     fn check(&self, pd: Id, at: u64, len: u64, write: bool) -> std::result::Result<u64, PostError> {
         let allowed = if write { self.access.local_write } else { self.access.local_read };
         match self.locate(at, len) {
@@ -299,30 +301,32 @@ impl Region {
         }
     }
 
-    /// The address of `len` bytes, if they are inside the region.
+    /// Returns the address of `len` bytes, if they are inside the region.
     fn locate(&self, at: u64, len: u64) -> Option<u64> {
         let offset = at.checked_sub(self.base)?;
         (offset.checked_add(len)? <= self.len).then(|| self.addr + offset)
     }
 }
 
-/// Replaces the addresses of non-empty segments by those that `find` returns. Drops empty segments.
+/// Replaces the address of each non-empty segment by the address that `find` returns. Drops empty
+/// segments.
 fn locate(
     segments: &[Segment],
     find: impl Fn(&Segment) -> std::result::Result<u64, PostError>,
 ) -> std::result::Result<Vec<Segment>, PostError> {
-    // An empty segment names no byte, so it cannot be wrong (InfiniBand 1.3, 9.4.1 treats keys so).
+    // An empty segment names no byte, so its key cannot be wrong (InfiniBand 1.3, 9.4.1).
     let named = segments.iter().filter(|s| s.len != 0);
     named.map(|s| Ok(Segment { addr: find(s)?, ..*s })).collect()
 }
 
-/// The total length of segments.
+/// Returns the total length of segments.
 pub(super) fn length(segments: &[Segment]) -> std::result::Result<u32, PostError> {
     let total: u64 = segments.iter().map(|s| u64::from(s.len)).sum();
     u32::try_from(total).map_err(|_| PostError::Unsupported)
 }
 
-/// Copies `from` to `to`, both in order, until either ends. Overlaps are permitted.
+/// Copies the bytes of `from` to `to`, in order, until one of the lists ends. The memory may
+/// overlap.
 ///
 /// # Safety
 /// Every non-empty segment is in memory that is mapped, and whose owner permits this access.

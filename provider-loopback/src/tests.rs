@@ -162,7 +162,7 @@ fn messages_wait_for_buffers() {
     assert_eq!(b.mem.read(0, 8), b"12345678");
     assert_eq!(b.mem.read(64, 8), b"12345678");
 
-    // The queue has room for exactly as many requests as it was created for.
+    // The send queue accepts exactly as many requests as it was created for.
     for i in 0..QUEUE as u64 {
         a.send(i, &[]);
     }
@@ -183,7 +183,7 @@ fn a_graceful_close_waits_for_buffers_too() {
     b.recv(1, &[b.mem.segment(0, 4)]);
     assert!(matches!(a.log.take(), Some(Event::Disconnected)));
     assert!(matches!(b.log.take(), Some(Event::Disconnected)));
-    // Requests that were posted after the close were not part of it.
+    // A graceful close does not wait for requests that were posted after it.
     assert_eq!(
         outcomes(&poll::<Adapter>(&a.requests, 4)),
         [(1, WcStatus::Success), (2, WcStatus::Flushed)]
@@ -238,7 +238,7 @@ fn failures_are_reported_to_both_sides() {
     a.post(1, SendOp::Write(Remote { addr: 0, key: 1 }), &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteAccess)]);
 
-    // A buffer is deregistered while it is posted.
+    // Deregisters a buffer while it is posted.
     let (a, b) = rig.pair();
     let dropped_buffer = Buffer::new(&t, &b.pd, 64, ALL);
     b.recv(1, &[dropped_buffer.segment(0, 64)]);
@@ -255,7 +255,7 @@ fn failures_are_reported_to_both_sides() {
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
 
-    // The peer may not invalidate this key.
+    // The peer has no right to invalidate this key.
     let (a, b) = rig.pair();
     b.recv(1, &[b.mem.segment(0, 64)]);
     a.post(1, SendOp::Send { invalidate: Some(a.mem.mr.rkey()) }, &[]);
@@ -295,7 +295,7 @@ fn a_queue_pair_connects_once() {
     assert_eq!(a.qp.connect(&to).expect_err("connected").kind(), dat_sys::DAT_INVALID_STATE);
     let caller = End::new(&t);
     caller.qp.connect(&to).expect("connect");
-    // If accepting a request fails, the request is refused, like any request that is dropped.
+    // If accepting a request fails, the request is dropped. A request that is dropped is refused.
     let error = b.qp.accept(service.request(&rig).0, b"", DEPTH).expect_err("connected");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
@@ -307,8 +307,8 @@ fn a_queue_pair_connects_once() {
 
 #[test]
 fn closing_a_service_refuses_unseen_requests() {
-    /// Connects and closes the service from inside an upcall. The request then still waits for its
-    /// own upcall.
+    /// A receiver that connects and closes the service from inside an upcall. The upcall of the new
+    /// request is still queued when the service is closed.
     struct Closing<'t> {
         caller: &'t End<'t, Adapter>,
         port: u64,
@@ -340,7 +340,7 @@ fn closing_a_service_refuses_unseen_requests() {
 
 #[test]
 fn no_completion_overtakes_the_connection() {
-    /// Counts the messages that have completed when the connection is reported.
+    /// A receiver that counts the messages that have completed when the connection is reported.
     struct CompletionCounter<'t> {
         end: &'t End<'t, Adapter>,
         messages: AtomicUsize,
@@ -368,7 +368,7 @@ fn no_completion_overtakes_the_connection() {
     assert_eq!(
         early.messages.load(Ordering::Relaxed),
         1,
-        "the connection may have been reported already, but no message"
+        "the connection must be reported before the first message completes"
     );
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 8)), [(1, WcStatus::Success)]);
     drop(qp);

@@ -1,14 +1,15 @@
 //! A faster path to peers at the same address: a connected socket.
 //!
-//! The kernel caches the route of a connected socket, which saves a twelfth of the time of a small
-//! packet. However, the kernel numbers the packets of such a socket in the IPv4 identification
-//! field, from an unknown number on, and the ICRC covers that field. Therefore this side sends
-//! trial packets whose headers the kernel returns (see [`selftest`](crate::selftest)), and counts
-//! from there on.
+//! The kernel caches the route of a connected socket, which saves a twelfth of the time that a
+//! small packet takes. However, the kernel numbers the packets of such a socket in the IPv4
+//! identification field, which the ICRC covers, and the first number is unknown. Therefore this
+//! side first sends trial packets whose headers the kernel returns (see
+//! [`selftest`](crate::selftest)). From the number of the last trial packet, it counts the
+//! following packets.
 //!
-//! Only adapters of this provider use this address, because they share the port. Packets to it do
-//! not leave the host, so packets of the connected socket and of the unconnected one do not
-//! overtake each other.
+//! Every peer at this adapter's own address is an adapter of this provider, because only such
+//! adapters share the port. Packets to that address do not leave the host. Therefore packets of the
+//! connected socket and packets of the unconnected one do not overtake each other.
 
 use std::net::SocketAddr;
 
@@ -17,18 +18,18 @@ use wire::rocev2::Icrc;
 use crate::selftest;
 use crate::socket::{Sent, Udp};
 
-/// A connected socket whose identification numbers are known.
+/// A connected socket that knows which IPv4 identification the kernel gives to the next packet.
 pub(crate) struct ConnectedSocket {
     socket: Udp,
     icrc: Icrc,
-    /// The identification of the next packet.
+    /// The IPv4 identification of the next packet.
     next_id: u16,
 }
 
 impl ConnectedSocket {
-    /// Creates a connected socket with a source port that is shared with the other sockets of this
-    /// adapter, to an address of this host. Returns `None` if this kernel does not number packets
-    /// as expected.
+    /// Creates a socket that is connected to `to`, an address of this host. Its source port is the
+    /// one that the other sockets of this adapter share. Returns `None` if this kernel does not
+    /// number packets as expected.
     pub(crate) fn new(from: SocketAddr, to: SocketAddr) -> Option<Self> {
         let socket = Udp::bind_send_only(from, to).ok()?;
         socket.connect(to).ok()?;
@@ -40,15 +41,15 @@ impl ConnectedSocket {
         Some(ConnectedSocket { socket, icrc: Icrc::new(from, to)?, next_id })
     }
 
-    /// Writes the ICRC of the next packet into it and returns the packet's identification.
+    /// Writes the ICRC into the next packet. Returns the packet's IPv4 identification.
     #[inline]
     pub(crate) fn seal(&self, datagram: &mut [u8]) -> u16 {
         self.icrc.seal(self.next_id, datagram);
         self.next_id
     }
 
-    /// Sends a packet. Returns false on a failure. Then it is unknown whether the kernel has
-    /// counted the packet, so the socket must not be used again.
+    /// Sends a packet. Returns false on a failure. The socket must not be used after a failure,
+    /// because it is unknown whether the kernel has counted the packet.
     #[inline]
     pub(crate) fn send(&mut self, datagram: &[u8]) -> bool {
         self.next_id = self.next_id.wrapping_add(1);
@@ -56,9 +57,10 @@ impl ConnectedSocket {
     }
 }
 
-/// Returns the identification of a connected socket's next packet.
+/// Returns the IPv4 identification of a connected socket's next packet.
 fn next_id(socket: &Udp, from: SocketAddr) -> Option<u16> {
-    // The kernel also counts the packets that this socket sends to other addresses.
+    // The trial packets can go to another address than the later packets, because the kernel counts
+    // all packets of the socket together.
     let sink = Udp::bind_exclusive(from).ok()?;
     let to = sink.local_addr().ok()?;
     let trial_header =
@@ -97,7 +99,8 @@ mod tests {
                 .expect("sealed");
             assert_eq!(ip.id, id);
         }
-        // The kernel returns the header of the sixth packet. Its destination does not matter.
+        // Send a sixth packet, whose header the kernel returns. The packet may go to any address,
+        // because the kernel counts all packets of the socket together.
         let sink =
             Udp::bind_exclusive("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let to = sink.local_addr().expect("the socket is bound");
@@ -116,7 +119,8 @@ mod tests {
         let mut connected =
             ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         drop(target);
-        // The host answers the first packet with an ICMP error, which the second send reports.
+        // The host answers the first packet with an ICMP error. The second call of `send` reports
+        // that error.
         connected.send(&[0; 80]);
         assert!(!connected.send(&[0; 80]));
     }

@@ -37,7 +37,8 @@ const READS_BEFORE_SUSPEND: u32 = 64;
 /// poller reports new connection requests.
 const PASSES_PER_POLLER_CHECK: u32 = 256;
 /// After this number of passes without packets, a consumer that polls without a pause reads the
-/// clock. Reading the clock takes a tenth of the time of reading a socket.
+/// clock. It does not read the clock in each pass, because this takes a tenth of the time that
+/// reading a socket takes.
 const PASSES_PER_CLOCK_READ: u32 = 8;
 /// If [`PASSES_PER_CLOCK_READ`] passes take longer than this time, the consumer does other work
 /// between polls. Then each pass reads the clock.
@@ -52,11 +53,13 @@ pub struct Engine {
     /// The buffer into which messages from other adapters are read.
     receive_buffer: ReceiveBuffer,
     rx: RxBatch,
-    /// The sockets that may have more to read because their last turn ended before they were empty.
+    /// The sockets whose turn of reads ended before they were empty. They may have more packets.
     unread: Vec<Key>,
-    /// Whether the last poll found packets. It did not check whether there are more packets.
+    /// Whether the last poll found packets. More packets may wait, because a poll reads each socket
+    /// only once.
     found_packets: bool,
-    /// The result of [`adapter::MakeProgress::take_partial`].
+    /// Whether the data that arrived last end in the middle of a message: the result of
+    /// [`adapter::MakeProgress::take_partial`].
     partial: bool,
     /// The number of passes that consumers have made by polling.
     passes: u32,
@@ -112,7 +115,9 @@ impl Engine {
                     cx.local_address.owners.remove(&id);
                 }
                 (_, Some(Owner::Request(_))) => {
-                    // The consumer is not told now. Its answer to the request will fail.
+                    // The request has ended, for example because the peer has withdrawn it. The
+                    // consumer is not told. If the consumer later accepts the request, accepting
+                    // fails.
                     cx.local_address.owners.remove(&id);
                 }
                 (event, Some(Owner::Link(link))) => {
@@ -126,8 +131,9 @@ impl Engine {
         local_address.send_messages(&mut resources.burst, now);
     }
 
-    /// Calls `f` with a queue pair and, if it has a connection, the context of its local address.
-    /// Then handles the events of the connection manager and sends its messages.
+    /// Calls `f` with a queue pair. If the queue pair has a connection, also passes the context of
+    /// its local address to `f`. Then handles the events of the connection manager and sends its
+    /// messages.
     fn with_link<R>(
         &mut self,
         qp: usize,
@@ -259,9 +265,9 @@ impl MakeProgress for Engine {
                 self.process_cm_events(index, now);
             }
         }
-        // The timers may be waiting for acknowledgements that have arrived but have not been read.
-        // If a thousand queue pairs retransmitted before reading, neither side would read in time,
-        // and their retries would be used up.
+        // A timer may wait for an acknowledgement that has arrived but has not been read. If a
+        // thousand queue pairs retransmitted before reading, neither side would read in time, and
+        // their retries would be used up.
         let behind = std::mem::take(&mut self.found_packets) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
             let Some(link) = self.resources.wheel.pop(now) else { break };
@@ -304,7 +310,8 @@ impl MakeProgress for Engine {
 // SAFETY: each `Work` belongs to a `Link`, and the engine owns the `Link` for as long as it lives.
 // Sinks are dropped with their links and listeners.
 unsafe impl adapter::Engine for Engine {
-    // Adapters that open later request the shared sockets from this one at any time.
+    // The progress thread must run from the start, because adapters that open later request the
+    // shared sockets from this adapter at any time.
     const STARTS_PROGRESS_THREAD: bool = true;
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
@@ -353,7 +360,8 @@ unsafe impl adapter::Engine for Engine {
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         let mut from = local_addresses.get(index).map_or(peer, LocalAddress::address);
-        // The port is in the ephemeral range, like that of a socket that has not been bound.
+        // Choose a source port in the ephemeral range. The kernel uses this range for sockets that
+        // are not bound.
         from.set_port(random() as u16 | 0xC000);
         let target = link::Target {
             to: peer,
@@ -427,8 +435,9 @@ unsafe impl adapter::Engine for Engine {
         let Some(listener) = self.listeners.remove(index) else { return };
         for (local_address, service) in listener.services {
             self.resources.context.unwatch(&service.local_socket);
-            // Dropping the local socket removes its name. `unlisten`, which may bind another
-            // name for the service, comes first, so that one of the two names always exists.
+            // Call `unlisten` before the local socket is dropped. `unlisten` may create a second
+            // name for the service, and dropping the local socket removes the first name. In this
+            // order one of the two names always exists.
             let Service { local_socket, closed } = service;
             self.local_addresses[local_address].unlisten(listener.port, closed);
             drop(local_socket);

@@ -1,18 +1,18 @@
 //! Asks a peer's host whether any process has the port there, and whether the host is up.
 //!
-//! If no process has a port, the host answers a datagram to that port with an ICMP error. But if
-//! sockets of the sender share a port, the kernel reports the error to one of them that it selects
-//! by the two addresses, and hardly ever to the socket that has sent the datagram. Therefore each
-//! connection request, and each timeout of a connection, is accompanied by a probe from a port of
-//! its own:
+//! If no process has a port, the host answers a datagram to that port with an ICMP error. The
+//! sender's kernel delivers the error to the source port of the datagram. If several sockets share
+//! that port, the kernel selects one of them by the two addresses. This is rarely the socket that
+//! has sent the datagram. Therefore the adapter sends probes from a socket with a port of its own.
+//! It sends a probe with each REQ, with each DREQ, and at each timeout of a connection:
 //!
 //! | probe | sent to | an ICMP error means |
 //! |---|---|---|
 //! | port | port 4791: a DREP without a DREQ, which adapters ignore | no process has the port |
 //! | host | the discard service, a random nonce | the host is up; the error repeats the nonce |
 //!
-//! Hardly any host has a discard service. If a host refuses the second probe but not the first, the
-//! host is up, and a process has the port but does not answer.
+//! Hardly any host has a discard service, so a host that is up refuses the host probe. If it does
+//! not refuse the port probe, a process has the port but does not answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +48,7 @@ pub(crate) enum Answer {
     HostUp(IpAddr, u64),
 }
 
-/// A host has reported that no process has the port.
+/// A host's report that no process has the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) host: IpAddr,
@@ -92,7 +92,7 @@ impl HostProbe {
         self.socket.send(port, &octets, octets.len());
     }
 
-    /// Returns the answers of hosts since the last call.
+    /// Returns the answers of hosts that have arrived since the last call.
     pub(crate) fn answers(&self) -> Vec<Answer> {
         let mut answers = Vec::new();
         self.socket.read_errors(|report| {

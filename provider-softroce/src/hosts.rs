@@ -1,4 +1,4 @@
-//! Records which hosts are up, for peers that do not answer.
+//! Records which hosts are up. The engine needs this for peers that do not answer.
 //!
 //! A host that is up reports by ICMP that no process has a port (see
 //! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports.
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 /// The minimum time between two probes of one host.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// The time for which an answer is valid. Some answers are lost, or suppressed by the host's limit
-/// of one per second.
+/// The time for which an answer is valid. It is longer than several probe intervals, because some
+/// answers are lost, and a host may send only one answer per second.
 const ANSWER_VALIDITY: Duration = Duration::from_millis(2500);
 /// The maximum number of hosts that are recorded.
 const HOSTS_MAX: usize = 4096;
@@ -51,8 +51,8 @@ impl Hosts {
         Some(nonce)
     }
 
-    /// Records an answer with this nonce. Ignores answers of hosts that have not been probed
-    /// recently, and answers with another nonce.
+    /// Records an answer with this nonce. Ignores the answer if the host has not been probed
+    /// recently, or if the nonce is not the one that was sent to the host.
     pub(crate) fn note_answer(&mut self, ip: IpAddr, nonce: u64, now: Instant) {
         if let Some(host) = self
             .0

@@ -58,8 +58,8 @@ pub fn gso_headers_fit_icrc() -> bool {
 /// An open adapter.
 pub type Roce = Adapter<Engine>;
 
-/// Maximum number of READs and atomic operations in flight in either direction. The protocol's
-/// fields have 8 bits; the kernel's rxe allows as many as this.
+/// The maximum number of READs and atomic operations in flight in either direction. The protocol's
+/// fields have 8 bits. The kernel's rxe has the same limit.
 pub(crate) const MAX_READ_DEPTH: u32 = 128;
 
 impl Provider for SoftRoce {
@@ -73,8 +73,8 @@ impl Provider for SoftRoce {
     }
 }
 
-/// Opens an adapter. `engine` becomes the value of the adapter's attribute `engine`. It says why
-/// the engine in user space serves the adapter.
+/// Opens an adapter. `engine` says why the engine in user space serves the adapter. It becomes the
+/// value of the adapter's attribute `engine`.
 ///
 /// # Errors
 /// Those of [`SoftRoce::open`](Provider::open).

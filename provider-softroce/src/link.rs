@@ -39,15 +39,15 @@ use crate::port::{LivenessConnection, slot_of};
 /// The time that a requester waits for an acknowledgement: 2^17 · 4.096 µs, the value that kernels
 /// use.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// The number of consecutive timeouts after which the requester still retries. The maximum would be
-/// 7, but a peer on rxe (Linux 6.12) takes 7 as no limit and would never notice that a process has
-/// been killed.
+/// The number of times that the requester repeats a packet after consecutive timeouts. The protocol
+/// allows 7 retries. However, a peer on rxe (Linux 6.12) treats 7 as no limit and would never
+/// notice that this process has been killed.
 const ACK_TIMEOUT_RETRIES: u8 = 6;
-/// The number of RNR retries. 7 stands for no limit: the requester waits for a peer that posts no
-/// receive.
+/// The number of RNR retries. The value 7 means no limit: the requester waits for as long as the
+/// peer posts no receive.
 const RNR_RETRIES: u8 = 7;
-/// The number of attempts with different queue pair numbers if the peer believes that the queue
-/// pair is already connected.
+/// The number of attempts to connect, each with another queue pair number, if the peer answers that
+/// the queue pair is already connected.
 const STALE_CONNECTION_TRIES: u8 = 3;
 
 /// The engine's view of a queue pair.
@@ -146,13 +146,13 @@ impl Link {
         }
     }
 
-    /// Whether a refusal is the answer to the latest message by which this queue pair has asked
-    /// whether the peer exists.
+    /// Whether an ICMP error answers a probe that this queue pair has sent in its current phase. An
+    /// answer to an earlier probe says nothing about the current state of the peer.
     pub(crate) fn matches_refusal(&self, refusal: &Refusal) -> bool {
         let asked = match &self.phase {
             Phase::Connecting(connecting) => Some((connecting.target.to.ip(), GSI)),
-            // The peer has answered the connection request, so it does not matter whether its host
-            // has refused the probe that went with the request.
+            // An answer to the probe that went with the connection request no longer matters,
+            // because the peer itself has answered the request.
             Phase::Established(established) => {
                 Some((established.peer.address.ip(), established.peer_qpn))
             }
@@ -214,7 +214,8 @@ impl Link {
         }));
     }
 
-    /// Starts an attempt that has already failed, because there is no route to the peer.
+    /// Starts an attempt to connect that fails, because there is no route to the peer. The failure
+    /// is reported after the consumer's call has returned.
     pub(crate) fn fail_connect(
         &mut self,
         resources: &mut EngineResources,
@@ -233,8 +234,8 @@ impl Link {
         self.phase = Phase::Connecting(Box::new(connecting));
     }
 
-    /// Reports a failure of [`fail_connect`](Self::fail_connect), now that the consumer's call has
-    /// returned.
+    /// Reports a failure that occurred inside a call of the consumer, now that the call has
+    /// returned. See [`EngineResources::defer_failure`].
     pub(crate) fn report_failure(&mut self, cx: Option<&mut EngineContext<'_>>) {
         match &self.phase {
             Phase::Connecting(connecting) if connecting.attempt.is_none() => {
@@ -251,13 +252,15 @@ impl Link {
         }
     }
 
-    /// Enters the phase `Established`. From now on this side notices the end of the peer's process.
+    /// Enters the phase `Established`. If the peer is on this host, this side watches the peer's
+    /// process from now on.
     fn enter_established(&mut self, cx: &mut EngineContext<'_>, established: Established) {
         let (local_address, (_, slot)) = (established.conn.local_address, established.conn.peer);
         cx.local_address.packet_io.prepare_connected_socket(established.peer.address);
         let EngineResources { context, failed, .. } = &mut *cx.resources;
         let watch = |number, liveness: &LivenessConnection| {
-            // If the connection cannot be watched, this side notices the end of the process later.
+            // If the poller cannot watch the connection, this side notices the end of the peer's
+            // process later, by timeouts.
             context
                 .watch(
                     Key::LivenessConnection { local_address, number },
@@ -300,7 +303,7 @@ impl Link {
             peer_qpn: answer.qpn,
             sq_psn: answer.starting_psn,
             rq_psn,
-            // This side keeps the resources that it offered, even if the peer uses fewer.
+            // This side keeps the responder resources that it offered, even if the peer uses fewer.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
             ack_timeout: cx.local_address.timeout.unwrap_or(ACK_TIMEOUT),
             retries: cx.local_address.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
@@ -418,7 +421,7 @@ impl Link {
             return self.fail_accept(cx.resources);
         }
         local_address.owners.insert(id, Owner::Link(self.index));
-        // dat-core never accepts with a queue pair that is not idle.
+        // dat-core accepts a request only with a queue pair that is idle.
         let Some(work) = self.phase.take_idle() else { return };
         let terms = Terms {
             mtu: request.path_mtu,
@@ -442,7 +445,8 @@ impl Link {
         self.enter_established(cx, established);
     }
 
-    /// Accepts a request that no longer exists: reports to the consumer that accepting has failed.
+    /// Handles the acceptance of a request that no longer exists. After the consumer's call has
+    /// returned, the consumer learns that accepting has failed.
     pub(crate) fn fail_accept(&mut self, resources: &mut EngineResources) {
         if let Some(work) = self.phase.take_idle() {
             self.phase.end(&self.shared, work);
@@ -501,7 +505,8 @@ impl Link {
         }
     }
 
-    /// Handles a packet for this queue pair from an address that its peer may have.
+    /// Handles a packet for this queue pair. The caller has checked with [`peer`](Self::peer) that
+    /// the source address may belong to the queue pair's peer.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -546,8 +551,7 @@ impl Link {
         if let Some(failure) = established.failure {
             return self.end(cx, End::Broken(failure.into()));
         }
-        // The RNR NAK may have been sent already: that happens if another message follows in the
-        // batch.
+        // The RNR NAK has already been sent if another message followed in the same batch.
         if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });
         }
@@ -690,8 +694,8 @@ impl Link {
                         established.peer_qpn,
                     );
                 }
-                // The host is probed before the last timeout, because a later answer would come too
-                // late.
+                // The host is probed before the last timeout expires, because the answer must
+                // arrive before that timeout ends the connection.
                 if timed_out || is_silent && established.rc.is_last_retry() {
                     cx.local_address.probe_host(established.peer.address, cx.now);
                 }

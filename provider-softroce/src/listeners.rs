@@ -12,7 +12,7 @@ use crate::link::EngineContext;
 use crate::local_address::Owner;
 use crate::port::Service;
 
-/// A request that the consumer has.
+/// A connection request that the consumer has received and not yet answered.
 pub struct PendingRequest {
     /// The index of the local address.
     pub(crate) local_address: usize,

@@ -47,7 +47,7 @@ pub(crate) struct LocalAddress {
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
     pub(crate) qpns: Qpns,
-    /// The ports whose listener was closed while requests were undecided.
+    /// The services whose listener was closed while requests were undecided, with their ports.
     pub(crate) closed_services: Vec<(u16, ClosedService)>,
     /// The adapters on this host to which the queue pairs of this address are connected.
     pub(crate) local_peers: Table<LocalPeer>,
@@ -55,7 +55,7 @@ pub(crate) struct LocalAddress {
     pub(crate) receive_strategy: ReceiveStrategy,
     /// The schedule by which the engine reads the REQ socket.
     pub(crate) req_pacing: ReadPacing,
-    /// The record of which hosts of peers are up.
+    /// Records which hosts of silent peers are up.
     pub(crate) hosts: Hosts,
     /// The parameter [`Params::timeout`] for the connections of this address.
     pub(crate) timeout: Option<Timeout>,
@@ -84,12 +84,14 @@ pub(crate) enum Owner {
 }
 
 impl LocalAddress {
-    /// Whether the peer has not withdrawn a request.
+    /// Whether a request is still open: the peer has not withdrawn it, and the consumer has not
+    /// answered it.
     pub(crate) fn has_request(&self, request: &PendingRequest) -> bool {
         self.owners.get(&request.id) == Some(&Owner::Request(request.serial))
     }
 
-    /// Opens a local address. `timeout` is that of [`Port::open`].
+    /// Opens a local address. `timeout` is the time to wait for the shared sockets, as in
+    /// [`Port::open`].
     pub(crate) fn open(
         (address, timeout): (SocketAddr, Duration),
         guid: u64,
@@ -143,15 +145,16 @@ impl LocalAddress {
         self.port.address()
     }
 
-    /// Stops listening at a port. The adapters of this address share the socket at which requests
-    /// arrive. If a request is not decided yet, or its caller may not have the answer yet, other
-    /// adapters must forward its repetitions, which they would refuse otherwise.
+    /// Stops listening at a port. A caller repeats its request until it has the answer. Any adapter
+    /// of this address may receive the repetition, because all of them share the REQ socket.
+    /// Therefore `closed` keeps a name for the service while such requests exist. By this name the
+    /// other adapters forward repetitions to this adapter. Without it they would refuse them.
     pub(crate) fn unlisten(&mut self, port: u16, mut closed: ClosedService) {
         self.cm.unlisten(port);
         self.remove_closed_services();
-        // The name of the port may remain from an earlier listener.
+        // Remove the name that an earlier listener of the same port may have left.
         self.closed_services.retain(|&(earlier, _)| earlier != port);
-        // If the link cannot be made, a repetition may be refused.
+        // If the link cannot be made, another adapter may refuse a repeated request.
         if self.cm.has_open_requests(port)
             && self.closed_services.len() < self.closed_services.capacity()
             && closed.link().is_ok()
@@ -199,7 +202,8 @@ impl LocalAddress {
         }
     }
 
-    /// Returns a peer at this address, or `None` if it is of the other address family.
+    /// Returns a peer at this address. Returns `None` if the peer's address is not of the same
+    /// family (IPv4 or IPv6) as this side's address.
     pub(crate) fn peer(&self, ip: IpAddr) -> Option<Peer> {
         Peer::new(self.packet_io.source(), self.address(), self.peer_address(ip))
     }
@@ -211,7 +215,7 @@ impl LocalAddress {
         is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
     }
 
-    /// Asks a host whether it is up, whichever processes run there.
+    /// Asks a host whether it is up. The answer does not depend on the processes of the host.
     pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(host_probe) = &self.host_probe
             && let Some(nonce) = self.hosts.nonce_to_send(host.ip(), now, random)
@@ -220,8 +224,8 @@ impl LocalAddress {
         }
     }
 
-    /// The address of a peer, with the UDP port and, for link-local addresses, the scope of this
-    /// address.
+    /// The socket address of a peer: its IP address and the UDP port. A link-local address gets the
+    /// scope of this side's address.
     pub(crate) fn peer_address(&self, ip: IpAddr) -> SocketAddr {
         let mut peer = SocketAddr::new(ip, UDP_PORT);
         if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, self.address())
@@ -248,22 +252,24 @@ impl LocalAddress {
             return true;
         }
         match self.port.connect_liveness(peer, slot) {
-            // The peer's address is not on this host. So the socket does not belong to the peer,
-            // although it has the name that the peer's socket has on the peer's host.
+            // The peer's address is not on this host, so the socket does not belong to the peer. It
+            // only has the same name as the peer's socket on the peer's host.
             Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(liveness) => {
                 watch(self.local_peers.next_index(), &liveness);
                 self.local_peers.insert(LocalPeer { address: peer.ip(), slot, liveness });
                 true
             }
-            // Processes at this address share its port, so a refusal means that the peer has ended.
+            // Adapters at the same address share its port. So if the peer has this side's address,
+            // a refusal means that the peer has ended.
             Err(error) => {
                 error.kind() != io::ErrorKind::ConnectionRefused || peer.ip() != self.address().ip()
             }
         }
     }
 
-    /// The earliest deadline of the parts of this address.
+    /// The earliest deadline of the connection manager, the packet I/O, the port and the reads of
+    /// the REQ socket.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let LocalAddress { cm, packet_io, port, req_pacing, .. } = self;
         let all = [cm.deadline(), packet_io.deadline(), port.deadline(), req_pacing.deadline()];
@@ -282,9 +288,9 @@ pub(crate) fn cm_packet(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
 /// The number of the queue pair for connection management (GSI), in every adapter.
 pub(crate) const GSI: u32 = 1;
 
-/// Assigns queue pair numbers. The low bits are the slot. The others are random, because an
-/// attacker who forges a packet must guess them. A number is not reused for a while after its
-/// release, because a peer may still use it for an earlier connection.
+/// Assigns queue pair numbers. The low bits of a number are the adapter's slot. The other bits are
+/// random, because an attacker who forges a packet must guess them. A number is not reused for a
+/// while after its release, because a peer may still use it for an earlier connection.
 pub(crate) struct Qpns {
     slot: u8,
     gsi_psn: u32,
@@ -293,7 +299,7 @@ pub(crate) struct Qpns {
     used: HashMap<u32, Option<usize>>,
     /// The numbers that were released last, the oldest one first.
     recent: VecDeque<u32>,
-    /// The result of the last search.
+    /// A cache of the last result of `find`: a queue pair number and the index of its queue pair.
     last: (u32, usize),
 }
 
@@ -373,7 +379,8 @@ impl Qpns {
 /// A random number from the system's generator.
 pub(crate) fn random() -> u64 {
     let mut octets = [0; 8];
-    // The kernel returns such a small number of octets completely or, early after boot, not at all.
+    // The kernel returns all 8 octets or, early after boot, none of them. The call is repeated
+    // until it succeeds.
     while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())
         != Ok(octets.len())
     {}

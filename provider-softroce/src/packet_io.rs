@@ -22,13 +22,16 @@ pub(crate) struct PacketIo {
     /// The address to which peers send.
     address: SocketAddr,
     sender: Udp,
-    /// Keeps other users of the host from sending from the same source.
+    /// A socket that reserves the port of `source`, so that no other user of the host can send from
+    /// that port.
     _port_reservation: Udp,
     /// The source address of all packets.
     source: SocketAddr,
-    /// Whether one call sends a batch (UDP_SEGMENT).
+    /// Whether the kernel splits a batch into packets (UDP_SEGMENT), so that one call sends the
+    /// batch.
     gso: bool,
-    /// The faster path to peers at this same address. `None` if there are no such peers.
+    /// The connected socket, which is a faster path to peers at this adapter's own address. `None`
+    /// if it is not in use.
     connected_socket: Option<ConnectedSocket>,
     net: Option<netem::Link<InFlight>>,
     capture: Option<Capture>,
@@ -50,20 +53,21 @@ pub(crate) struct Peer {
     /// The source address of the peer's last packets. Each queue pair may have a source port of its
     /// own.
     source: SocketAddr,
-    /// The ICRC of packets from that source.
+    /// The ICRC of packets from `source`.
     rx_icrc: Icrc,
-    /// Whether a valid packet has come from that source. Once one has, packets from other sources
-    /// are not accepted.
+    /// Whether a valid packet has come from `source`. After the first valid packet, packets from
+    /// other sources are not accepted.
     source_is_known: bool,
-    /// The expected identification of the next packet, if the peer numbers its packets as kernels
-    /// do. `None` if the peer uses the same identifications as this provider: see
+    /// The expected IPv4 identification of the peer's next packet, if the peer numbers its packets
+    /// as kernels do. `None` if the peer uses the same identifications as this provider: see
     /// [`crate::socket`].
     next_id: Option<u16>,
 }
 
 impl Peer {
-    /// Creates a peer. `source` is the source of packets to the peer, `ours` is the destination of
-    /// the peer's packets. Returns `None` if the peer's address is of another address family.
+    /// Creates a peer. `source` is the source address of packets to the peer, and `ours` is the
+    /// destination address of packets from the peer. Returns `None` if `address`, the peer's
+    /// address, is not of the same family.
     pub(crate) fn new(source: SocketAddr, ours: SocketAddr, address: SocketAddr) -> Option<Self> {
         let (tx_icrc, rx_icrc) = (Icrc::new(source, address)?, Icrc::new(address, ours)?);
         Some(Peer {
@@ -76,7 +80,7 @@ impl Peer {
         })
     }
 
-    /// Whether a packet from this source may be one of the peer's.
+    /// Whether the peer may send packets from this source.
     #[inline]
     pub(crate) fn may_send_from(&self, from: SocketAddr) -> bool {
         from == self.source || !self.source_is_known && from.ip() == self.address.ip()
@@ -228,7 +232,7 @@ impl PacketIo {
         (packets, octets)
     }
 
-    /// Sends the packets that the emulated network delivers by now.
+    /// Sends the packets that have passed the emulated network by now.
     pub(crate) fn send_due(&mut self, now: Instant) {
         let Some(net) = &mut self.net else { return };
         while let Some(InFlight { to, datagram }) = net.receive(now) {

@@ -10,6 +10,8 @@
 //!
 //! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.
 //! - `timeout` is rounded up to 4.096 µs · 2^n.
+//! - The defaults of `timeout` and `retries` apply on the side that connects. On the side that
+//!   accepts, the default is the value in the connection request.
 
 use std::time::Duration;
 
@@ -25,15 +27,18 @@ pub struct Params {
     pub adapter: adapter::Params,
     /// The largest path MTU.
     pub(crate) mtu: PathMtu,
-    /// Whether the kernel splits batches into packets. `None`: the self-test decides that.
+    /// Whether the kernel splits batches into packets. `None` means that the self-test decides.
     pub(crate) gso: Option<bool>,
-    /// The time to wait for an acknowledgement. `None`: the default, or the caller's value.
+    /// The time to wait for an acknowledgement. `None` means the default: a constant on the side
+    /// that connects, the value in the connection request on the side that accepts.
     pub(crate) timeout: Option<Timeout>,
-    /// The number of times that a packet is sent again. `None`: the default, or the caller's value.
+    /// The number of times that a packet is sent again. `None` means the default: a constant on the
+    /// side that connects, the value in the connection request on the side that accepts.
     pub(crate) retries: Option<u8>,
     /// The conditions of the emulated network.
     pub(crate) conditions: Conditions,
-    /// The first key in use that only an engine in user space supports.
+    /// A key in these parameters that only an engine in user space supports. `None` if there is no
+    /// such key.
     pub user_only_key: Option<&'static str>,
 }
 
@@ -42,8 +47,8 @@ impl Params {
     pub const KEYS: &[&str] =
         &["mtu", "gso", "timeout", "retries", "net", "spin", "strict", "stats", "capture"];
 
-    /// Parses ia_params; see [`adapter::params::parse`]. `other` takes each key of `keys` that is
-    /// not in [`Params::KEYS`].
+    /// Parses ia_params; see [`adapter::params::parse`]. `keys` are the keys that the entry may
+    /// have. `other` is called for each of them that is not in [`Params::KEYS`].
     ///
     /// # Errors
     /// Those of [`adapter::params::parse`].
@@ -71,7 +76,8 @@ impl Params {
         Ok(Params { adapter, mtu, gso, timeout, retries, conditions, user_only_key })
     }
 
-    /// Checks ia_params without the host. The arguments are those of [`Params::parse`].
+    /// Checks ia_params without asking the host for addresses. The arguments are those of
+    /// [`Params::parse`].
     ///
     /// # Errors
     /// Those of [`adapter::params::read`].

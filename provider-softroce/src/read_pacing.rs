@@ -32,8 +32,9 @@ impl Default for ReadPacing {
 }
 
 impl ReadPacing {
-    /// Records a report of the poller. Call this after the read that follows a report. `emptied`
-    /// says that the read left no datagram. Returns whether to remove the socket from the poller.
+    /// Records a report of the poller. Call this after the read that follows the report. `emptied`
+    /// says that the read left no datagram in the socket. Returns whether to remove the socket from
+    /// the poller.
     pub(crate) fn report(&mut self, emptied: bool, now: Instant) -> bool {
         !self.reports.take(now) || !emptied
     }

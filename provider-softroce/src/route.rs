@@ -37,8 +37,9 @@ impl Route {
         Ok(Route { source, mtu: mtu.unwrap_or(PathMtu::Octets256) })
     }
 
-    /// The path MTU of packets from a local address to any peer, which follows from the MTU of its
-    /// interface. The list of the host contains only the first of the loopback addresses.
+    /// Returns the path MTU of packets from a local address to any peer. It follows from the MTU of
+    /// the address's interface. The host lists only the first of the loopback addresses, so the
+    /// other ones are taken to be on the same interface.
     pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
         let ip = address.ip();
         let all = netdev::addresses().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Checks whether this host sends packets with the IP headers that the ICRC assumes.
 //!
-//! A socket does not show these headers. But a socket that requests transmit timestamps
-//! (SO_TIMESTAMPING) gets its packets back from the kernel as they were sent.
+//! A socket does not show these headers. However, if a socket requests transmit timestamps
+//! (SO_TIMESTAMPING), the kernel returns its packets as they were sent, with their headers.
 
 use std::mem::zeroed;
 use std::net::SocketAddr;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn batches_of_this_host_fit_the_icrc() {
         let address = "127.0.0.1:0".parse().expect("an address");
-        // The kernel returns the packet at once unless the machine is busy.
+        // Repeat the test, because on a busy machine the kernel may return the packet too late.
         let header = (0..600).find_map(|_| sent_batch_header(address));
         assert_eq!(header, Some(Header { id: 0, dont_fragment: true }));
     }

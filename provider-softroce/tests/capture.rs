@@ -1,7 +1,8 @@
-//! Tests of captures. Wireshark's dissectors must understand the captures, and every ICRC in them
-//! must be the one that this project and scapy compute.
+//! Tests of captures. Wireshark's dissectors must understand the captures. Every ICRC in the
+//! captures must be equal to the ICRC that this project computes, and to the ICRC that scapy
+//! computes.
 
-#[expect(dead_code, reason = "capture's own tests look at more than addresses and payloads")]
+#[expect(dead_code, reason = "only the tests of the crate capture use the rest")]
 #[path = "../../capture/tests/reader/mod.rs"]
 mod reader;
 
@@ -41,7 +42,8 @@ fn tshark(file: &Path, filter: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// For each packet of a file: the ICRC that scapy computes, and the one in the packet.
+/// Returns two ICRCs for each packet of a file: the one that scapy computes, and the one in the
+/// packet.
 fn scapy(file: &Path) -> Vec<[String; 2]> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/icrc.py");
     let output = Command::new(PYTHON).arg(script).arg(file).output().expect("python3 starts");
@@ -57,7 +59,7 @@ fn has_scapy() -> bool {
     import.is_ok_and(|output| output.status.success())
 }
 
-/// The capture files of two adapters after some of the contract's cases.
+/// Runs some cases of the contract between two adapters. Returns the capture files of the adapters.
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("pcapng"));
     let open = |file: &PathBuf| -> Roce {
@@ -78,7 +80,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     files
 }
 
-/// The number of times that each datagram was sent in a direction.
+/// Returns how many times each datagram was captured in this direction.
 fn datagrams(packets: &[Packet], direction: u32) -> HashMap<&[u8], usize> {
     let mut datagrams = HashMap::new();
     for packet in packets.iter().filter(|packet| packet.direction == direction) {
@@ -117,7 +119,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(icrcs[0], icrcs[1], "{packet:?}");
             }
         }
-        // The MTU is that of the interface, or the one in the ia_params.
+        // The longest packet shows the MTU: the interface's MTU, or the one in the ia_params.
         let lengths = contents
             .iter()
             .flat_map(|contents| &contents.packets)
@@ -139,8 +141,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 );
             }
         }
-        // These are each kind of request and response of RC, and the packet of UD that carries
-        // connection management (IBA, volume 1, 9.2).
+        // These are the opcodes of each kind of request and response of RC, and of the UD packet
+        // that carries connection management (IBA, volume 1, 9.2).
         let opcodes = [
             0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,
             0x13, 0x14, 0x17, 0x64,
@@ -158,7 +160,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(tshark(file, flaws), "", "{params}");
                 messages += &tshark(file, "infiniband.bth.destqp == 1");
             }
-            // Such a request is in the file of the adapter that has read it from the shared port.
+            // A connection request may be in either file: the adapter that has read it from the
+            // shared port records it.
             for message in [
                 "ConnectRequest",
                 "ConnectReply",
@@ -222,8 +225,7 @@ fn on_wire(line: &str) -> OnWire {
     (id, dont_fragment, port, octets.collect())
 }
 
-/// The ICRC covers the headers with which packets leave the host, but a socket does not show these
-/// headers.
+/// The ICRC covers IP headers as they leave the host. A socket does not show these headers.
 #[test]
 fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     const ADDRESS: &str = "127.0.0.22";

@@ -1,8 +1,8 @@
-//! Tests of the end of connections, with a peer that the test plays by hand: the behaviour of this
-//! side if an acknowledgement is lost or there is no answer.
+//! Tests of the end of connections, with a peer that the test plays by hand. They check what this
+//! side does if an acknowledgement is lost or if no answer comes.
 
 #[path = "../../capture/tests/reader/mod.rs"]
-#[expect(dead_code, reason = "captures hold more than is looked at here")]
+#[expect(dead_code, reason = "these tests use only a part of the reader")]
 mod reader;
 
 use std::cell::{Cell, RefCell};
@@ -35,13 +35,13 @@ fn lock_peer_port() -> MutexGuard<'static, ()> {
     PEER_PORT.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The peer. It sends only what the test tells it to send.
+/// A peer that the test plays. It sends only what the test tells it to send.
 struct Peer {
     socket: UdpSocket,
     icrc: Icrc,
     received: RefCell<VecDeque<Received>>,
-    /// The transaction of the DREQ that is answered late, if at all. Repetitions of the DREQ are
-    /// ignored.
+    /// The transaction of the last DREQ that arrived. Another DREQ with this transaction is a
+    /// repetition and is ignored.
     dreq: Cell<Option<u64>>,
 }
 
@@ -60,7 +60,7 @@ enum Received {
 
 /// The peer's view of the connection.
 struct PeerConnection {
-    /// The peer's ID.
+    /// The communication ID that the peer has chosen.
     peer_id: u32,
     id: u32,
     qpn: u32,
@@ -169,12 +169,13 @@ fn open(params: &str) -> Roce {
     SoftRoce.open("softroce", params).unwrap_or_else(|error| panic!("{params}: {error}"))
 }
 
-/// The peer connects, and is accepted.
+/// The peer connects, and this side accepts.
 fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, PeerConnection) {
     connected_with(rig, peer, 0)
 }
 
-/// As [`connected`], with the peer's queue pair number `n`.
+/// Does the same as [`connected`], but adds `n` to the peer's communication ID and queue pair
+/// number.
 fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce>, PeerConnection) {
     let peer_id = PEER_ID + n;
     let service = Service::new(rig.a, 1);
@@ -221,7 +222,7 @@ fn send_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
     peer.send_message(1, Message::Req(req));
 }
 
-/// An endpoint that calls.
+/// Returns an endpoint that has called this address.
 fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let end = End::new(rig.a);
     let addr = (ip, 0).into();
@@ -231,7 +232,8 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     end
 }
 
-/// This side connects, and the peer accepts with its queue pair number `n`.
+/// This side connects, and the peer accepts. `n` is added to the peer's communication ID and queue
+/// pair number.
 fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
     let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
@@ -261,8 +263,8 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     end
 }
 
-/// Like that of a kernel, the peer's queue pair is gone as soon as the peer disconnects. This side
-/// asks the peer for the requests in flight, but not for long.
+/// The peer's queue pair is gone as soon as the peer disconnects, as it is with a peer in a kernel.
+/// This side repeats its requests in flight, but only for a short time.
 #[test]
 fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     let _peer_port = lock_peer_port();
@@ -283,10 +285,10 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
         other => panic!("{other:?}"),
     });
     let time = start.elapsed();
-    // On a busy machine this side may ask only once. If it asked for much longer than 50 ms, it
-    // would ask more than five times.
+    // On a busy machine this side may repeat the request only once. If it went on for much longer
+    // than 50 ms, it would repeat the request more than five times.
     assert!((1..=5).contains(&questions), "asked {questions} times");
-    assert!(time >= Duration::from_millis(50), "it was asked only for {time:?}");
+    assert!(time >= Duration::from_millis(50), "the peer was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
@@ -308,7 +310,7 @@ fn a_lost_last_acknowledgement_loses_no_message() {
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN));
     peer.send_ack(&call, OUR_PSN + 1);
     rig.until("a DREP", || match peer.receive()? {
-        // On a busy machine this side has repeated the request.
+        // On a busy machine this side may have repeated the request once more.
         Received::Request(OUR_PSN) => None,
         Received::Drep { transaction: 2 } => Some(()),
         other => panic!("{other:?}"),
@@ -319,8 +321,8 @@ fn a_lost_last_acknowledgement_loses_no_message() {
 }
 
 /// When the peer disconnects, a connection without requests in flight ends at once. Here the peer
-/// disconnects a connection with a request in flight, and then an idle one. The idle one must end
-/// first. On a busy machine it sometimes ends second nevertheless, so the test is repeated.
+/// disconnects first a connection with a request in flight, and then an idle connection. The idle
+/// connection must end first. On a busy machine it sometimes ends second, so the test is repeated.
 #[test]
 fn a_disconnect_with_nothing_in_flight_does_not_wait() {
     let _peer_port = lock_peer_port();
@@ -357,8 +359,8 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
 /// the effect shows at once, but a busy machine may hide it.
 const ROUNDS: u32 = 20;
 
-/// This side disconnects. It acknowledges messages that it has received again, until the peer has
-/// answered, and accepts no new message.
+/// This side disconnects. Until the peer answers the DREQ, this side acknowledges messages again
+/// that it has already received, and accepts no new message.
 #[test]
 fn received_messages_are_acknowledged_again() {
     let _peer_port = lock_peer_port();
@@ -385,15 +387,15 @@ fn received_messages_are_acknowledged_again() {
     let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
     peer.send_message(transaction, Message::Drep(drep));
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
-    // The connection has ended now.
+    // After the end of the connection, this side acknowledges no message, but still answers a DREQ.
     peer.send_send(&call, call.psn);
     peer.send_dreq(&call, 7);
     assert_eq!(rig.until("a DREP", || peer.receive()), Received::Drep { transaction: 7 });
 }
 
 /// Any program at the peer's address, or one that forges that address, can send a REQ that names
-/// the peer's queue pair. Before this side treats the connection as dead, it asks the peer, and the
-/// peer answers.
+/// the peer's queue pair. This side does not yet treat the connection as dead. It first asks the
+/// peer, and the peer answers.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let _peer_port = lock_peer_port();
@@ -404,7 +406,7 @@ fn a_forged_request_ends_no_connection() {
     send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a) as u16);
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
     rig.until("the refusal", || match peer.receive()? {
-        // On a busy machine this side has asked again.
+        // On a busy machine this side may have asked the peer again.
         Received::Request(psn) if psn == OUR_PSN.previous() => None,
         Received::Rej(Reason::STALE_CONNECTION) => Some(()),
         other => panic!("{other:?}"),
@@ -412,7 +414,7 @@ fn a_forged_request_ends_no_connection() {
     peer.send_ack(&call, OUR_PSN.previous());
     end.send(1, &[end.mem.segment(0, 8)]);
     rig.until("the message", || match peer.receive()? {
-        // On a busy machine this side has asked again.
+        // On a busy machine this side may have asked the peer again.
         Received::Request(psn) if psn == OUR_PSN.previous() => None,
         Received::Request(OUR_PSN) => Some(()),
         other => panic!("{other:?}"),
@@ -422,8 +424,8 @@ fn a_forged_request_ends_no_connection() {
     end.log.assert_silent();
 }
 
-/// A forged request names the queue pair, and the peer does not answer: it has left the connection,
-/// and may connect again.
+/// A REQ claims that the peer's queue pair is in another connection. This side asks the peer, and
+/// the peer does not answer, because it has left the connection. The peer may then connect again.
 #[test]
 fn a_peer_that_has_left_a_connection_connects_again() {
     let _peer_port = lock_peer_port();
@@ -439,8 +441,8 @@ fn a_peer_that_has_left_a_connection_connects_again() {
     service.request(&rig);
 }
 
-/// The peer does not answer because it is stopped or its packets are lost for a while. Its host
-/// answers and has the port open. The retries are used up long before the peer answers.
+/// The peer does not answer because it is stopped, or because its packets are lost for a while. The
+/// peer's host answers, and its port is open. The retries are used up long before the peer answers.
 #[test]
 fn a_peer_that_is_stopped_is_waited_for() {
     let _peer_port = lock_peer_port();
@@ -457,7 +459,8 @@ fn a_peer_that_is_stopped_is_waited_for() {
     end.log.assert_silent();
 }
 
-/// The same test without retries. The host is probed before the only timeout has expired.
+/// The peer does not answer because it is stopped, and this side has no retries. This side probes
+/// the peer's host before the only timeout expires.
 #[test]
 fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let _peer_port = lock_peer_port();
@@ -465,8 +468,7 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
-    // There are more repetitions than fit in one timeout, because each interval is twice the one
-    // before.
+    // 14 repetitions take longer than one timeout, because each interval is twice the one before.
     for _ in 0..14 {
         assert_eq!(rig.until("the message again", || peer.receive()), Received::Request(OUR_PSN));
     }
@@ -476,8 +478,8 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     end.log.assert_silent();
 }
 
-/// The same test with a peer that is asked because of a forged REQ, while no other request is in
-/// flight.
+/// The peer is stopped. A forged REQ makes this side ask the peer whether the connection still
+/// exists. No other request is in flight.
 #[test]
 fn a_stopped_peer_is_asked_repeatedly() {
     let _peer_port = lock_peer_port();
@@ -576,14 +578,14 @@ fn packets_from_another_port_are_ignored() {
     assert_eq!(counted.map(|(_, n)| n), Some(2));
 }
 
-/// An endpoint is freed and its adapter is closed. This side repeats the DREQ until it is answered,
-/// or for a quarter of a second. Later no process could repeat the DREQ, and a peer with nothing to
-/// send would wait for ever.
+/// An endpoint is freed and its adapter is closed. Before it closes, the adapter repeats the DREQ
+/// until it is answered, or for a quarter of a second. Later no process could repeat the DREQ, and
+/// a peer with nothing to send would wait forever.
 #[test]
 fn a_dreq_is_repeated_while_the_adapter_closes() {
     let _peer_port = lock_peer_port();
-    // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
-    // further ones.
+    // On a busy machine some repetitions of the DREQ are skipped, or the answer to the second DREQ
+    // arrives after further DREQs.
     assert!(
         (0..ROUNDS).any(|_| closes_with(true) == 2),
         "an answer never ended the repetitions of the DREQ"
@@ -623,16 +625,19 @@ fn closes_with(answer: bool) -> u32 {
         }
     });
     let time = start.elapsed();
-    assert!(answer || time >= Duration::from_millis(250), "it was repeated only for {time:?}");
+    assert!(
+        answer || time >= Duration::from_millis(250),
+        "the DREQ was repeated only for {time:?}"
+    );
     // The DREQs are sent at 0, 16, 48, 112 and 240 ms.
     assert!((1..=5).contains(&times), "sent {times} times");
     times
 }
 
-/// If a host reports that the port is closed, this side does not repeat its messages as often as it
-/// may. So hardly any message of connection management is sent twice; without the report a REQ
-/// would be sent 16 times and a DREQ about ten times. An RDMA request is repeated for a second and
-/// a half, and not until its retries are used up.
+/// If a host reports that the port is closed, this side stops repeating its messages early. It
+/// sends hardly any message of connection management twice. Without the report, it would send a REQ
+/// 16 times and a DREQ about ten times. It repeats an RDMA request for a second and a half, and not
+/// until the retries are used up.
 #[test]
 fn a_closed_port_ends_repetitions_early() {
     let _peer_port = lock_peer_port();
@@ -640,7 +645,7 @@ fn a_closed_port_ends_repetitions_early() {
     let file = dir.path().join("sent.pcapng");
     let ours = open(&format!("{OURS} capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
-    // The test makes several attempts, because a single one could succeed by chance.
+    // The test makes several attempts, because a single attempt could succeed by chance.
     for n in 100..110 {
         let host = Ipv4Addr::new(127, 0, 0, n);
         let end = calling(&rig, host);
@@ -655,7 +660,8 @@ fn a_closed_port_ends_repetitions_early() {
     let before = sent_count(PEER, &file);
     sends.send(1, &[sends.mem.segment(0, 8)]);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
-    // The request was flushed. If its retries had been used up, it would have a transport error.
+    // The request was flushed. If its retries had been used up, it would complete with a transport
+    // error.
     assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
     let sent = sent_count(PEER, &file) - before;
     // The host's first report must not end the connection, because a firewall that is being changed
@@ -673,9 +679,9 @@ fn a_closed_port_ends_repetitions_early() {
     let sent = sent_count(PEER, &file) - before;
     assert!((1..=2).contains(&sent), "{sent} messages");
 
-    // The same for a connection whose endpoint has been freed: its DREQ is hardly repeated. The
-    // request on another connection, which is repeated for a second and a half, shows when enough
-    // time has passed.
+    // The endpoint of a connection is freed, and its DREQ is hardly repeated. A request on another
+    // connection is repeated for a second and a half. The end of that other connection shows that
+    // enough time has passed.
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 2);
     let gone = connected_to(&rig, &peer, 3);

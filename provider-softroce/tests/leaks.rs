@@ -1,4 +1,4 @@
-//! The test that connections over RoCEv2 leave nothing behind.
+//! Tests that connections over RoCEv2 leave no resources behind.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;
@@ -11,8 +11,9 @@ const PARAMS: &str = "127.0.0.6";
 /// The descriptors of two adapters. Each has:
 ///
 /// - 3: the poller (two descriptors) and its waker;
-/// - 6: the slot, the REQ socket, the shared sockets, the directory of local sockets, the local
-///   socket for messages, and the local socket whose closing tells others that the adapter is gone;
+/// - 6: the slot's socket, the REQ socket, the shared sockets, the directory of local sockets, the
+///   local socket for messages, and the local socket whose closing tells others that the adapter is
+///   gone;
 /// - 2: the two ends of the local sockets between the adapters;
 /// - 1: the socket from which hosts are probed;
 /// - 3: the sending socket, a socket that reserves the sending socket's port, and a socket that is

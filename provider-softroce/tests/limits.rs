@@ -3,7 +3,7 @@
 #[path = "../../dat-core/tests/table/adapter_limits.rs"]
 mod adapter_limits;
 #[path = "../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 
 #[test]

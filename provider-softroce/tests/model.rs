@@ -1,17 +1,18 @@
-//! dat-core's random calls over RoCEv2: every request and every receive ends in exactly one place.
+//! dat-core's test with random calls, over RoCEv2. No request and no receive may be lost or counted
+//! twice.
 
 #[path = "../../dat-core/tests/model/accounts.rs"]
 mod accounts;
 #[path = "../../dat-core/tests/model/call.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod call;
 #[path = "../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 #[path = "../../dat-core/tests/model/conservation.rs"]
 mod conservation;
 #[path = "../../dat-core/tests/model/world.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod world;
 
 use conservation::{ProviderUnderTest, own_address};

@@ -1,9 +1,9 @@
 //! Tests of strangers: programs on this host that have captured all traffic, and that send
-//! arbitrary packets from sockets that need no privilege. The victim must distinguish their packets
-//! from those of its peer. No stranger's packet may have an effect.
+//! arbitrary packets from sockets that need no privilege. The victim must distinguish packets of
+//! strangers from packets of its peer. No stranger's packet may have an effect.
 
 #[path = "../../capture/tests/reader/mod.rs"]
-#[expect(dead_code, reason = "captures hold more than is looked at here")]
+#[expect(dead_code, reason = "these tests use only a part of the reader")]
 mod reader;
 
 use std::collections::{HashMap, VecDeque};
@@ -47,7 +47,7 @@ impl Stranger {
         Stranger { socket, icrc }
     }
 
-    /// Sends these octets.
+    /// Sends these octets as one datagram.
     fn send_octets(&self, datagram: &[u8]) {
         // An error here is about a datagram that was sent earlier, not about this one.
         self.socket.send(datagram).ok();
@@ -107,19 +107,19 @@ impl Stranger {
     }
 }
 
-/// The communication ID of a stranger's request.
+/// The communication ID of the stranger's request with this number.
 fn local_id(n: u32) -> u32 {
     n << 7 | 5
 }
 
-/// Opens the adapter of the victim, which captures all that it receives and sends, and that of its
-/// peer. Also returns the capture file.
+/// Opens the adapter of the victim and the adapter of its peer. The victim's adapter captures
+/// everything that it receives and sends. Also returns the capture file.
 fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
     let file = dir.join("received.pcapng");
     let open = |params: String| {
         SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
     };
-    // Short packets, so that there are more of them.
+    // A small MTU makes the packets short, so that there are more of them.
     let victim = open(format!("{VICTIM} mtu=1024 capture={}", file.display()));
     let peer = open(format!("{PEER} mtu=1024"));
     (victim, peer, file)
@@ -139,7 +139,7 @@ fn received(file: &Path) -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Transfers by all operations from one end to the other, with checks.
+/// Transfers data by a WRITE, a SEND and a READ between two ends, and checks the results.
 fn exchange(rig: &Rig<'_, Roce>, from: &End<'_, Roce>, to: &End<'_, Roce>, round: u64) {
     let octets = pattern(round, 12_000);
     from.mem.write(0, &octets);
@@ -162,8 +162,8 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Runs exchanges in both directions. Calls `attack` before each of them, with the packets that the
-/// victim has received from its peer before. The exchanges must not be affected.
+/// Runs exchanges in both directions. Before each exchange, calls `attack` with packets that the
+/// victim has received from its peer. The attack must not affect the exchanges.
 fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");
@@ -196,7 +196,7 @@ fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     }
 }
 
-/// A stranger at another address sends the peer's packets, unchanged and with any part changed.
+/// A stranger at another address sends the peer's packets, unchanged and with one bit changed.
 #[test]
 fn packets_from_other_addresses_change_nothing() {
     let stranger = Stranger::at(STRANGER);
@@ -221,7 +221,7 @@ fn unexpected_packets_change_nothing() {
             // These are duplicates of requests, of answers and of the messages that set up the
             // connection.
             stranger.send_with_icrc(octets);
-            // These packets have an invalid checksum, or one for another sender.
+            // These packets have an invalid checksum.
             stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
@@ -233,14 +233,15 @@ fn unexpected_packets_change_nothing() {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // These are old packets with other payload, and for other memory.
+            // These are old packets with a changed payload and, if they have an R_Key, a changed
+            // R_Key.
             let forged = vec![0xEE; packet.payload.len()];
             let extension = match packet.extension {
                 Extension::Reth(reth) => Extension::Reth(Reth { r_key: !reth.r_key, ..reth }),
                 other => other,
             };
             stranger.send_packet(&Packet { extension, payload: &forged, ..packet });
-            // These packets have PSNs far off on either side.
+            // The PSNs of these packets are far from the expected PSN, in both directions.
             for distance in [0x10_0000, 0x7F_0000, 0x90_0000] {
                 let bth = Bth { psn: packet.bth.psn + distance, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
@@ -265,7 +266,7 @@ fn unexpected_packets_change_nothing() {
     });
 }
 
-/// Octets that are not packets are ignored, at all lengths.
+/// The adapter ignores datagrams of any length that are not packets.
 #[test]
 fn noise_is_ignored() {
     let strangers = [Stranger::at(STRANGER), Stranger::at(PEER)];
@@ -275,7 +276,7 @@ fn noise_is_ignored() {
             let cut = &received[n as usize % received.len()];
             for stranger in &strangers {
                 stranger.send_octets(&noise);
-                // The noise is at least as long as a BTH, and has a correct checksum.
+                // Also send the noise with a correct checksum, if it is at least as long as a BTH.
                 if noise.len() >= Bth::SIZE {
                     stranger.send_with_icrc(&noise[..noise.len() & !3]);
                 }
@@ -285,8 +286,8 @@ fn noise_is_ignored() {
     });
 }
 
-/// Messages of connection management come from the peer's address with guessed numbers, and from
-/// another address with the right numbers. They are ignored.
+/// Messages of connection management come from the peer's address with guessed IDs, and from
+/// another address with the right IDs. The victim must ignore both kinds.
 #[test]
 fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     let [other, beside] = [STRANGER, PEER].map(Stranger::at);
@@ -339,8 +340,8 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     });
 }
 
-/// Strangers send thousands of requests. The backlog is respected and the other requests are
-/// refused or dropped. Afterwards a proper caller is served.
+/// Strangers send thousands of requests. The adapter delivers no more of them than the backlog
+/// allows, and refuses or drops the others. Afterwards a real caller is served.
 #[test]
 fn a_flood_of_requests_is_refused() {
     let stranger = Stranger::at(STRANGER);
@@ -410,11 +411,12 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
     let stranger = Stranger::at(STRANGER);
     let answer_to = |n, port| {
         let mut datagram = [0; 8192];
-        // A repetition gets an answer of its own, which may have come after the last question.
+        // Each repetition gets an answer of its own. Discard answers that have arrived since the
+        // last call.
         while socket.recv(&mut datagram).is_ok() {}
         let mut sent: Option<Instant> = None;
         rig.until("an answer", || {
-            // Repetitions that come sooner are ignored.
+            // The adapter ignores repetitions at shorter intervals.
             if sent.is_none_or(|at| at.elapsed() > Duration::from_millis(150)) {
                 sent = Some(Instant::now());
                 stranger.send_req(n, port);
@@ -477,11 +479,11 @@ impl Acceptances {
     }
 }
 
-/// A stranger requests as many connections as a server has endpoints, never answers an acceptance,
-/// and requests another as soon as one has been given up. Every real caller is served long before
-/// the acceptances have been repeated to the end, which takes 10 s. Of `n` waiting acceptances, the
-/// latest holds its endpoint for 16/n seconds. The number of its repetitions shows how long an
-/// endpoint is held. A busy machine does not increase that number.
+/// A stranger requests as many connections as a server has endpoints, and never answers an
+/// acceptance. When the server gives up one of these connections, the stranger requests another.
+/// The server repeats each acceptance for up to 10 s, but serves every real caller long before. Of
+/// `n` waiting acceptances, the latest holds its endpoint for 16/n seconds. The number of its
+/// repetitions shows how long it holds the endpoint. A busy machine does not increase that number.
 #[test]
 fn forged_requests_leave_endpoints_for_real_callers() {
     const ENDPOINTS: u32 = 16;
@@ -547,7 +549,8 @@ fn forged_requests_leave_endpoints_for_real_callers() {
         acceptances.receive_all();
         (served == CALLERS).then_some(())
     });
-    // If a busy machine took longer, fewer than `n` acceptances were waiting at the same time.
+    // If accepting took longer, because the machine was busy, fewer than `n` acceptances were
+    // waiting at the same time. Then the limits below do not apply.
     if accepted_in.is_none_or(|time| time >= SHORTEST_HOLD) {
         return;
     }
@@ -555,7 +558,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
         let (times, most) = (acceptances.of(n), 16 * 3 / 2 / n as usize + 2);
         assert!(
             (1..=most).contains(&times),
-            "endpoint {n} was held for {times} acceptances, not {most}"
+            "endpoint {n} was held for {times} acceptances; expected 1 to {most}"
         );
     }
 }

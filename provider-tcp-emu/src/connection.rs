@@ -111,8 +111,9 @@ impl Connection {
 }
 
 impl CapturedFlow {
-    /// Records the octets of a send. A failed send is not recorded, because it moved no octets, and
-    /// the peer's earlier octets have not been read yet.
+    /// Records the octets of a send. A failed send is not recorded, because it moved no octets. The
+    /// end of the connection is not recorded yet either, because octets that the peer sent before
+    /// may still have to be read.
     ///
     /// # Safety
     /// The part of the vector that `outcome` says was moved must be readable.

@@ -24,11 +24,11 @@ use crate::socket;
 
 /// The number of connections that each pass of a polling consumer reads without asking the poller.
 const MAX_POLLED: usize = 8;
-/// The number of consecutive reads without data after which a connection is no longer polled and
-/// the poller reports it again, if the adapter has other connections.
+/// After this number of consecutive reads without data, passes no longer read the connection if the
+/// adapter has other connections. The poller then reports the connection again.
 const MAX_EMPTY_READS: u32 = 256;
-/// The number of successful reads after which a polled connection leaves the poller. Its wake-ups
-/// are not needed, and they would cost each message a part of a microsecond.
+/// After this number of successful reads, a polled connection leaves the poller. The poller's
+/// wake-ups are not needed then, and they would cost each message a part of a microsecond.
 const READS_BEFORE_SUSPENSION: u32 = 64;
 /// The number of consecutive passes without data after which the poller is asked although all
 /// connections are polled. Only the poller reports new callers.
@@ -40,15 +40,16 @@ pub struct Engine {
     links: Table<Link>,
     listeners: Listeners,
     lingering: LingeringSockets,
-    /// The connections that a consumer's pass reads, at most [`MAX_POLLED`]. The most recently
-    /// active connection is first.
+    /// The connections that each pass of a polling consumer reads, at most [`MAX_POLLED`]. The most
+    /// recently active connection is first.
     polled: Vec<usize>,
-    /// The polled connections that have left the poller. They return to it before a thread sleeps
-    /// there.
+    /// The polled connections whose sockets have left the poller. The sockets return to the poller
+    /// before a thread sleeps there.
     suspended: Vec<usize>,
     /// The number of consecutive passes of polling consumers without data.
     empty_passes: u32,
-    /// The result of [`adapter::MakeProgress::take_partial`].
+    /// Whether the data that arrived last end in the middle of a message: the result of
+    /// [`adapter::MakeProgress::take_partial`].
     partial: bool,
 }
 
@@ -73,8 +74,8 @@ impl Engine {
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             (link.empty_reads, link.successful_reads) = (0, 0);
-            // The poller reports the end of the stream once. So a short read must not stop before
-            // the end.
+            // The poller reports the end of the stream only once. So the link must receive until
+            // the end, even after a short read.
             let until_end = event.is_read_closed() || event.is_error();
             if until_end {
                 link.peer_has_ended();
@@ -85,7 +86,7 @@ impl Engine {
         self.poll_first(index);
     }
 
-    /// Makes a connection the first of the polled ones.
+    /// Moves a connection to the front of the polled connections.
     fn poll_first(&mut self, index: usize) {
         if self.polled.first() == Some(&index) {
             return;

@@ -19,8 +19,8 @@ use crate::socket::IoOutcome;
 const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The delay of the FIN to a peer that may not be an OpenDAT. siw fails a message that the peer has
 /// received if siw sees the peer's FIN before the sender has finished that message
-/// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may well be a reaction to
-/// that message.
+/// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may be a reaction to that
+/// very message.
 const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
 /// If a peer sends more octets than this in one turn, its socket is closed.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
@@ -45,8 +45,8 @@ impl LingeringSockets {
         }
     }
 
-    /// Lets a watched socket linger whose peer may not be an OpenDAT. The FIN follows after a
-    /// delay, so that the peer can finish its work.
+    /// Lets a watched socket linger if its peer may not be an OpenDAT. Sends the FIN after a delay,
+    /// so that the peer can finish its last message.
     pub(crate) fn add_of_foreign_peer(
         &mut self,
         resources: &mut EngineResources,

@@ -45,7 +45,8 @@ pub(crate) struct Link {
     pub(crate) timer: Timer,
     /// The number of consecutive reads without data.
     pub(crate) empty_reads: u32,
-    /// The number of reads with data since the poller last had to report the connection.
+    /// The number of reads with data since the poller last reported the connection, or since the
+    /// socket last returned to the poller.
     pub(crate) successful_reads: u32,
 }
 
@@ -63,7 +64,7 @@ enum EndReason {
     Protocol(Failure),
 }
 
-/// The part of a broken connection that was lost.
+/// The loss that broke a connection.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     /// The TCP connection is lost, with the error number if there is one.
@@ -173,8 +174,8 @@ impl Link {
         self.receive_until(resources, lingering, false)
     }
 
-    /// Receives like [`Self::receive`]. With `until_end`, a short read does not stop the loop,
-    /// because the poller will not report the end of the stream again.
+    /// Receives like [`Self::receive`]. With `until_end`, a short read does not stop the loop. This
+    /// is necessary if the poller will not report the end of the stream again.
     pub(crate) fn receive_until(
         &mut self,
         resources: &mut EngineResources,
@@ -254,8 +255,8 @@ impl Link {
         progress
     }
 
-    /// Handles frames that have arrived. A frame may open the gate, or may be an RDMA read of the
-    /// peer, which waits for its response.
+    /// Continues after frames have arrived. The first frame may allow this side to send (see
+    /// [`Gate`]). A frame may also be an RDMA READ of the peer, to which this side must respond.
     fn after_frames(&mut self, resources: &mut EngineResources, lingering: &mut LingeringSockets) {
         let Phase::Established(conn) = &mut self.phase else { return };
         if conn.fault_check == FaultCheck::Requested {
@@ -301,7 +302,7 @@ impl Link {
         }
     }
 
-    /// Handles room in the send buffer, or the result of an attempt to connect.
+    /// Handles a writable socket: its send buffer has room, or an attempt to connect has ended.
     pub(crate) fn writable(
         &mut self,
         resources: &mut EngineResources,
@@ -321,8 +322,9 @@ impl Link {
     /// the socket must stay in the poller.
     pub(crate) fn suspend_polling(&mut self, resources: &EngineResources) -> bool {
         match &mut self.phase {
-            // The connection needs the poller, because only the poller reports room in the send
-            // buffer, and the peer's end while a message waits.
+            // The socket must stay in the poller if the connection waits for room in the send
+            // buffer, or if a message waits for a receive. In these states only the poller reports
+            // the room, or the peer's end.
             Phase::Established(conn)
                 if conn.writable && !conn.is_suspended && !conn.stream.is_stalled() =>
             {
@@ -333,7 +335,7 @@ impl Link {
         }
     }
 
-    /// Returns the socket to the poller if it has left it.
+    /// Returns the socket to the poller if the socket has left the poller.
     pub(crate) fn resume_polling(
         &mut self,
         resources: &mut EngineResources,
@@ -345,8 +347,8 @@ impl Link {
             && std::mem::take(&mut conn.is_suspended)
             && resources.context.resume(key, &conn.socket, READ_WRITE).is_err()
         {
-            // There is no memory to register the socket with the poller, which would never report
-            // this connection again.
+            // There is no memory to register the socket. The poller would never report this
+            // connection again, so the connection ends.
             self.end(resources, lingering, EndReason::Lost(Loss::Poller));
         }
     }
@@ -490,7 +492,8 @@ impl Link {
     /// Flushes all posted work. Work that is posted later is flushed, too.
     fn finish(&mut self, resources: &mut EngineResources, work: Work) {
         self.phase.end(&self.shared, work);
-        // This queue pair may have been the next to take a buffer of a shared receive queue.
+        // This queue pair may have been the next to take a buffer of a shared receive queue. Then
+        // another queue pair is the next one now, and continues.
         if let Phase::Ended(work) = &self.phase {
             resources.pending.extend(work.next_waiting());
         }

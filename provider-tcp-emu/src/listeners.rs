@@ -21,13 +21,13 @@ use crate::socket::{self, IoOutcome};
 
 /// The number of callers that a listener accepts in one turn.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
-/// The number of the last descriptors of the process. At most one half-open caller of each adapter
-/// has one of them.
+/// The size of the reserve: the descriptors with the highest numbers that the process may have. At
+/// most one half-open caller of each adapter has one of them.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// How long a listener waits after `accept` found no file descriptor or no memory.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How long a listener is suspended after a stranger called, that is a caller that does not speak
-/// MPA. Strangers that call in this time wake nobody.
+/// How long a listener is suspended after a stranger has called. A stranger is a caller that does
+/// not speak MPA. Strangers that call in this time do not wake any thread.
 const SUSPENSION_AFTER_STRANGERS: Duration = Duration::from_millis(1);
 /// The largest read of a setup frame: an MPA frame with 512 octets of private data.
 const MAX_SETUP_READ_BYTES: usize = 512 + 20;
@@ -37,9 +37,9 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 pub(crate) struct Listeners {
     listeners: Table<Listener>,
     callers: Table<Caller>,
-    /// The callers in state `Reading`, by their indices in `callers`.
+    /// The half-open callers, by their indices in `callers`.
     half_open: SharedHalfOpen<usize>,
-    /// The newest caller that was half-open and had one of the last descriptors of the process.
+    /// The latest half-open caller whose descriptor is in the reserve. It may no longer exist.
     in_reserve: Option<CallerId>,
     last_id: u64,
 }
@@ -51,7 +51,8 @@ struct Listener {
     backlog: Backlog,
     id: u64,
     timer: Timer,
-    /// The socket has left the poller. It accepts callers when the timer expires.
+    /// Whether the socket has left the poller. A suspended listener accepts callers when its timer
+    /// expires.
     is_suspended: bool,
 }
 
@@ -74,7 +75,7 @@ struct Caller {
     timer: Timer,
 }
 
-/// A caller whose request the consumer has.
+/// A caller whose request was delivered to the consumer.
 pub struct Request {
     pub(crate) socket: Connection,
     pub(crate) peer: SocketAddr,
@@ -83,7 +84,7 @@ pub struct Request {
 }
 
 impl Listeners {
-    /// Adds a listener for a socket that listens already.
+    /// Adds a listener for a socket that already listens.
     pub(crate) fn open(
         &mut self,
         resources: &mut EngineResources,
@@ -107,7 +108,7 @@ impl Listeners {
         }))
     }
 
-    /// Closes a listener. Requests that the consumer has stay valid.
+    /// Closes a listener. Requests that were delivered to the consumer stay valid.
     pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
         let Some(mut listener) = self.listeners.remove(index) else { return };
         resources.set_timer(Key::Listener(index), &mut listener.timer, None);
@@ -157,7 +158,7 @@ impl Listeners {
     }
 
     /// Handles a listener's timer. It expires when the listener's suspension or delay ends, or when
-    /// the listener may accept more callers after it has yielded to other objects.
+    /// the listener may accept more callers after other objects have had their turn.
     pub(crate) fn listener_timer_expired(
         &mut self,
         resources: &mut EngineResources,
@@ -170,8 +171,8 @@ impl Listeners {
         self.accept_callers(resources, lingering, index);
     }
 
-    /// Adds a caller. Returns `None` if it was a stranger or could not be added; then its socket is
-    /// closed.
+    /// Adds a caller. Returns `None` if the caller was a stranger or could not be added. In these
+    /// cases its socket is closed.
     fn add_caller(
         &mut self,
         resources: &mut EngineResources,
@@ -187,9 +188,9 @@ impl Listeners {
         }
         // With `TCP_DEFER_ACCEPT` (see `socket::listen`), the kernel holds back a connection until
         // octets arrive. So a real caller has usually sent its whole request by now. When many
-        // strangers call, the kernel holds back nothing (it uses SYN cookies), and the request may
-        // arrive later. The first octets that are not MPA identify a stranger, and nothing more is
-        // read from it.
+        // strangers call, the kernel uses SYN cookies and holds back no connections, so the request
+        // may arrive later. The first octets that are not MPA identify a stranger, and nothing more
+        // is read from it.
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut responder = Responder::new(deadline);
         let call = read_request(&mut socket, &mut responder);
@@ -243,8 +244,9 @@ impl Listeners {
         self.callers.get_mut(caller.index).is_some_and(|found| found.id == caller.id)
     }
 
-    /// Evicts what must make room for a half-open caller that has one of the last descriptors: the
-    /// previous such caller, and the oldest caller, whose descriptor the next caller gets.
+    /// Evicts callers because the half-open caller `newest` has a descriptor of the reserve. Evicts
+    /// the previous half-open caller with such a descriptor. Also evicts the oldest caller, so that
+    /// the next caller gets the descriptor of the oldest one.
     fn leave_reserve(
         &mut self,
         resources: &mut EngineResources,
@@ -261,8 +263,8 @@ impl Listeners {
         }
     }
 
-    /// Resets a caller that must make room for another one, unless its whole request has arrived
-    /// since the poller was asked.
+    /// Resets a caller to make room for another one. The caller is not reset if its whole request
+    /// has arrived since the poller last reported events.
     fn evict_caller(
         &mut self,
         resources: &mut EngineResources,
@@ -323,7 +325,7 @@ impl Listeners {
         }
     }
 
-    /// Removes a caller, whose socket stays in the poller.
+    /// Removes a caller from the table. Its socket stays in the poller.
     fn remove_caller(&mut self, resources: &mut EngineResources, index: usize) -> Option<Caller> {
         let mut caller = self.callers.remove(index)?;
         self.half_open.remove(caller.peer.ip(), |&of| of == index);
@@ -346,7 +348,7 @@ impl Listeners {
         };
         request.socket.send_bytes(&reply);
         // A caller that sees the end of the stream before it has read the reply cannot recognise a
-        // rejection. So the FIN is delayed.
+        // rejection. So the FIN is sent after a delay.
         lingering.add_of_foreign_peer(resources, request.socket);
         result
     }
@@ -360,20 +362,21 @@ impl Listeners {
         reply: &[u8],
     ) {
         let Some(mut caller) = self.remove_caller(resources, index) else { return };
-        // An empty socket buffer always has room for the first octets. Otherwise the peer sees only
-        // that the connection closes.
+        // An empty socket buffer has room for the reply. If sending fails nevertheless, the peer
+        // only sees that the connection closes.
         caller.socket.send_bytes(reply);
         lingering.add(resources, caller.socket);
     }
 
-    /// Resets a caller whose request the consumer has dropped.
+    /// Resets a caller whose request is dropped without an answer.
     pub(crate) fn refuse(&mut self, resources: &mut EngineResources, request: Request) {
         resources.context.unwatch(&request.socket);
         request.socket.reset();
     }
 
-    /// Resets a caller that has sent no request, or octets that are not MPA, or that must make
-    /// room.
+    /// Removes a caller and resets its connection. There are four reasons: the caller has sent no
+    /// request in time, it has sent octets that are not MPA, its listener is closed, or another
+    /// caller needs its descriptor.
     pub(crate) fn reset_caller(&mut self, resources: &mut EngineResources, index: usize) {
         if let Some(caller) = self.remove_caller(resources, index) {
             resources.context.unwatch(&caller.socket);
@@ -383,7 +386,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Ends an accept turn in which all waiting callers were handled. After `strangers`, the
+    /// Ends a turn in which all waiting callers were accepted. If `strangers` were among them, the
     /// listener leaves the poller for [`SUSPENSION_AFTER_STRANGERS`].
     fn finish_accepting(&mut self, resources: &mut EngineResources, index: usize, strangers: bool) {
         if !strangers {
@@ -402,8 +405,8 @@ impl Listener {
     }
 }
 
-/// Reads until the request is complete or turns out to be none. Returns `None` if more octets must
-/// arrive.
+/// Reads from a caller until its request is complete, or until its octets turn out not to be a
+/// request. Returns `None` if more octets must arrive.
 fn read_request(socket: &mut Connection, responder: &mut Responder) -> Option<Call> {
     loop {
         let mut piece = [0; MAX_SETUP_READ_BYTES];
@@ -431,8 +434,8 @@ fn is_scarcity(error: &std::io::Error) -> bool {
 /// The events of a connection that the poller reports.
 pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
-/// Returns whether this is one of the last descriptors that the process may have. If a new socket
-/// has one of them, the process has no lower one left, because the kernel assigns the lowest free
+/// Returns whether this is one of the last descriptors that the process may have. A new socket gets
+/// such a descriptor only if all lower ones are in use, because the kernel assigns the lowest free
 /// number.
 fn is_in_reserve(descriptor: RawFd) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

@@ -2,15 +2,15 @@
 //!
 //! - `crc`: `on` requests CRCs from peers; `off` uses them only if the peer requests them. The
 //!   default is `off`.
-//! - `cc`: the TCP congestion control of all connections. The default is `cubic` or `reno` within
-//!   the host, otherwise the system's.
+//! - `cc`: the TCP congestion control of all connections. The default is `cubic` or `reno` for
+//!   connections within the host, and the system's default for other connections.
 //! - `extended`: `on` offers immediate data and atomic operations (RFC 7306) to peers that support
 //!   them; `off` never offers them. The default is `on`.
-//! - `fpdu`: the octets of the largest FPDU that is sent, 128 to 65536. The default is 65536, and
-//!   the MSS towards peers that are not OpenDAT.
-//! - `timeout`: milliseconds without a sign of a peer on another host until TCP probes it, and
-//!   between two probes, 32 to 600,000. The default is 10000.
-//! - `retries`: the number of times that TCP repeats the probe, 0 to 7. The default is 5.
+//! - `fpdu`: the octets of the largest FPDU that is sent, 128 to 65536. The default is 65536. If
+//!   the peer accepts no FPDUs above the MSS, the MSS is the limit.
+//! - `timeout`: the time in milliseconds, 32 to 600,000, after which TCP probes a silent peer on
+//!   another host, and the time between two probes. The default is 10000.
+//! - `retries`: the number of times that TCP repeats a probe, 0 to 7. The default is 5.
 //! - `rnr`: what happens to a message without a posted receive. `wait`: the message waits for a
 //!   receive if its sender is an OpenDAT; `terminate`: the message ends the connection. The default
 //!   is `wait`.
@@ -58,7 +58,7 @@ impl Params {
         Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait })
     }
 
-    /// Checks ia_params without the host; see [`adapter::params::read`].
+    /// Checks ia_params without asking the host for addresses; see [`adapter::params::read`].
     pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
         let mut own = OwnKeys::default();
         adapter::params::read(text, defaults, KEYS, |key, value| own.set(key, value)).map(drop)

@@ -15,13 +15,13 @@ use dat_sys::{
 use rnic::rdmap::setup::REQUEST_TIMEOUT;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-/// Connections within the host use the first of these that the system allows. The system's default
-/// may be bbr, whose pacing halves the bandwidth of the loopback device.
+/// The congestion controls for connections within the host, in the order of preference. The
+/// system's default may be bbr, whose pacing halves the bandwidth of the loopback device.
 const LOCAL_CONGESTION_CONTROL: [&[u8]; 2] = [b"cubic", b"reno"];
-/// When a silent peer on another host counts as dead.
+/// The times that decide when a silent peer on another host counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerTimeout {
-    /// The time until TCP probes the peer, and between two probes.
+    /// The time after which TCP probes a silent peer, and the time between two probes.
     pub(crate) timeout: Duration,
     /// How often TCP repeats the probe.
     pub(crate) retries: u8,
@@ -44,8 +44,8 @@ impl PeerTimeout {
 /// backlog limits the requests that wait for the consumer.
 const KERNEL_BACKLOG: i32 = 4096;
 
-/// Creates a socket that listens on one address, or on all addresses of both families, at a port or
-/// at any free port.
+/// Creates a socket that listens at a port, or at any free port if `port` is `None`. It listens on
+/// the address `bind`, or on all addresses of both families if `bind` is `None`.
 pub(crate) fn listen(bind: Option<SocketAddr>, port: Option<u16>) -> Result<Socket, Error> {
     let port = match port {
         Some(0) => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
@@ -170,8 +170,8 @@ pub(crate) fn configure_connected(
             }
         }
     }
-    // Within the host, the kernel reports when a peer has ended. A peer that is stopped, for
-    // example in a debugger, may take its time.
+    // Within the host, the kernel reports when a peer has ended, so no timeout is needed. A peer
+    // that is stopped, for example in a debugger, must not count as dead.
     if !same_host {
         enable_keepalive(socket, peer_timeout);
     }
@@ -194,7 +194,7 @@ pub(crate) fn is_same_host(peer: SocketAddr, local: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// What the peer has not acknowledged yet of the octets that were written to a socket.
+/// The state of the octets that were written to a socket and that the peer has not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unacknowledged {
     /// Everything is acknowledged.
@@ -204,13 +204,14 @@ pub(crate) enum Unacknowledged {
     /// The peer has acknowledged everything that was sent, and its window has no room for the rest.
     /// The peer has answered all of TCP's window probes.
     NoWindow,
-    /// Like `NoWindow`, but the peer has not answered the last window probe.
+    /// The peer's window has no room for the rest, and the peer has not answered the last window
+    /// probe.
     ProbeUnanswered,
 }
 
-/// Returns what the peer has not acknowledged. While its window is closed, TCP has no limit after
-/// which it gives up the peer: TCP_USER_TIMEOUT does not distinguish a peer that does not answer
-/// from one whose window stays closed.
+/// Returns the state of the octets that the peer has not acknowledged. Removes TCP_USER_TIMEOUT
+/// while the peer's window is closed, so that TCP has no limit then. That option does not
+/// distinguish a peer that does not answer from a peer whose window stays closed.
 pub(crate) fn check_unacknowledged(socket: &Socket, limit: PeerTimeout) -> Unacknowledged {
     let unacknowledged = unacknowledged(socket);
     let is_window_closed =
@@ -234,9 +235,10 @@ fn unacknowledged(socket: &Socket) -> Unacknowledged {
     }
 }
 
-/// Tells why TCP has sent none of the octets that are not acknowledged. If the window in the peer's
-/// last acknowledgement has room for a segment, this host holds them back, for example because its
-/// network device is down. Kernels before 5.4 do not report the window; that counts as no room.
+/// Returns why TCP has sent none of the unacknowledged octets. If the window in the peer's last
+/// acknowledgement has room for a segment, this host holds the octets back, for example because its
+/// network device is down. Kernels before 5.4 do not report the window. Then the window is taken to
+/// have no room.
 fn held_back(socket: &Socket) -> Unacknowledged {
     /// The indices of `tcpi_snd_mss` and `tcpi_snd_wnd` in `struct tcp_info`, in words of 32 bits.
     const SND_MSS: usize = 4;
@@ -310,7 +312,8 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
             message.msg_iov = iov.as_ptr().cast_mut();
             message.msg_iovlen = iov.len() as _;
-            // SAFETY: the caller guarantees it. `sendmsg` does not write to the vector.
+            // SAFETY: the caller fulfils the contract of this function. `sendmsg` does not write to
+            // the vector.
             unsafe { libc::sendmsg(fd, &message, flags) }
         }
     })
@@ -360,7 +363,8 @@ unsafe fn sendto(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isi
     }
 }
 
-/// Returns whether the peer of a socket has not closed or reset the connection.
+/// Returns whether the connection of a socket still exists: the peer has neither closed nor reset
+/// it.
 pub(crate) fn has_peer(socket: &Socket) -> bool {
     let mut octet = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -394,7 +398,7 @@ fn retry_interrupted(mut call: impl FnMut() -> isize) -> IoOutcome {
     }
 }
 
-/// Returns the peer's address and the own address of a connected socket.
+/// Returns the peer's address and this side's address of a connected socket.
 pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)> {
     Ok((canonical(socket.peer_addr()?)?, canonical(socket.local_addr()?)?))
 }

@@ -3,7 +3,7 @@
 #[path = "../../dat-core/tests/anything/calls.rs"]
 mod calls;
 #[path = "../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 #[path = "../../dat-core/tests/stress/random.rs"]
 mod random;

@@ -29,7 +29,7 @@ fn tshark(file: &Path, filter: &str, how: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The contents of a file.
+/// The contents of a capture file.
 #[derive(Default)]
 struct Contents {
     connections: usize,
@@ -37,8 +37,8 @@ struct Contents {
     replies: usize,
     rejections: usize,
     opcodes: BTreeSet<String>,
-    /// Incoming and outgoing messages: for each connection, identified by its ports, the lengths of
-    /// FPDUs, opcodes, and STags if there are any.
+    /// Incoming and outgoing messages. For each connection, which its ports identify, these are the
+    /// lengths of FPDUs, the opcodes, and the STags.
     messages: [BTreeMap<[String; 2], [Vec<String>; 3]>; 2],
 }
 
@@ -69,7 +69,7 @@ impl Contents {
             contents.requests += usize::from(!request.is_empty());
             contents.replies += usize::from(!reply.is_empty());
             contents.rejections += usize::from(!reply.is_empty() && *rejected == "1");
-            // A segment may contain several FPDUs, or none that ends in it.
+            // A segment may contain several FPDUs. It contains none if no FPDU ends in it.
             let values = |column: &str| {
                 column
                     .split(',')
@@ -93,7 +93,7 @@ fn open(params: &str, file: &Path) -> Result<Tcp, OpenError> {
     TcpEmu.open("tcp-emu", &format!("{params} capture={}", file.display()))
 }
 
-/// The capture files of two adapters after some of the contract's cases.
+/// Runs some cases of the contract between two adapters. Returns the capture files of the adapters.
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("%p.pcapng"));
     let [a, b] = files.each_ref().map(|file| open(params, file).unwrap_or_else(|e| panic!("{e}")));
@@ -125,7 +125,7 @@ fn both_ends_are_dissected_and_tell_the_same() {
         let [a, b] = files.each_ref().map(|file| {
             let filter = "_ws.malformed || _ws.expert.severity >= \"Warning\"";
             assert_eq!(tshark(file, filter, &[]), "", "{params}");
-            // The octets in the file must be those that were sent.
+            // Correct CRCs show that the octets in the file are the octets that were sent.
             let details = tshark(file, "iwarp_mpa.fpdu", &["-O", "iwarp_mpa"]);
             let checked = details.matches("CRC check: ").count();
             assert_eq!(details.matches("(Good CRC32)").count(), checked);
@@ -135,8 +135,9 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let Contents { connections, requests, replies, rejections, ref opcodes, .. } = contents;
             assert!(connections > 100, "{params}: {connections}");
             assert_eq!((requests, replies, rejections), (connections, connections, 1), "{params}");
-            // These are WRITE, READ request, READ response, SEND, SEND with invalidate, TERMINATE
-            // (RFC 5040, section 4.3); atomic request, atomic response (RFC 7306, section 5).
+            // These are the opcodes of WRITE, READ request, READ response, SEND, SEND with
+            // invalidate, TERMINATE (RFC 5040, section 4.3), atomic request and atomic response
+            // (RFC 7306, section 5).
             for opcode in ["0x00", "0x01", "0x02", "0x03", "0x04", "0x07", "0x0a", "0x0b"] {
                 assert!(opcodes.contains(opcode), "{params}: no {opcode} in {opcodes:?}");
             }
@@ -148,7 +149,8 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let all = |messages: &BTreeMap<_, [Vec<String>; 3]>| {
                 messages.values().flatten().flatten().count()
             };
-            // A side that closes abruptly does not read any more.
+            // A side that closes abruptly stops reading, so it does not receive the last messages
+            // of its peer.
             assert!(
                 all(sent) > 400 && all(sent) - all(received) < 100,
                 "{params}: {} {}",

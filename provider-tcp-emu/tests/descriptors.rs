@@ -1,5 +1,5 @@
-//! Silent callers at several adapters of a process leave descriptors for the process. The only test
-//! here lowers the limit of its process.
+//! Tests that silent callers at several adapters leave descriptors for the process. This file has
+//! only one test, because the test lowers the limit of its process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,18 +21,19 @@ const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 const ADAPTERS: usize = 4;
 /// The number of descriptors that the process may have.
 const LIMIT: usize = 256;
-/// The share of silent callers.
+/// The number of descriptors that all silent callers together may hold.
 const SHARE: usize = LIMIT / 4;
 const RESERVE: usize = 64;
-/// What the callers of all adapters may hold beyond the limits: one caller of each adapter is
-/// always admitted, and each adapter accepts the next caller before it evicts another one.
+/// The number of descriptors by which the callers of all adapters may exceed their limit. One
+/// caller of each adapter is always admitted, and each adapter accepts the next caller before it
+/// evicts another one.
 const ALLOWANCE: usize = 2 * ADAPTERS;
 /// The number of silent callers at each adapter.
 const CALLS: usize = 120;
 
-/// If this variable is set, the process calls at the ports that it names.
+/// An environment variable with ports. A process that has this variable only calls at these ports.
 const PORTS: &str = "OPENDAT_TEST_PORTS";
-/// What the calling process writes when it has made all calls.
+/// The line that the calling process prints when it has made all calls.
 const HAVE_CALLED: &str = "all have called";
 
 /// Calls at all ports, and holds the connections until the standard input ends.
@@ -57,12 +58,13 @@ fn call(ports: &str) {
 /// A process that calls silently at all adapters.
 struct Callers {
     process: Child,
-    /// Returns the other end of the process's output when all callers have called.
+    /// A thread that waits until all callers have called. It returns the end of the pipe at which
+    /// this process reads the other process's output.
     have_called: JoinHandle<Option<ChildStdout>>,
 }
 
 impl Callers {
-    /// The descriptors that this process needs for the other one.
+    /// The number of descriptors that the test needs for the pipes to the calling process.
     const DESCRIPTORS: usize = 2;
 
     fn new(ports: &str, test: &str) -> Self {
@@ -85,12 +87,12 @@ impl Callers {
 
 /// The number of descriptors that this process has.
 fn descriptors() -> usize {
-    // One of them reads the directory.
+    // The count includes the descriptor that reads the directory, so subtract 1.
     std::fs::read_dir("/proc/self/fd").expect("a free descriptor").count() - 1
 }
 
-/// Makes all adapters progress until all callers have called, and `most` descriptors have been in
-/// use. There must never be more than `limit`.
+/// Makes all adapters progress until all callers have called and `most` descriptors have been in
+/// use at the same time. Never more than `limit` descriptors may be in use.
 fn serve(adapters: &[Tcp], callers: &Callers, most: usize, limit: usize) {
     let mut seen = 0;
     let rig = Rig { a: &adapters[0], b: &adapters[1] };
@@ -103,7 +105,7 @@ fn serve(adapters: &[Tcp], callers: &Callers, most: usize, limit: usize) {
     });
 }
 
-/// A caller that sends its request is served at each adapter.
+/// Checks that each adapter serves a caller that sends its whole request.
 fn serve_real_callers(adapters: &[Tcp], services: &[Service<'_, Tcp>]) {
     for (t, service) in adapters.iter().zip(services) {
         let rig = Rig { a: t, b: t };
@@ -137,7 +139,8 @@ fn silent_callers_at_many_adapters_share_a_limit() {
     let ports = ports.collect::<Vec<_>>().join(" ");
     let test = "silent_callers_at_many_adapters_share_a_limit";
     let idle = descriptors();
-    // The rest of the limit is free, or the process itself uses nearly all but the reserve.
+    // In the first round, the process uses few descriptors. In the second round, it uses nearly all
+    // of them except the reserve.
     for is_scarce in [false, true] {
         let before = idle + Callers::DESCRIPTORS;
         let used = if is_scarce { LIMIT - RESERVE - 2 * ADAPTERS } else { before };
@@ -151,7 +154,7 @@ fn silent_callers_at_many_adapters_share_a_limit() {
         serve_real_callers(&adapters, &services);
         drop(callers.process.stdin.take());
         let output = callers.have_called.join().expect("no panic");
-        // The process writes to the pipe until it ends.
+        // Keep `output`, the pipe, open until the process ends, because the process writes to it.
         assert!(callers.process.wait().expect("the end of the process").success());
         assert!(output.is_some(), "not all callers have called");
         drop((files, output));

@@ -1,4 +1,5 @@
-//! The IB extension between adapters of which one or both are opened without it (`extended=off`).
+//! Tests of the IB extension if one adapter or both adapters are opened without it
+//! (`extended=off`).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The test that connections over TCP leave nothing behind.
+//! Tests that connections over TCP leave no resources behind.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;

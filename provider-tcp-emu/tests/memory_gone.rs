@@ -1,5 +1,5 @@
-//! Memory is unmapped, or its file is truncated, while the memory is registered. If the kernel
-//! copies the data, the connection ends and the process continues.
+//! Tests with registered memory that is unmapped, or whose file is truncated. If the kernel copies
+//! the data, the connection ends and the process continues.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -28,7 +28,7 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
 const EVENT_LIMIT: DAT_TIMEOUT = 60_000_000;
 /// A size far above the number of octets that one system call copies to a buffer of the engine.
 const SIZE: usize = 4 << 20;
-/// The offset from which on the memory is lost.
+/// The offset at which the lost memory begins.
 const HALF: usize = SIZE / 2;
 
 /// Memory of a file without a name.
@@ -40,8 +40,8 @@ struct Mapped {
 /// The way in which the memory is lost.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// An access raises SIGSEGV, as for unmapped memory. But no mmap of another thread can get
-    /// these addresses.
+    /// An access raises SIGSEGV, as for unmapped memory. Unlike unmapped addresses, these addresses
+    /// cannot be reused by an mmap of another thread.
     Protected,
     /// The file is truncated, so an access raises SIGBUS.
     Cut,
@@ -262,8 +262,8 @@ fn close(sides: [Side; 2]) {
     }
 }
 
-/// Runs the test for each way of losing memory. `flow` gets two connected sides, and memory of the
-/// first.
+/// Runs the test for each way of losing memory. `flow` gets two connected sides, and the memory
+/// that it must lose.
 fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, WaitMode))) {
     for loss in [Loss::Protected, Loss::Cut] {
         for wait_mode in [WaitMode::Polls, WaitMode::Waits] {
@@ -276,8 +276,8 @@ fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, WaitMode))) {
 }
 
 /// The numbers of octets that are lost at the end of a message. Both sockets have room for the
-/// whole message, so no poller reports it. The lengths are a page, and sizes above one piece of the
-/// kernel's copy.
+/// whole message, so the poller reports no event. The numbers are one page, and sizes above the
+/// pieces in which the kernel copies.
 const LOST_LENGTHS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
 /// The length of a message for which both sockets have room.
 const SHORT_MESSAGE_LEN: usize = 256 << 10;
@@ -293,7 +293,8 @@ fn a_send_from_memory_that_is_gone() {
             b.receive(part(place, &sink, 0, SIZE), id);
         }
         memory.lose(loss, HALF);
-        // The first message is intact, although both are passed to the kernel together.
+        // The first message arrives intact, although the kernel gets it together with the second
+        // message, whose memory is lost.
         a.send(part(lmr, memory, 0, HALF / 4), 11);
         a.send(part(lmr, memory, HALF, HALF), 12);
         a.send(part(lmr, memory, 0, 8), 13);

@@ -1,5 +1,5 @@
-//! Tests of messages for which no receive is posted. They come from raw sockets that act as peers
-//! of this project and can send anything.
+//! Tests of messages for which no receive is posted. Raw sockets send these messages. They act as
+//! OpenDAT peers, but can send anything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,13 +9,13 @@ use dat_core::provider::{Close, Provider, Queue, Remote, SendOp, Transport, WcSt
 use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
-/// The request of a peer of this project: the peer-to-peer model, and the operations of RFC 7306.
+/// The MPA request of an OpenDAT peer: the peer-to-peer model, and the operations of RFC 7306.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x14\x02\x00\x04\x80\x04\x80\x04";
-/// The number of octets of a message, and of its frame.
+/// The numbers of octets of a message and of the frame that carries it.
 const LEN: usize = 1024;
 const FRAME: usize = 2 + 18 + LEN + 4;
 
-/// A SEND without CRC.
+/// Returns the frame of a SEND without CRC.
 fn frame(msn: u32) -> Vec<u8> {
     let mut frame = ((18 + LEN) as u16).to_be_bytes().to_vec();
     frame.extend(b"\x41\x43\0\0\0\0\0\0\0\0");
@@ -61,8 +61,8 @@ fn until_stalled(rig: &Rig<'_, Tcp>, times: u64) {
     });
 }
 
-/// The messages behind the one that waits fill the buffers of the socket, and take no more memory
-/// than that. Other connections continue.
+/// One message waits for a receive. The messages behind it fill the buffers of the socket, and take
+/// no other memory. Other connections continue.
 #[test]
 fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     const LIMIT: usize = 64 << 20;
@@ -73,8 +73,7 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     let (a, b) = rig.pair();
     peer.set_nonblocking(true).expect("nonblocking");
     let (mut sent, mut rest, mut refusals) = (0, Vec::new(), 0);
-    // Send as long as the buffers have room. They have none any more when the adapter does not
-    // read.
+    // Send until the buffers of the sockets are full, because the adapter does not read.
     while sent < LIMIT && refusals < 1000 {
         if rest.is_empty() {
             rest = frame((sent / FRAME) as u32 + 1);
@@ -107,8 +106,8 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     }
 }
 
-/// Makes a connection. If `polled`, consumers have polled it for so long that the poller no longer
-/// reports it. Otherwise no consumer polls it.
+/// Makes a connection. If `polled`, consumers have polled it for so long that its socket has left
+/// the poller. Otherwise no consumer has polled it.
 fn prepared<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>, polled: bool) -> (TcpStream, u32) {
     let mut peer = accepted(rig, end);
     let before = if polled { 300 } else { 0 };
@@ -133,7 +132,8 @@ fn what_came_before_the_peers_end_can_be_received() {
     }
 }
 
-/// Returns false if this thread was delayed for so long that the connection was given up.
+/// Returns false if this thread was delayed for so long that the adapter ended the connection
+/// before the receives were posted.
 fn receives_what_came_before_the_end(polled: bool, abrupt: bool) -> bool {
     let t = open("127.0.0.1");
     let rig = Rig { a: &t, b: &t };
@@ -172,8 +172,8 @@ fn the_peers_end_is_told_where_its_last_message_finds_no_receive() {
     }
 }
 
-/// A graceful close waits for operations that can still be carried out. The response to a read
-/// cannot arrive behind a message that has no receive.
+/// A graceful close waits for operations that can still be carried out. It does not wait for a READ
+/// whose response would arrive behind a message that has no receive.
 #[test]
 fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_receive() {
     let t = open("127.0.0.1");
@@ -188,7 +188,7 @@ fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_rece
     assert!(matches!(rig.next("the end", &here.log), Event::Disconnected));
     let ended = [(1, WcStatus::Success), (2, WcStatus::Flushed)];
     assert_eq!(outcomes(&rig.completions(&here.requests, 2)), ended);
-    // The peer has received both messages, and the end.
+    // The peer has received both messages and the end of the stream.
     let mut all = Vec::new();
     peer.read_to_end(&mut all).expect("what was sent");
     assert_eq!(all.len(), (2 + 18 + 8 + 4) + (2 + 18 + 28 + 4));

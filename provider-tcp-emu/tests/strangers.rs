@@ -1,5 +1,5 @@
-//! Tests with peers of other kinds, which raw sockets play: other stacks, broken ones, and programs
-//! that are no RDMA stacks.
+//! Tests with peers that are not OpenDAT. Raw sockets play other stacks, broken stacks, and
+//! programs that are no RDMA stacks.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// siw's request as initiator: no peer-to-peer model, one RDMA read each way.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
-/// The same request with the peer-to-peer model, and with the promise of an RDMA WRITE as the first
+/// siw's request as initiator with the peer-to-peer model. It promises an RDMA WRITE as the first
 /// frame.
 const REQUEST_P2P: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x80\x01\x80\x01";
 /// siw's replies as responder, to a request without and with the peer-to-peer model.
@@ -25,8 +25,8 @@ const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen 
 /// The zero-length RDMA WRITE that serves as RTR.
 const RTR: &[u8] = b"\x00\x0e\xC1\x40";
 
-/// Callers that send no request share a limit with those of other adapters in this process. So the
-/// tests that have many of them run one after the other.
+/// Locks out the other tests that have many callers without a request. Such callers at all adapters
+/// of a process share one limit, so these tests must run one after the other.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +105,7 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
     for speaks_first in [true, false] {
         let end = End::new(&t);
         end.recv(9, &[end.mem.segment(0, 64)]);
-        // No frame is sent before the grace period begins.
+        // Take the time now, before the grace period begins.
         let start = Instant::now();
         let mut stranger = accepted(&rig, &end);
         end.send(1, &[end.mem.segment(64, 16)]);
@@ -157,8 +157,8 @@ fn a_stranger_has_time_to_finish_its_last_message() {
     }
 }
 
-/// After a caller has sent invalid octets, the provider does not wait at the listener for a
-/// millisecond. A caller that calls during this millisecond is still accepted.
+/// After a caller has sent invalid octets, the listener leaves the poller for a millisecond. A
+/// caller that calls during this millisecond is still accepted.
 #[test]
 fn callers_who_babble_keep_nobody_out() {
     let t = open();
@@ -253,7 +253,7 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
     assert_eq!(format!("{event:?}"), "TimedOut");
     assert!(start.elapsed() >= timeout);
 
-    // From 127.0.0.1 there is no route to another host, or to IPv6.
+    // An adapter at 127.0.0.1 has no route to another host, or to an IPv6 address.
     for addr in ["203.0.113.1:0", "[::1]:0"] {
         let end = End::new(&t);
         let addr: SocketAddr = addr.parse().expect("an address");
@@ -296,9 +296,9 @@ fn a_strangers_disconnect_differs_from_its_death() {
     }
 }
 
-/// A frame establishes one connection, and then another connection ends. The events come in this
-/// order, although the polling consumer looks at the second connection first, and at the first one
-/// only when the poller reports it.
+/// A frame establishes one connection, and then another connection ends. The two events come in
+/// this order. However, the consumer polls the second connection directly, and learns of the first
+/// one only when the poller reports it.
 #[test]
 fn what_came_before_an_end_elsewhere_is_seen_before_it() {
     let t = open();
@@ -316,7 +316,7 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
             assert_eq!(read::<24>(&mut stranger)[..16], REPLY[..16]);
             (end, stranger)
         };
-        // There are more connections than one pass looks at.
+        // There are more connections than one pass reads.
         let mut callers: Vec<_> = (0..12).map(caller).collect();
         for (end, stranger) in &mut callers[1..] {
             stranger.write_all(&rtr).expect("first frame");
@@ -325,7 +325,8 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
         callers[0].1.write_all(&rtr).expect("first frame");
         let (last, stranger) = callers.pop().expect("a caller");
         drop(stranger);
-        // This side polls no more often than necessary.
+        // Make progress only until the end is reported, because the other event must come before
+        // it.
         let end = rig.until("the end", || {
             t.progress();
             last.log.take()
@@ -394,8 +395,8 @@ fn noise_before_a_connection_is_ignored() {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
 }
 
-/// Callers that never finish their request do not keep others from connecting: the oldest of them
-/// is closed.
+/// Callers that never finish their request do not keep others from connecting, because the adapter
+/// closes the oldest of them.
 #[test]
 fn silent_callers_make_room() {
     let _alone = alone();
@@ -433,8 +434,8 @@ fn silent_callers_make_room() {
     drop(silent);
 }
 
-/// A caller is not closed to make room if the rest of its request has arrived, even if the adapter
-/// accepts the next caller before it reads that rest.
+/// A caller must not be closed to make room if the rest of its request has arrived. This holds even
+/// if the adapter accepts the next caller before it reads the rest.
 #[test]
 fn a_caller_whose_request_has_arrived_makes_no_room() {
     let _alone = alone();
@@ -457,12 +458,12 @@ fn a_caller_whose_request_has_arrived_makes_no_room() {
         .collect();
     let (mut tries, mut served) = (0, 0);
     while tries < 20 {
-        // The poller reports in this order that there is one caller too many, and that the request
-        // of the oldest is complete.
+        // The poller first reports another caller, which is one too many. Then it reports that the
+        // request of the oldest caller is complete.
         callers.push_back(begin());
         let mut oldest = callers.pop_front().expect("a caller");
         if oldest.write_all(&REQUEST[1..]).is_err() {
-            // The adapter's own thread has accepted the next caller already.
+            // The progress thread has already accepted the new caller and closed the oldest one.
             continue;
         }
         tries += 1;
@@ -476,11 +477,12 @@ fn a_caller_whose_request_has_arrived_makes_no_room() {
             }
         });
     }
-    // The adapter's own thread may be between its read and its close when the request arrives.
+    // Some requests may fail: the progress thread may read from a caller just before the rest of
+    // the request arrives, and then close that caller.
     assert!(served > tries / 2, "{served} of {tries} requests were served");
 }
 
-/// Noise after a valid setup ends that connection, and nothing else.
+/// Noise after a valid setup ends only that connection.
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();

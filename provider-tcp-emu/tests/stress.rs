@@ -1,7 +1,7 @@
 //! dat-core's stress test of many threads on two thread-safe adapters, over TCP.
 
 #[path = "../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 #[path = "../../dat-core/tests/stress/freed_objects.rs"]
 mod freed_objects;

@@ -1,4 +1,5 @@
-//! The use of rdma_cm: the event channel, its identifiers, listeners and connection requests.
+//! The part of this crate that uses rdma_cm: the event channel, its identifiers, listeners and
+//! connection requests.
 
 use std::ffi::c_void;
 use std::io;
@@ -23,7 +24,7 @@ use crate::map::{self, CmEvent, REJECT_HEADER};
 use crate::progress::ProgressContext;
 use crate::qp::QpShared;
 
-/// An event channel. It outlives its identifiers.
+/// An event channel of rdma_cm. It is dropped after all identifiers whose events it reports.
 pub(crate) struct Channel {
     core: &'static RdmaCore,
     channel: NonNull<rdma_event_channel>,
@@ -52,8 +53,8 @@ unsafe impl Sync for CmId {}
 /// A listening identifier: the service point of a connection qualifier.
 pub struct Listener {
     pub(crate) port: u16,
-    // The identifier is declared first, so that it is dropped first: its drop waits for its events,
-    // which use `_context`.
+    // `_id` is declared before `_context`, so that the identifier is dropped first. Dropping the
+    // identifier waits until its events, which use `_context`, are acknowledged.
     _id: CmId,
     _context: Box<ListenerContext>,
 }
@@ -79,13 +80,14 @@ impl Channel {
         Ok(Channel { core, channel: channel.ok_or_else(io::Error::last_os_error)? })
     }
 
-    /// Makes taking an event fail, instead of blocking, when there is none.
+    /// Puts the channel into non-blocking mode. Taking an event then fails if there is none.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the channel is live.
         unsafe { set_nonblocking(self.channel.as_ref().fd) }
     }
 
-    /// Returns the device and the port that have a local address, or `None` if no device has it.
+    /// Returns the device and the port to which this local address belongs, or `None` if no device
+    /// has the address.
     pub(crate) fn find_device(&self, address: SocketAddr) -> io::Result<Option<BoundDevice>> {
         let id = self.bind_to_device(address)?;
         // SAFETY: the identifier is live, and the call above has initialized it.
@@ -99,8 +101,9 @@ impl Channel {
         }))
     }
 
-    /// Creates an identifier that is bound to the device, so that an event reports the removal of
-    /// the device. Its port number is outside the port space of connections.
+    /// Creates an identifier that is bound to the device with this address. An event of the
+    /// identifier reports when the device is removed. The identifier uses the port space of
+    /// datagrams, so that it takes no port number from connections.
     pub(crate) fn bind_to_device(&self, address: SocketAddr) -> io::Result<CmId> {
         let id = self.id_in(RDMA_PS_UDP, ptr::null_mut())?;
         id.bind(SocketAddr::new(address.ip(), 0))?;
@@ -145,8 +148,8 @@ impl Channel {
         let listener = Box::new(ListenerContext { sink: Mutex::new(sink), backlog, waiting });
         let id = self.id(ptr::from_ref(&*listener).cast_mut().cast()).map_err(listen_error)?;
         id.bind(SocketAddr::new(at.ip(), number)).map_err(listen_error)?;
-        // The backlog of the kernel counts requests that this process has not taken yet. `handle`
-        // enforces the consumer's backlog.
+        // The kernel's backlog counts only the requests that this process has not taken yet, so it
+        // is large. `handle` enforces the consumer's backlog.
         // SAFETY: the identifier is live.
         let port = unsafe {
             if (self.core.cm.rdma_listen)(id.id.as_ptr(), 1024) != 0 {
@@ -157,7 +160,7 @@ impl Channel {
         Ok(Listener { port, _id: id, _context: listener })
     }
 
-    /// Handles the first event. Returns false if there is none.
+    /// Handles the oldest event of the channel. Returns false if there is no event.
     pub(crate) fn handle_next(&self, progress: &ProgressContext) -> bool {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is live and does not block.
@@ -172,8 +175,9 @@ impl Channel {
         true
     }
 
-    /// Handles an event. The result must be dropped after the event is acknowledged, because
-    /// dropping an identifier waits for its events.
+    /// Handles an event. The caller drops the result after it has acknowledged the event: the
+    /// result may own an identifier, and dropping an identifier waits until its events are
+    /// acknowledged.
     ///
     /// # Safety
     /// The event is not acknowledged yet.
@@ -206,7 +210,8 @@ impl Channel {
         // SAFETY: the caller guarantees that the identifier is live.
         let context = unsafe { context(id) };
         if kind == CmEvent::Request {
-            // The new identifier has inherited the listener's context. It has no queue pair yet.
+            // The request's identifier has inherited the context of the listener's identifier.
+            // Clear the context, because the request has no queue pair yet.
             context.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: the context of a listening identifier points to its `ListenerContext`, which
             // outlives the identifier.
@@ -238,7 +243,7 @@ impl Channel {
     }
 }
 
-/// The object that an event concerned. This may be the last reference to that object.
+/// A reference to the object that an event concerned. It may be the last reference.
 #[expect(dead_code, reason = "held, not looked at")]
 enum EventOwner {
     Refused(Request),
@@ -246,7 +251,8 @@ enum EventOwner {
 }
 
 /// The context of an identifier: a pointer or number that its events carry. It is atomic because
-/// one thread may take a connection request while another handles an event of it.
+/// one thread may take a connection request while another thread handles an event of the request's
+/// identifier.
 ///
 /// # Safety
 /// The identifier stays live while the result is used.
@@ -256,7 +262,7 @@ unsafe fn context<'i>(id: NonNull<rdma_cm_id>) -> &'i AtomicPtr<c_void> {
     unsafe { AtomicPtr::from_ptr(&raw mut (*id.as_ptr()).context) }
 }
 
-/// The local address and the peer's.
+/// Returns the local address and the peer's address.
 fn addresses(addr: &rdma_addr) -> [SocketAddr; 2] {
     let rdma_addr { src_storage, dst_storage, .. } = addr;
     [src_storage, dst_storage].map(|storage| match i32::from(storage.ss_family) {
@@ -296,7 +302,7 @@ impl CmId {
         check(unsafe { (self.core.cm.rdma_bind_addr)(self.id.as_ptr(), c.as_mut_ptr()) })
     }
 
-    /// Starts to resolve the peer's address, as seen from the local address `from`.
+    /// Starts to resolve the peer's address. The connection will use the local address `from`.
     pub(crate) fn resolve(
         &self,
         from: SocketAddr,
@@ -358,7 +364,7 @@ impl CmId {
     }
 
     /// Ends the connection, or confirms that the peer has ended it. If there is no connection any
-    /// more, that is no error.
+    /// more, the call has no effect.
     pub(crate) fn disconnect(&self) {
         // SAFETY: the identifier is live.
         unsafe { (self.core.cm.rdma_disconnect)(self.id.as_ptr()) };
@@ -375,7 +381,8 @@ impl CmId {
         Ok((attr, mask))
     }
 
-    /// Makes the later events of this identifier belong to the queue pair with this number.
+    /// Assigns the identifier to the queue pair with this number. That queue pair then gets the
+    /// events of the identifier.
     pub(crate) fn set_queue_pair(&self, number: u32) {
         let to = ptr::without_provenance_mut(number as usize);
         // SAFETY: the identifier is live.
@@ -390,16 +397,16 @@ impl Drop for CmId {
     }
 }
 
-/// The retry count. It is one less than the maximum, because rxe takes the maximum of 7 for
-/// infinite (`retransmit_timer`, `rxe_completer` in Linux 6.12). Then the loss of a peer whose
-/// process was killed would never be noticed.
+/// The retry count, which is one less than the maximum. With the maximum of 7, rxe would retry
+/// forever (`retransmit_timer`, `rxe_completer` in Linux 6.12), and this side would never notice
+/// that the peer's process was killed.
 pub(crate) const RETRY_COUNT: u8 = 6;
 
 fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The connection parameters of libdaplofa, except for the retry count.
+/// Returns the connection parameters that libdaplofa uses, except for the retry count.
 fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_conn_param {
     let saturating_u8 = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     rdma_conn_param {
@@ -419,7 +426,8 @@ impl Request {
     /// Rejects the request with a consumer's private data.
     pub(crate) fn refuse(mut self, private: &[u8]) {
         let message = [&REJECT_HEADER, private].concat();
-        // A peer that has given up needs no answer, so an error is ignored.
+        // The call fails if the peer has given up. Such a peer needs no answer, so the error is
+        // ignored.
         let _ = self.id.take().map(|id| id.reject(&message));
     }
 
@@ -433,8 +441,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(id) = self.id.take() {
-            // The rejection has no header, because no consumer has rejected the request. An error
-            // is ignored, because the peer may no longer exist.
+            // The rejection has no `REJECT_HEADER`, because no consumer has rejected the request.
+            // An error is ignored, because the peer may no longer exist.
             let _ = id.reject(&[]);
         }
     }

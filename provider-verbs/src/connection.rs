@@ -26,8 +26,8 @@ pub(crate) struct Connection {
     depth: Option<ReadDepth>,
     /// The local address and the peer's address.
     addresses: Option<[SocketAddr; 2]>,
-    /// The time at which the attempt to connect times out, or at which a delay of
-    /// [`KERNEL_DRIVER_DELAY`] is over.
+    /// The time at which the attempt to connect times out, or at which a [`KERNEL_DRIVER_DELAY`]
+    /// ends.
     deadline: Option<Instant>,
     end: Option<EndCause>,
     flushed_at: Option<Instant>,
@@ -45,14 +45,15 @@ enum State {
     /// The connection is established. The consumer is notified after [`KERNEL_DRIVER_DELAY`].
     EstablishedDelayed,
     Established,
-    /// The connection was ended by the peer or by this side's device. After [`KERNEL_DRIVER_DELAY`]
-    /// it is known which of the two it was.
+    /// The peer or this side's device has ended the connection. After [`KERNEL_DRIVER_DELAY`] this
+    /// provider knows which of the two it was.
     DisconnectDelayed,
-    /// The end has begun. Requests that were posted before are carried out.
+    /// This side has begun a graceful close. The device still carries out the requests that were
+    /// posted before the close.
     Draining,
-    /// The requests that were posted before the end have been carried out. The queue pair is
-    /// flushed after [`KERNEL_DRIVER_DELAY`], because the device may still owe the peer an
-    /// acknowledgement.
+    /// The requests that were posted before the close have been carried out. The queue pair is
+    /// flushed after [`KERNEL_DRIVER_DELAY`], because the device may not have acknowledged the
+    /// peer's last message yet.
     FlushDelayed,
     /// The queue pair is being flushed.
     Flushing,
@@ -64,22 +65,23 @@ struct ConnectParameters {
     depth: ReadDepth,
 }
 
-/// The reason of a failure about which completions or asynchronous events say more.
+/// The reason that is reported when a queue pair has failed. Completions or asynchronous events
+/// give the details.
 pub(crate) const QP_FAILED: &str = "the queue pair has failed";
 
-/// The reason for which a connection or an attempt to connect ends.
+/// Why a connection, or an attempt to connect, ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
     /// This side disconnects once all requests have been carried out.
     Graceful,
     /// This side disconnects at once.
     Abrupt,
-    /// The peer has disconnected, or this side has.
+    /// The peer or this side has disconnected.
     Disconnected,
     /// An error has ended the connection.
     Broken(&'static str),
-    /// The peer has rejected the request: the peer's consumer if `by_peer`, otherwise its provider
-    /// or host.
+    /// The request was rejected: by the peer's consumer if `by_peer` is true, otherwise by the
+    /// peer's provider or host.
     Rejected { by_peer: bool, private: Vec<u8> },
     /// The peer does not answer at its address.
     Unreachable,
@@ -97,18 +99,18 @@ const REJECTED_BY_HOST: EndCause = EndCause::Rejected { by_peer: false, private:
 /// The time that a removed device may take to flush its queue pairs.
 const REMOVED_DEVICE_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The time that this provider waits for the kernel's software devices. Hardware needs no such
-/// wait.
+/// The time that this provider waits for the kernel's software devices, siw and rxe. Hardware needs
+/// no such wait.
 ///
-/// Over siw, the consumer learns this much later that a connection is established or has ended. On
-/// the calling side, siw ends a connection if the first message arrives before it has read the MPA
-/// reply (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the
-/// disconnect before the failure that caused it.
+/// With siw, the consumer is notified this much later that a connection is established or has
+/// ended. There are two reasons. On the calling side, siw ends a connection if the first message
+/// arrives before siw has read the MPA reply (siw_recv_mpa_rr, "peer sent extra data"). When a
+/// failure ends a connection, siw reports the disconnect before it reports the failure.
 ///
-/// Over rxe, a disconnect of the consumer takes effect this much later. rxe acknowledges a message
-/// after its completion is visible, and only if the queue pair is not in the error state yet
-/// (rxe_resp.c, do_complete). So a consumer that disconnects because of a message that it has just
-/// received would make the peer's send fail.
+/// With rxe, a disconnect by the consumer takes effect this much later. rxe makes a completion
+/// visible before it acknowledges the message, and sends no acknowledgement once the queue pair is
+/// in the error state (rxe_resp.c, do_complete). Without the delay, a consumer that disconnects as
+/// soon as it has received a message would make the peer's send fail.
 const KERNEL_DRIVER_DELAY: Duration = Duration::from_millis(10);
 
 /// The time limit to resolve an address or a route, in milliseconds.
@@ -175,7 +177,8 @@ impl QpShared {
     /// Moves the queue pair to RTS with the parameters that rdma_cm has negotiated.
     fn move_to_rts(&self, id: &CmId, depth: ReadDepth) -> std::io::Result<()> {
         if self.progress.device.is_iwarp() {
-            // Over iWARP the kernel makes the transitions while it establishes the connection.
+            // Over iWARP the kernel moves the queue pair to RTS while it establishes the
+            // connection.
             return Ok(());
         }
         self.can_read.store(depth.outgoing > 0, Ordering::Relaxed);
@@ -224,7 +227,8 @@ impl QpShared {
                 let Some(parameters) = parameters else { return };
                 match id.connect(&parameters.private, parameters.depth, self.number, self.on_srq) {
                     Ok(()) => return,
-                    // siw has connected the TCP socket before, so the peer's address exists.
+                    // siw connects the TCP socket in this call. The refusal shows that the peer's
+                    // host exists.
                     Err(e) if e.kind() == ErrorKind::ConnectionRefused => REJECTED_BY_HOST,
                     Err(_) => EndCause::Unreachable,
                 }
@@ -253,6 +257,7 @@ impl QpShared {
                             depth: agreed,
                         });
                     }
+                    // The peer has accepted, but this side cannot complete the connection.
                     // libdaplofa also reports this case as unreachable.
                     Err(_) => EndCause::Unreachable,
                 }
@@ -322,7 +327,8 @@ impl QpShared {
         self.call(Upcall::Established { private: &[], peer, local, depth });
     }
 
-    /// Handles a deadline that has passed. Returns the reason if the connection ends.
+    /// Handles the deadline of the connection, if it has passed. Returns the reason if the
+    /// connection must end.
     pub(crate) fn on_deadline(&self, now: Instant) -> Option<EndCause> {
         let mut connection = self.connection();
         if connection.deadline.is_none_or(|at| at > now) {
@@ -332,8 +338,8 @@ impl QpShared {
             State::Connecting => Some(EndCause::TimedOut),
             State::DisconnectDelayed => {
                 drop(connection);
-                // Take all completions, because a request may have failed without the consumer
-                // having taken its completion.
+                // Take all completions. They show whether a request has failed whose completion the
+                // consumer has not taken.
                 self.prefetch_completions();
                 Some(match self.failed.load(Ordering::Acquire) {
                     true => EndCause::Broken(QP_FAILED),
@@ -352,9 +358,10 @@ impl QpShared {
         }
     }
 
-    /// Returns whether this side's device has ended the connection. A device that denies its peer
-    /// an access may report that by the state of the queue pair only. Over iWARP the state shows
-    /// nothing, because every end leads to it.
+    /// Returns whether this side's device has ended the connection. Over RoCE and InfiniBand, the
+    /// queue pair is then in the error state, which may be all that the device reports after it has
+    /// refused an access by the peer. Over iWARP, every end of a connection leads to the error
+    /// state, so only a failure that was recorded before counts.
     fn is_broken(&self) -> bool {
         match self.progress.device.is_iwarp() {
             true => self.failed.load(Ordering::Acquire),
@@ -362,7 +369,8 @@ impl QpShared {
         }
     }
 
-    /// Starts the end of the connection. The event handling continues the end.
+    /// Starts to end the connection and continues as far as possible. The event handling does the
+    /// rest.
     fn end_later(&self, end: EndCause) {
         self.end(end);
         if let Some(pair) = self.progress.pair(self.number) {
@@ -374,21 +382,24 @@ impl QpShared {
         self.connection().state == State::Established
     }
 
-    /// Starts the end of the connection or of the attempt to connect. From now on the device gets
-    /// no work requests. `advance_end` continues the end. Returns true if the peer was called and
-    /// has not answered. In that case `destroy_id` notifies the peer. A thread that handles an
-    /// event of the identifier must not call `destroy_id`.
+    /// Starts to end the connection or the attempt to connect. From now on the device gets no work
+    /// requests of the consumer. `advance_end` continues to end the connection.
+    ///
+    /// Returns true if this side has called the peer and the peer has not answered. The caller then
+    /// calls `destroy_id`, which notifies the peer. A caller that handles an event of the
+    /// connection's identifier must not call `destroy_id`, which would wait for that event.
     pub(crate) fn end(&self, end: EndCause) -> bool {
         let mut connection = self.connection();
         let was_connecting = connection.state == State::Connecting;
         match connection.state {
             State::Flushing | State::Closed => return false,
-            // If another cause arises while requests are carried out, it replaces the graceful one.
+            // A second graceful close has no effect. Any other cause replaces the cause of the
+            // close.
             State::Draining | State::FlushDelayed if end == EndCause::Graceful => return false,
             State::Draining | State::FlushDelayed => {}
             _ => {
                 self.failed.store(true, Ordering::Release);
-                // The device has flushed a broken queue pair by itself.
+                // If the connection is broken, the device has flushed the queue pair by itself.
                 self.flush_requested.store(!matches!(end, EndCause::Broken(_)), Ordering::Release);
                 // The gates stay closed for ever, because the guards are not dropped.
                 std::mem::forget(self.send_queue.gate.close());
@@ -400,7 +411,8 @@ impl QpShared {
         let graceful = wanted && end == EndCause::Graceful && self.post_send_marker(DRAINED);
         let end = match (end, connection.state) {
             (EndCause::Graceful | EndCause::Abrupt, _) => EndCause::Disconnected,
-            // For the consumer, this connection was never established.
+            // The consumer was not notified that the connection is established. So the attempt has
+            // failed for the consumer.
             (EndCause::Broken(_), State::EstablishedDelayed) => EndCause::Failed,
             (end, _) => end,
         };
@@ -413,7 +425,8 @@ impl QpShared {
         was_connecting
     }
 
-    /// Ends the connection from this side.
+    /// Flushes the queue pair in order to end the connection. On rxe, the flush starts after
+    /// [`KERNEL_DRIVER_DELAY`].
     fn close(&self, mut connection: MutexGuard<'_, Connection>) {
         match self.progress.device.is_rxe() {
             true => {
@@ -437,7 +450,8 @@ impl QpShared {
         if uses_markers && self.post_send_marker(FLUSHED) {
             markers |= 2;
         }
-        // If a marker could not be posted, the end does not wait for it.
+        // Treat a work queue as flushed if its marker could not be posted, so that the end does not
+        // wait for that marker.
         if uses_markers && markers & 1 == 0 {
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }
@@ -454,7 +468,7 @@ impl QpShared {
         self.connection().state != State::Unconnected
     }
 
-    /// Prefetches the completions of both queues.
+    /// Prefetches the completions of the send queue and of the receive queue.
     fn prefetch_completions(&self) {
         self.send_cq.prefetch_and_notify();
         if !std::sync::Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
@@ -462,14 +476,14 @@ impl QpShared {
         }
     }
 
-    /// Continues an end as far as is possible now. Returns true if the end is complete and
-    /// reported.
+    /// Continues to end the connection as far as possible now. Returns true when the connection has
+    /// ended and the end was reported.
     pub(crate) fn advance_end(&self) -> bool {
         let flushed = self.progress.device.is_iwarp() && self.connection().state == State::Flushing;
         self.prefetch_completions();
         if flushed {
-            // Over iWARP the transition flushes before it returns. So the calls above have taken
-            // every flushed completion.
+            // Over iWARP, the transition to the error state flushes all work requests before it
+            // returns. So `prefetch_completions` has taken every flushed completion.
             self.send_queue.markers.fetch_or(FLUSHED, Ordering::Release);
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }
@@ -483,7 +497,8 @@ impl QpShared {
         match connection.state {
             State::Closed => return true,
             State::Flushing if requests & receives & FLUSHED != 0 => {}
-            // A removed device may never complete its work requests.
+            // A removed device may never complete its work requests. After a time limit, this
+            // provider flushes them itself.
             State::Flushing
                 if self.progress.is_device_lost()
                     && connection
@@ -524,8 +539,8 @@ impl QpShared {
     /// Destroys the identifier of the connection.
     pub(crate) fn destroy_id(&self) {
         let id = self.connection().id.take();
-        // This is done without the lock, because destroying the identifier waits for events that
-        // are being handled.
+        // Drop the identifier without the lock. Its destruction waits until its events are handled,
+        // and the handlers take this lock.
         drop(id);
     }
 }

@@ -34,24 +34,24 @@ pub(crate) struct CqShared {
     cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
     channel_fd: RawFd,
-    /// The gate that the consumer holds while it polls.
+    /// The gate that the consumer enters while it polls.
     gate: Gate,
-    /// The number of yields of the processor in a row that brought no completion.
+    /// The number of successive yields of the processor that brought no completion.
     futile_yields: AtomicU32,
     /// Completions that were taken from the device already, or that did not come from the device.
     /// The consumer gets these first.
     prefetched: Mutex<VecDeque<Wc>>,
     prefetched_len: AtomicUsize,
     capacity: Mutex<Capacity>,
-    /// Whether a thread waits for a notification of this queue.
+    /// Whether a thread waits for a notification from this queue.
     armed: AtomicBool,
     /// Whether the progress thread takes the notifications, because no consumer sleeps on this
     /// queue.
     pub(crate) watched: AtomicBool,
     /// Whether the progress thread takes the completions, because no consumer polls this queue.
     is_unpolled: AtomicBool,
-    /// The number of times that the queue was armed since notifications were last taken. There are
-    /// at most as many notifications.
+    /// How often the queue was armed since its notifications were last taken. The device sends at
+    /// most one notification each time.
     arm_count: AtomicU32,
     /// The number of notifications that were taken and not acknowledged yet. Destroying the queue
     /// acknowledges them.
@@ -61,25 +61,24 @@ pub(crate) struct CqShared {
     sleeper: OnceLock<InterruptibleSleep>,
 }
 
-/// The number of completions that the queue has room for: those of the consumer, and those of the
-/// provider's own requests on the queue pairs that complete here. The provider's own requests are
-/// mostly markers.
+/// The room in a completion queue, in completions: the consumer's depth, and room for the
+/// completions of the provider's own requests, which are mostly markers.
 struct Capacity {
     depth: usize,
     markers: usize,
-    /// The number of markers for which the device's queue has room. The number doubles when it is
-    /// used up.
+    /// The number of markers for which the device's queue has room. When the room is used up, the
+    /// number doubles.
     marker_capacity: usize,
 }
 
-/// After this number of yields in a row that brought no completion, only one wait in this number of
-/// waits yields the processor. A yield costs about a tenth of the time that a successful one saves.
+/// After this number of successive yields without a completion, only one of this number of waits
+/// yields the processor. A yield costs about a tenth of the time that a successful yield saves.
 const FUTILE_YIELDS_MAX: u32 = 64;
 
-/// The number of completions that are taken at a time.
+/// The maximum number of completions that one call takes from the device.
 const BATCH_COUNT: usize = 16;
 
-/// The number of markers that every queue has room for from the start.
+/// The number of markers for which a new completion queue has room.
 pub(crate) const MARKER_CAPACITY_MIN: usize = 64;
 
 // SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
@@ -142,11 +141,13 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // Taking the lock waits for an upcall that is in progress.
+        // An upcall holds this lock. So taking the lock waits until an upcall in progress has
+        // returned.
         *self.0.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.progress.remove_cq(&self.0);
         if self.0.watched.load(Ordering::Acquire) {
-            // The progress thread polls the channel and keeps the queue alive until it wakes.
+            // The progress thread waits for notifications from the queue and keeps the queue alive.
+            // When it is woken, it releases the queue.
             self.0.progress.wake();
         }
     }
@@ -194,7 +195,8 @@ unsafe impl Completions for Cq {
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
         let mut capacity = self.0.capacity();
-        // The depth is checked here, because the device would count the room for markers as well.
+        // The new depth is checked here. The device cannot check it, because its queue also has
+        // room for markers.
         if self.0.prefetch() > depth {
             return Err(Error::of(DAT_INVALID_STATE));
         }
@@ -227,7 +229,7 @@ impl CqShared {
         self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves room for `markers` more markers, so that they never cause an overrun.
+    /// Reserves room for `markers` more markers, so that the markers never cause an overrun.
     pub(crate) fn reserve(&self, markers: usize) -> Result<()> {
         let mut capacity = self.capacity();
         if capacity.markers + markers > capacity.marker_capacity {
@@ -239,7 +241,7 @@ impl CqShared {
         Ok(())
     }
 
-    /// Increases the depth by `by`.
+    /// Increases the depth of the queue by `by` completions.
     pub(crate) fn grow(&self, by: usize) -> Result<()> {
         let mut capacity = self.capacity();
         self.resize(capacity.depth + by + capacity.marker_capacity)?;
@@ -247,12 +249,12 @@ impl CqShared {
         Ok(())
     }
 
-    /// Returns room that [`CqShared::reserve`] reserved.
+    /// Frees the room for `markers` markers that [`CqShared::reserve`] has reserved.
     pub(crate) fn release(&self, markers: usize) {
         self.capacity().markers -= markers;
     }
 
-    /// Takes completions, prefetched ones first.
+    /// Takes completions and adds them to `out`, beginning with prefetched completions.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.
@@ -299,7 +301,8 @@ impl CqShared {
         unsafe { taken.assume_init_ref() }
     }
 
-    /// Converts one completion to dat-core's type. Returns `None` if no consumer gets it.
+    /// Converts one completion to dat-core's type. Returns `None` if the consumer does not get the
+    /// completion.
     #[inline]
     fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
         // SAFETY: a queue pair leaves the table only while the gate is closed.
@@ -319,7 +322,8 @@ impl CqShared {
         self.prefetched_len.store(prefetched.len(), Ordering::Release);
     }
 
-    /// Prefetches all completions and notifies the thread that armed the queue, if there are any.
+    /// Prefetches all completions. If the list of prefetched completions is not empty then,
+    /// notifies the thread that armed the queue.
     pub(crate) fn prefetch_and_notify(&self) {
         if self.prefetch() > 0 {
             self.notify_armed();
@@ -368,8 +372,9 @@ impl CqShared {
         let verbs = &self.progress.device.core.verbs;
         // SAFETY: the queue is live.
         unsafe { verbs.ibv_req_notify_cq(self.cq.as_ptr(), i32::from(solicited)) };
-        // A completion that arrived before the call above causes no notification. If the closed
-        // gate hides a completion, its notification may have been consumed already.
+        // A completion that arrived before this call causes no notification, so check the queue
+        // again. A closed gate counts as "not empty", because the thread that closed it may have
+        // consumed the notification.
         // SAFETY: the caller is the one thread that takes completions.
         let empty = unsafe { self.is_empty() };
         if !empty {
@@ -380,8 +385,8 @@ impl CqShared {
 
     /// Yields the processor and returns whether that brought completions. If the kernel does the
     /// device's work on this processor, a yield lets the kernel finish, and costs less than arming
-    /// and sleeping. A yield is tried less often if earlier ones did not help, because the work is
-    /// then on another processor, or there is too much work.
+    /// and sleeping. A yield is tried less often if earlier yields did not help. The kernel then
+    /// works on another processor, or has too much work.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.
@@ -396,7 +401,8 @@ impl CqShared {
         found
     }
 
-    /// Returns whether there are no completions. Prefetches a batch from the device.
+    /// Returns whether the queue has no completions, after prefetching a batch of completions from
+    /// the device. Returns false if the gate is closed.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.
@@ -410,7 +416,8 @@ impl CqShared {
                 let mut prefetched = self.prefetched();
                 prefetched.extend(taken.iter().filter_map(|wc| self.complete(wc)));
                 self.prefetched_len.store(prefetched.len(), Ordering::Release);
-                // The batch may consist of markers only. In that case the caller checks again.
+                // If the batch consists only of markers, the caller finds no completion when it
+                // polls, and checks again.
                 false
             }
         }
@@ -427,14 +434,15 @@ impl CqShared {
         }
     }
 
-    /// Makes a consumer that has armed the queue sleep until there is a notification.
+    /// Sleeps until there is a notification, another thread interrupts the sleep, or the deadline
+    /// passes. The calling consumer has armed the queue.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         let sleeper = match self.sleeper.get() {
             Some(sleeper) => sleeper,
             None => match InterruptibleSleep::new() {
                 Ok(sleeper) => self.sleeper.get_or_init(|| sleeper),
-                // Without a free file descriptor the thread cannot sleep here, so the caller polls
-                // again.
+                // Without a free file descriptor the thread cannot sleep here. `Woken` makes the
+                // caller poll again.
                 Err(_) => return WakeReason::Woken,
             },
         };
@@ -467,7 +475,7 @@ impl CqShared {
         }
     }
 
-    /// Takes the notifications of the queue's channel. Returns whether there were any.
+    /// Takes the notifications from the queue's channel. Returns whether there were any.
     pub(crate) fn take_notifications(&self) -> bool {
         let verbs = &self.progress.device.core.verbs;
         let (mut cq, mut context, mut unacknowledged) = (ptr::null_mut(), ptr::null_mut(), 0);
@@ -476,7 +484,8 @@ impl CqShared {
         while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0
         {
             unacknowledged += 1;
-            // In most cases there is exactly one notification. Stopping after it saves a call.
+            // A queue that was armed once has at most one notification. Stopping after that
+            // notification saves a call.
             if arm_count == 1 {
                 break;
             }
@@ -485,7 +494,9 @@ impl CqShared {
         unacknowledged > 0
     }
 
-    /// Takes the notifications for a consumer that armed the queue and does not sleep on it.
+    /// Takes the notifications on the progress thread, because no consumer sleeps on this queue.
+    /// Then notifies the thread that armed the queue or, if no consumer polls the queue, discards
+    /// its completions.
     pub(crate) fn handle_notifications(&self) {
         if self.take_notifications() {
             match self.is_unpolled.load(Ordering::Acquire) {
@@ -495,8 +506,9 @@ impl CqShared {
         }
     }
 
-    /// Lets the progress thread take the completions, because no consumer takes them and their
-    /// buffers must be freed. The caller calls this before there are any completions.
+    /// Makes the progress thread take the completions, because no consumer polls this queue and the
+    /// slots of the completed receives must be freed. The caller calls this before there are any
+    /// completions.
     pub(crate) fn poll_on_progress_thread(&self) {
         self.is_unpolled.store(true, Ordering::Release);
         // SAFETY: no thread takes completions yet.

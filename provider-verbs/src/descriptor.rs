@@ -33,18 +33,18 @@ impl AsFd for EventFd {
     }
 }
 
-/// Lets one thread sleep on a file descriptor of another object, and lets others interrupt the
-/// sleep.
+/// Lets one thread sleep on a file descriptor of another object, and lets other threads interrupt
+/// the sleep.
 pub(crate) struct InterruptibleSleep {
     wakeup: EventFd,
-    /// Whether the other descriptor has hung up: it reports an error or a hang-up for ever, and
-    /// never data again.
+    /// Whether the other object's descriptor has hung up. From then on poll(2) only reports an
+    /// error or a hang-up for the descriptor, and never data.
     hung_up: AtomicBool,
 }
 
-/// The reason for which a sleep ended.
+/// Why a sleep ended.
 pub(crate) enum SleepEnd {
-    /// The other descriptor is readable.
+    /// The other object's descriptor is readable.
     Readable,
     /// Another thread interrupted the sleep.
     Interrupted,
@@ -58,8 +58,9 @@ impl InterruptibleSleep {
         Ok(InterruptibleSleep { wakeup: EventFd::new()?, hung_up: AtomicBool::new(false) })
     }
 
-    /// Sleeps until one of the [`SleepEnd`]s. A signal without a handler, such as SIGCONT, does not
-    /// end the sleep: poll(2) continues after it, unlike epoll_wait(2).
+    /// Sleeps until one of the events in [`SleepEnd`] happens. A signal without a handler, such as
+    /// SIGCONT, does not end the sleep, because poll(2) continues after such a signal
+    /// (epoll_wait(2) would not).
     pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> SleepEnd {
         let mut fds =
             [PollFd::new(&self.wakeup, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
@@ -86,7 +87,7 @@ impl InterruptibleSleep {
     }
 }
 
-/// Makes a read of the descriptor fail, instead of blocking, when there is nothing to read.
+/// Puts the descriptor into non-blocking mode. A read then fails if there is nothing to read.
 ///
 /// # Safety
 /// The descriptor is open.

@@ -24,8 +24,8 @@ use crate::key_table::KeyTable;
 use crate::params::SYSFS;
 use crate::qp::{COUNT_MARKERS, END_MARKERS};
 
-/// A kernel driver that emulates a device on the processors on which consumers poll. Each driver
-/// has peculiarities that this crate accounts for.
+/// A kernel driver that emulates an RDMA device in software, on the same processors on which
+/// consumers poll. This crate accounts for the peculiarities of each driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelDriver {
     /// The driver for RoCEv2.
@@ -73,13 +73,13 @@ impl Device {
             ));
         }
         if !core.fork_copies_memory() {
-            // This call must precede every registration of memory. If it fails, fork(2) is as safe
-            // as the device makes it.
+            // `ibv_fork_init` must be called before any memory is registered. If the call fails,
+            // the adapter works, but libibverbs does not protect registered memory from fork(2).
             // SAFETY: this device has not opened anything yet. The library ignores a second call.
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
         }
         let channel = Channel::open(core).map_err(|e| {
-            // The library reports ENOENT for every cause, so the cause is searched for here.
+            // The library reports ENOENT for every cause, so this code looks for the actual cause.
             not_found(inaccessible_node("rdma_cm").unwrap_or_else(|| {
                 format!(
                     "rdma_cm: {e}: is there an RDMA device, and is the kernel's module rdma_ucm \
@@ -87,18 +87,21 @@ impl Device {
                 )
             }))
         })?;
-        // The library does not list a device that this user may not open.
+        // The library does not list a device that this user may not open. So check for such a
+        // device.
         let none = |what: String| no_device(inaccessible_node("uverbs").unwrap_or(what));
         match bind {
             Some(address) => match channel.find_device(address) {
                 Ok(Some(found)) => Self::open_found(core, found, address),
                 Ok(None) => Err(none(format!(
-                    "no RDMA device has the address {}: see rdma link",
+                    "no RDMA device has the address {}; `rdma link` lists the devices",
                     address.ip()
                 ))),
                 Err(e) => {
                     let ip = address.ip();
-                    Err(none(format!("no RDMA device has the address {ip}: {e}; see rdma link")))
+                    Err(none(format!(
+                        "no RDMA device has the address {ip}: {e}; `rdma link` lists the devices"
+                    )))
                 }
             },
             None => {
@@ -109,7 +112,8 @@ impl Device {
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
                     none(format!(
-                        "no RDMA device has one of this host's {count} addresses: see rdma link"
+                        "no RDMA device has one of this host's {count} addresses; `rdma link` \
+                         lists the devices"
                     ))
                 })?;
                 Self::open_found(core, found, address)
@@ -157,8 +161,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns the counters of the port under the kernel's names (`hw_counters`). They count for
-    /// all programs since the device was created.
+    /// Returns the counters of the port under the kernel's names (`hw_counters`). The counters
+    /// include the traffic of all programs since the device was created.
     pub(crate) fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         let of_port =
             Path::new(SYSFS).join(&self.name).join(format!("ports/{}/hw_counters", self.port));
@@ -181,14 +185,15 @@ impl Device {
         unsafe { BorrowedFd::borrow_raw(self.context.as_ref().async_fd) }
     }
 
-    /// Makes taking an asynchronous event fail, instead of blocking, when there is none.
+    /// Puts the descriptor of the asynchronous events into non-blocking mode. Taking an event then
+    /// fails if there is none.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the context is open.
         unsafe { set_nonblocking(self.context.as_ref().async_fd) }
     }
 
-    /// Returns whether the device has windows for the peer of one queue pair (`scoped`), or for all
-    /// peers of a protection domain.
+    /// Returns whether the device supports memory windows. If `scoped`, the windows are for the
+    /// peer of one queue pair, otherwise for all peers of a protection domain.
     pub(crate) fn has_windows(&self, scoped: bool) -> bool {
         let flag = if scoped { IBV_DEVICE_MEM_WINDOW_TYPE_2B } else { IBV_DEVICE_MEM_WINDOW };
         self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
@@ -204,9 +209,9 @@ impl Device {
         })
     }
 
-    /// Returns whether a marker is needed to know when a queue pair has flushed. Over iWARP the
-    /// transition to the error state flushes before it returns, and the device ignores work
-    /// requests that are posted after that. So no marker is needed there.
+    /// Returns whether a marker is needed to know when a queue pair has flushed its work requests.
+    /// Over iWARP no marker is needed: the transition to the error state returns after the flush,
+    /// and the device ignores work requests that are posted later.
     pub(crate) fn needs_markers(&self) -> bool {
         !self.is_iwarp()
     }
@@ -225,7 +230,7 @@ impl Device {
         unsafe { (*(*self.context.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
-    /// The maximum number of work requests for one request of dat-core: see
+    /// The maximum number of work requests that this crate posts for one request of dat-core: see
     /// `QpShared::wait_for_earlier`.
     pub(crate) fn requests_per_dto(&self) -> usize {
         if self.is_rxe() { 2 } else { 1 }
@@ -235,7 +240,7 @@ impl Device {
     pub fn attrs(&self, ia: &str, strict: bool, stats: bool) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
-        // The markers of the send queue use the remaining places.
+        // The provider's markers use the remaining entries of the send queue.
         let dtos = count(attr.max_qp_wr).saturating_sub(END_MARKERS + COUNT_MARKERS)
             / self.requests_per_dto();
         let depth = attr
@@ -265,12 +270,12 @@ impl Device {
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),
-            // rxe searches for the keys of the buffers in the protection domain of the queue pair
-            // (`send_data_in`).
+            // rxe looks for the buffers of a shared receive queue in the protection domain of the
+            // queue pair (`send_data_in`).
             srq_across_pds: !self.is_rxe(),
             pins: true,
-            // siw accepts only the address as the name of a region's first byte, and reports no
-            // error for another name.
+            // siw uses the address of a region's first byte even if another I/O virtual address was
+            // requested, and reports no error.
             zero_based: !self.is_siw(),
             quiet: false,
             strict,
@@ -292,8 +297,8 @@ impl Device {
     }
 }
 
-/// The number of octets of private data in a connection request: 92 less the 36 that rdma_cm uses
-/// itself.
+/// The maximum number of octets of private data in a connection request: 92 octets less the 36
+/// octets that rdma_cm itself uses.
 const MAX_PRIVATE: usize = 56;
 
 impl Drop for Device {
@@ -304,8 +309,8 @@ impl Drop for Device {
     }
 }
 
-/// A device, and that port of it which has an address. Both are valid as long as the identifier is
-/// bound.
+/// A device, and the port of the device that has a certain address. Both are valid until the
+/// identifier is dropped.
 pub(crate) struct BoundDevice {
     pub(crate) device: *mut ibv_device,
     pub(crate) port: u8,
@@ -313,7 +318,7 @@ pub(crate) struct BoundDevice {
     pub(crate) _bound: crate::cm::CmId,
 }
 
-/// The addresses of this host that may belong to a device, the best ones first.
+/// Returns the addresses of this host, in the order in which they are tried to find a device.
 fn candidate_addresses() -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<_> =
         netdev::addresses()?.into_iter().filter(|found| found.up).map(|found| found.addr).collect();
@@ -326,16 +331,13 @@ fn candidate_addresses() -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-/// Checks that the libraries that every device needs are installed.
-///
-/// # Errors
-/// `DAT_PROVIDER_NOT_FOUND`: a library is missing.
+/// Checks that the libraries are installed that every device needs.
 pub fn libraries() -> Result<(), OpenError> {
     RdmaCore::load().map(drop).map_err(|e| not_found(e.to_string()))
 }
 
-/// Returns a message, with the remedy, about the first RDMA device node whose name starts with
-/// `start` and which this user may not open.
+/// Searches for an RDMA device node whose name starts with `start` and which this user may not
+/// open. Returns a message that names the first such node and the remedy.
 fn inaccessible_node(start: &str) -> Option<String> {
     std::fs::read_dir("/dev/infiniband").ok()?.flatten().find_map(|node| {
         let path = node.path();
@@ -366,8 +368,8 @@ impl CAddr {
         CAddr(address.into())
     }
 
-    /// A pointer through which the library does not write, although its C prototype would allow
-    /// that.
+    /// A pointer whose C type would allow the library to write through it, but the library does
+    /// not.
     pub(crate) fn as_mut_ptr(&self) -> *mut libc::sockaddr {
         self.0.as_ptr().cast()
     }

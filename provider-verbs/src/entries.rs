@@ -8,9 +8,9 @@ use dat_sys::DAT_PROVIDER_NOT_FOUND;
 
 use crate::params::SYSFS;
 
-/// Returns pairs of IA name and ia_params. The name is `verbs-` and the device's name for its first
-/// port, such as `verbs-mlx5_0`, and has the port number appended for each further port, such as
-/// `verbs-mlx5_0-2`. This function opens no library.
+/// Returns the IA name and the ia_params of each port. The name consists of `verbs-` and the
+/// device's name, such as `verbs-mlx5_0`. From the second port of a device on, a hyphen and the
+/// port number follow, such as `verbs-mlx5_0-2`. This function opens no library.
 pub fn entries() -> Vec<(String, String)> {
     entries_of(Path::new(SYSFS))
 }
@@ -35,8 +35,7 @@ fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
     entries
 }
 
-/// Returns the devices in the order of their names, without those whose names ia_params cannot
-/// express.
+/// Returns the names of the devices, sorted. Leaves out names that ia_params cannot express.
 fn devices(sysfs: &Path) -> Vec<String> {
     let mut devices = file_names(sysfs);
     devices

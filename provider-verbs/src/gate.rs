@@ -2,9 +2,10 @@
 //!
 //! One thread at a time polls a completion queue or posts to a work queue, and it must not pay for
 //! a lock. When a connection ends, another thread must exclude the first one: it closes the gate
-//! and waits until no thread is inside. This is Dekker's algorithm with its whole cost on the side
-//! that runs rarely. [`Gate::enter`] has no memory fence. Instead [`Gate::close`] makes the kernel
-//! execute a fence on every processor that runs this process (membarrier(2), Linux 4.14).
+//! and waits until no thread is inside. This is Dekker's algorithm, with its whole cost moved to
+//! the thread that closes the gate, which happens rarely. [`Gate::enter`] has no memory fence.
+//! Instead [`Gate::close`] makes the kernel execute a fence on every processor that runs this
+//! process (membarrier(2), Linux 4.14).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
@@ -34,8 +35,8 @@ impl Gate {
     #[inline]
     pub unsafe fn enter(&self) -> Option<GateHolder<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // A compiler fence suffices here: `barrier::fence_all_threads` provides the processor's
-        // fence.
+        // A compiler fence suffices here. A thread that closes the gate calls
+        // `barrier::fence_all_threads`, which executes the processor's fence for this thread too.
         compiler_fence(Ordering::SeqCst);
         let inside = GateHolder(self);
         (self.closers.load(Ordering::Acquire) == 0).then_some(inside)
@@ -45,10 +46,7 @@ impl Gate {
     /// closed at the same time.
     pub fn close(&self) -> GateClosed<'_> {
         self.closers.fetch_add(1, Ordering::SeqCst);
-        assert!(
-            barrier::fence_all_threads(),
-            "membarrier(2) was there when the adapter was opened"
-        );
+        assert!(barrier::fence_all_threads(), "membarrier(2) worked when the adapter was opened");
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }

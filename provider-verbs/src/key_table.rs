@@ -1,8 +1,8 @@
 //! A table of the memory that local keys name, which is read without a lock.
 //!
 //! A library that copies data into a request (inline data) does not check the key and the bounds.
-//! So this crate has to check such a segment. A segment that fails the check is left to the device,
-//! which then reports the error.
+//! So this crate has to check such a segment. If a segment fails the check, its data are not copied
+//! into the request. The device then fetches the data and reports the error.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -10,17 +10,18 @@ use dat_core::provider::Segment;
 
 use crate::paged_table::PagedTable;
 
-/// Registered memory by the 24 index bits of its local key. Devices use the last octet for other
-/// purposes. If a device has several keys of one index, only the latest key is found.
+/// Registered memory, indexed by the upper 24 bits of its local key. Devices use the last octet of
+/// a key for other purposes. If several keys have the same index, a lookup finds only the key that
+/// was inserted last.
 pub(crate) struct KeyTable {
     slots: PagedTable<Slot>,
 }
 
-/// A value that no region has as its key.
+/// A value that is never the key of a region.
 const NONE: u32 = 0;
 
-/// A region. A thread that reads the slot during a change is posting memory that is being
-/// deregistered, and may read parts of both values.
+/// A region. A thread may read a mixture of two regions while the slot changes, but only if it
+/// posts memory that another thread is deregistering.
 #[derive(Default)]
 struct Slot {
     key: AtomicU32,
@@ -33,9 +34,10 @@ struct Slot {
 /// The memory that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedRange {
-    /// The address of the region's protection domain.
+    /// The identity of the region's protection domain.
     pub(crate) domain: usize,
-    /// The name of the region's first byte in segments: the address, or 0 for a zero-based region.
+    /// The address by which segments refer to the region's first byte: its memory address, or 0 for
+    /// a zero-based region.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) is_writable: bool,
@@ -46,8 +48,8 @@ impl KeyTable {
         KeyTable { slots: PagedTable::new() }
     }
 
-    /// Returns whether the segment lies in a region of the protection domain and its address is an
-    /// address of this process.
+    /// Returns whether the segment lies in a region of the protection domain, and is given by
+    /// memory addresses of this process and not by offsets in a zero-based region.
     #[inline]
     pub(crate) fn is_readable(&self, segment: &Segment, domain: usize) -> bool {
         segment.len == 0
@@ -89,7 +91,7 @@ impl KeyTable {
 
     pub(crate) fn remove(&self, key: u32) {
         if let Some(slot) = self.slots.get(key >> 8) {
-            // The slot may belong to another region by now. In that case the slot stays.
+            // If another region uses the slot by now, the slot is not changed.
             let _ = slot.key.compare_exchange(key, NONE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -129,8 +131,8 @@ mod tests {
             assert!(!readable(addr, len, 0x1234_5678), "{addr} {len}");
         }
         assert!(!keys.is_readable(&segment(100, 1, 0x1234_5678), DOMAIN + 1));
-        // A lookup finds nothing for another key of the same index, for a key of another index, and
-        // for no key.
+        // A lookup finds nothing for another key with the same index, for a key with another index,
+        // and for the key 0.
         assert!(
             !readable(100, 1, 0x1234_5679)
                 && !readable(100, 1, 0x1334_5678)

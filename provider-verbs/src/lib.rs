@@ -17,7 +17,7 @@
 //! | `cm` | rdma_cm: event channel, identifiers, listeners, connection requests |
 //! | `progress` | the state that threads share, and the progress thread |
 //! | [`map`] | conversion of statuses, access flags and events to dat-core's types |
-//! | [`gate`] | excludes the consumer from its queue, at no cost to the consumer |
+//! | [`gate`] | a lock that excludes the consumer from a queue and costs the consumer nothing |
 //! | `qp_table`, `paged_table` | queue pairs by number; the table on which `qp_table` and `key_table` are built |
 //! | `descriptor` | file descriptors that threads sleep on |
 //!
@@ -30,27 +30,28 @@
 //!   at a page boundary.
 //! - `mw`, `post_bind`: `ibv_bind_mw`. A window for all peers of a protection domain is of type 1,
 //!   a window for the peer of one queue pair is of type 2. Each bind uses a new window of the
-//!   device. Every bind is signalled, so that its end is known.
+//!   device. Every bind is signalled, so that this crate learns when the bind has completed.
 //! - Reads into windows and zero-based windows of type 1 are refused, because verbs have neither.
-//! - `cq`: `ibv_create_cq` with a completion channel of its own, so that `dat_evd_wait` sleeps on
-//!   one descriptor.
+//! - `cq`: `ibv_create_cq` with a completion channel of its own, so that a notification wakes only
+//!   the thread that waits for this queue.
 //! - `srq`: `ibv_create_srq`. The low watermark is the limit of the queue; each `set_low_watermark`
 //!   arms it again.
-//! - `qp`: `ibv_create_qp`, followed at once by the transition to INIT, where the queue pair takes
-//!   receives. `rdma_create_qp` is not used, because an endpoint exists before its peer is known.
-//!   So this crate makes the transitions itself, with the attributes of `rdma_init_qp_attr`.
+//! - `qp`: `ibv_create_qp`, followed at once by the transition to INIT, the first state in which
+//!   receives can be posted. `rdma_create_qp` is not used, because an endpoint exists before its
+//!   peer is known. So this crate makes the transitions itself, with the attributes of
+//!   `rdma_init_qp_attr`.
 //! - `listen`: `rdma_bind_addr` to the adapter's own address and to [`adapter::port`] of the
 //!   connection qualifier, as in libdaplofa.
 //! - `connect`: `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`. When the answer arrives,
 //!   the queue pair moves to RTS and `rdma_establish` follows.
-//! - Immediate data are passed on as they lie in memory, as in libdaplofa. So peers of the same
-//!   byte order see the same number.
+//! - Immediate data are sent in the byte order of this host, as libdaplofa does. So a peer sees the
+//!   same number only if it has the same byte order.
 //! - `watch`: asynchronous events of the adapter, which report a fault of the device, its removal
 //!   (reported by rdma_cm), or that its port is down. Events of queue pairs and queues go to the
 //!   sinks of those objects.
 //! - `reject`: `rdma_reject` with [`map::REJECT_HEADER`] in front of the private data. A request
 //!   that is dropped is rejected without the header.
-//! - Local keys and bounds of a post are checked by the device. So a wrong key is reported by a
+//! - The device checks the local keys and the bounds of a post. So a wrong key is reported by a
 //!   completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)) and not by a
 //!   refused post. A device does not check data that the request itself carries (inline data). So a
 //!   request carries its data only if `key_table` finds the keys valid. Otherwise the device
@@ -64,9 +65,10 @@
 //! and the slot holds dat-core's ID and the operation.
 //!
 //! Arming is `ibv_req_notify_cq` followed by one more poll. A completion that arrived in between is
-//! kept for the next poll, and the result is "not empty". So no wake-up is lost. A thread that
-//! waits for events of an EVD with completions sleeps on the channel of its completion queue and on
-//! a descriptor that interrupts the sleep. So a completion wakes only the thread that waits for it.
+//! kept for the next poll, and arming reports that the queue is not empty. So no wake-up is lost. A
+//! thread that waits for events of an EVD with completions sleeps on the channel of its completion
+//! queue and on a descriptor that interrupts the sleep. So a completion wakes only the thread that
+//! waits for it.
 //!
 //! The progress thread sleeps on the event channel of rdma_cm, on the device's asynchronous events,
 //! and on the channels of completion queues that feed a notification object. While there are
@@ -89,8 +91,9 @@
 //! # How a connection ends
 //!
 //! dat-core expects every completion before the event that reports the end of a connection. The
-//! device flushes asynchronously, unsignalled successes leave no completion, and the consumer may
-//! not poll before it has received the event. So the end is marked:
+//! device flushes asynchronously, unsignalled successes leave no completion, and the consumer
+//! possibly does not poll until it has received the event. So this crate marks the end of the work
+//! requests:
 //!
 //! 1. The [`gate`] excludes posters. Both work queues have room for an additional work request, the
 //!    *marker*, which is posted after the last work request.
@@ -102,17 +105,17 @@
 //!
 //! Completion queues have room for the markers in addition to the consumer's depth, so that a
 //! marker never causes an overrun. Over iWARP the transition to the error state flushes before it
-//! returns, so the only marker is that of a graceful close. A device that was removed may never
-//! complete its work requests. So after half a second they are flushed without the device. A
-//! graceful close first posts another marker, an RDMA write of no data, which completes when all
-//! requests before it have completed.
+//! returns, so only a graceful close needs a marker. A device that was removed may never complete
+//! its work requests. So after half a second they are flushed without the device. A graceful close
+//! first posts another marker, an RDMA write of no data, which completes when all requests before
+//! it have completed.
 //!
 //! # Where a device deviates from dat-core's contract
 //!
-//! - A notification for any completion cannot be replaced by one for solicited completions. A
-//!   notification that was already under way may wake a thread without need. Requests and quiet
-//!   receives notify as the device decides, not as
-//!   [`SendWr::quiet`](dat_core::provider::SendWr::quiet) says.
+//! - After a thread has requested a notification for any completion, it cannot restrict the request
+//!   to solicited completions. A notification that is already under way may wake a thread
+//!   unnecessarily. The device decides which requests and quiet receives cause a notification,
+//!   regardless of [`SendWr::quiet`](dat_core::provider::SendWr::quiet).
 //! - Held buffers are counted when their completions are taken: by the consumer or, for an endpoint
 //!   with a high watermark, by the progress thread every 50 ms. So an exceeded watermark may be
 //!   noticed late, when messages have already taken more buffers.
@@ -127,9 +130,10 @@
 //!   windows, and its queues cannot grow.
 //!
 //! The device reports a completion queue that overruns (`IBV_EVENT_CQ_ERR`). The connections of its
-//! queue pairs then end. A successful completion frees the places of the unsignalled requests
-//! before it, which is also how dat-core counts. If the consumer has no completion queue, the
-//! provider has one of its own, and polls it when it is full.
+//! queue pairs then end. A successful completion frees the work queue entries of the unsignalled
+//! requests before it, and dat-core counts requests in the same manner. If the consumer has no
+//! completion queue, the provider creates one, and takes its completions when the work queue is
+//! full.
 
 mod cm;
 mod connection;

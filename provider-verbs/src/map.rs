@@ -26,9 +26,12 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
     }
 }
 
-/// Converts the status of a request that did not succeed, which depends on the driver (Linux 6.12).
-/// `inaccessible`: the device cannot access the local segments of the request. `first`: the request
-/// is the first of its queue pair that fails, and neither side has ended the connection.
+/// Converts the status of a request that did not succeed. The same status has different meanings
+/// for different drivers (Linux 6.12).
+///
+/// - `inaccessible`: the device cannot access the local segments of the request.
+/// - `first`: the request is the first of its queue pair that fails, and neither side has ended the
+///   connection.
 pub fn request(
     driver: Option<KernelDriver>,
     ended: ibv_wc_status,
@@ -37,13 +40,13 @@ pub fn request(
     first: bool,
 ) -> WcStatus {
     match (driver, ended) {
-        // `rxe_requester` knows why it fails a request, but `flush_send_wqe` gives that request the
-        // same status as the flushed ones behind it.
+        // rxe gives a failed request the same status as the requests that are flushed after it
+        // (`flush_send_wqe`), although `rxe_requester` knows why the request fails.
         (Some(KernelDriver::Rxe), IBV_WC_WR_FLUSH_ERR) if inaccessible && first => {
             WcStatus::LocalProtection
         }
         (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) if op == WcOp::Bind => WcStatus::BindFailed,
-        // `siw_qp_sq_process` reports every local error with this status.
+        // siw (`siw_qp_sq_process`) reports every local error of a request with this status.
         (Some(KernelDriver::Siw), IBV_WC_LOC_QP_OP_ERR) if inaccessible => {
             WcStatus::LocalProtection
         }
@@ -51,27 +54,27 @@ pub fn request(
     }
 }
 
-/// Converts the status of a receive that did not succeed. `inaccessible`: the device cannot write
-/// to the buffer.
+/// Converts the status of a receive that did not succeed. `inaccessible` says that the device
+/// cannot write to the buffer.
 pub fn receive(driver: Option<KernelDriver>, ended: ibv_wc_status, inaccessible: bool) -> WcStatus {
     match (driver, ended) {
-        // `send_data_in` reports a message that is too long and a buffer that it cannot write to
-        // with the same status.
+        // rxe (`send_data_in`) uses the same status for a message that is too long and for a buffer
+        // that it cannot write to.
         (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) if inaccessible => {
             WcStatus::LocalProtection
         }
         (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) => WcStatus::LocalLength,
-        // `check_rkey` has refused an RDMA write whose immediate data this receive would have
+        // rxe (`check_rkey`) has refused an RDMA write whose immediate data this receive would have
         // reported. This side has made no error, so the receive counts as flushed.
         (Some(KernelDriver::Rxe), IBV_WC_REM_ACCESS_ERR) => WcStatus::Flushed,
-        // `siw_rdmap_complete` reports every error with this status.
+        // siw (`siw_rdmap_complete`) reports every error of a receive with this status.
         (Some(KernelDriver::Siw), IBV_WC_GENERAL_ERR) if inaccessible => WcStatus::LocalProtection,
         _ => status(ended),
     }
 }
 
-/// Converts the access rights of a region. Verbs do not grant remote writing without local writing,
-/// and cannot deny local reading.
+/// Converts the access rights of a region. In verbs, the right to write remotely requires the right
+/// to write locally, and local reading is always allowed.
 pub fn access(access: Access, zero_based: bool) -> ibv_access_flags {
     let Access { local_read: _, local_write, remote_read, remote_write, remote_atomic } = access;
     let flag = |wanted, flag| if wanted { flag } else { 0 };
@@ -118,8 +121,8 @@ pub enum CmEvent {
 ///
 /// A rejection by a consumer has status 28 (IBA 12.6.7.2, "consumer reject") and starts with
 /// [`REJECT_HEADER`], as the rejections of libdaplofa do. A rejection without the header was sent
-/// by the kernel for a program that has died, or by a program of another kind, which has called
-/// rdma_reject. Over iWARP a rejection has a negative errno instead.
+/// by the kernel for a program that has died, or by a program that does not use DAT and has called
+/// rdma_reject. Over iWARP the status is a negative errno and not 28.
 pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEvent {
     match event {
         RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
@@ -140,8 +143,8 @@ pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEve
         }
         RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
         RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoved,
-        // The other events mean that the address has moved to another device while the connection
-        // stays, that the time wait state has ended, or concern multicast.
+        // The other events concern multicast, or report that the address has moved to another
+        // device or that the time-wait state has ended. None of them affects the connection.
         _ => CmEvent::Ignored,
     }
 }
@@ -291,18 +294,18 @@ mod tests {
         assert_eq!(
             rejected(28, &[0; 148]),
             CmEvent::Rejected,
-            "the death of the peer's program must be a rejection"
+            "if the peer's program has died, the kernel's rejection counts as one by the host"
         );
         assert_eq!(rejected(28, &[]), CmEvent::Rejected);
         assert_eq!(
             rejected(8, &[2, 0, 2, 0]),
             CmEvent::Rejected,
-            "an unknown service must be a rejection"
+            "a rejection because of an unknown service counts as one by the host"
         );
         assert_eq!(
             rejected(-111, &[2, 0, 2, 0]),
             CmEvent::RejectedByPeer,
-            "a rejection over iWARP must be one by the peer"
+            "over iWARP, a rejection with the header counts as one by the peer's consumer"
         );
     }
 

@@ -49,9 +49,10 @@ impl Domain {
         self.pd.as_ptr().addr()
     }
 
-    /// Returns whether the device will fail a work request because it cannot read these segments
-    /// or, if it `writes`, cannot write them. Only the kernel's drivers need this check, because
-    /// their status does not show the reason (see [`map::request`] and [`map::receive`]).
+    /// Returns whether a work request with these segments will fail because the device cannot read
+    /// them or, if `writes`, cannot write to them. Returns false for hardware: only the kernel's
+    /// drivers need this check, because their status does not show the reason (see [`map::request`]
+    /// and [`map::receive`]).
     #[inline]
     pub(crate) fn is_inaccessible(&self, segments: &[Segment], writes: bool) -> bool {
         let Device { keys, kernel_driver, .. } = &*self.device;
@@ -73,7 +74,8 @@ pub struct Mr {
     lkey: u32,
     rkey: u32,
     memory: *mut c_void,
-    /// The name of the region's first byte in segments: the address, or 0 for a zero-based region.
+    /// The address by which segments refer to the region's first byte: its memory address, or 0 for
+    /// a zero-based region.
     start: u64,
     len: u64,
     access: Access,
@@ -90,7 +92,8 @@ impl Mr {
     /// Registers memory.
     ///
     /// # Safety
-    /// `mem` stays mapped until the region is dropped, and may be written to as `access` says.
+    /// `mem` stays mapped until the region is dropped. The caller permits all accesses to it that
+    /// `access` grants.
     pub(crate) unsafe fn new(pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
         let domain = Arc::clone(&pd.0);
         let verbs = &domain.device.core.verbs;
@@ -104,7 +107,8 @@ impl Mr {
             false => unsafe { (verbs.ibv_reg_mr)(domain.pd.as_ptr(), addr, mem.len, flags) },
         });
         let mr = mr.ok_or_else(|| match io::Error::last_os_error().raw_os_error() {
-            // The kernel requires the first byte to have the same page offset under both addresses.
+            // The kernel requires that the memory address and the I/O virtual address of a region
+            // have the same offset in a page.
             Some(libc::EINVAL) if mem.zero_based => Error::of(DAT_MODEL_NOT_SUPPORTED),
             Some(libc::EINVAL | libc::EFAULT) => Error::arg(3),
             _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION),
@@ -132,8 +136,8 @@ impl Mr {
 }
 
 impl Mr {
-    /// Returns the region to which a window must be bound so that it shows `view`. On rxe this is a
-    /// new region of exactly that range (see [`crate::mw`]), otherwise this region.
+    /// Returns the region to which a window must be bound so that it gives access to `view`. On rxe
+    /// this is a new region of exactly that range (see [`crate::mw`]), otherwise this region.
     pub(crate) fn bindable(&self, view: &View<'_, Adapter>) -> Option<Arc<Registered>> {
         let domain = &self.region.domain;
         if !domain.device.is_rxe() {
@@ -152,7 +156,7 @@ impl Mr {
         Arc::ptr_eq(&self.region.domain, domain)
     }
 
-    /// Checks whether a window may show this range of the region.
+    /// Checks whether a window may give access to this range of the region.
     pub(crate) fn check(&self, view: &View<'_, Adapter>) -> std::result::Result<(), PostError> {
         let inside = view
             .addr
@@ -172,7 +176,8 @@ impl Mr {
     }
 }
 
-/// A region of the device. It stays registered while a window shows it or is about to show it.
+/// A region of the device. It stays registered while a window is bound to it, and while a bind to
+/// it is queued.
 pub(crate) struct Registered {
     domain: Arc<Domain>,
     mr: NonNull<ibv_mr>,

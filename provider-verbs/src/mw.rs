@@ -1,24 +1,24 @@
 //! Memory windows: type 1 for all peers of a protection domain, type 2 for the peer of one queue
 //! pair.
 //!
-//! Each bind uses a new window of the device. The previous window is deallocated when the bind has
-//! completed. A window of type 2 could be bound again after this side has invalidated it. But if
-//! the peer has already invalidated the window, which it may do at any time, the invalidating
-//! request crashes the host (rxe 6.12). To unbind, an empty request is posted. When this request
-//! completes, the window is deallocated. All binds are signalled, so that this crate knows the
-//! memory that a window shows. The consumer does not get the completions that it has not asked for.
+//! Each bind uses a new window of the device, and the previous window is deallocated when the bind
+//! has completed. To reuse a window of type 2, this side would have to invalidate it with a
+//! request. The peer may invalidate the window at any time, and if it has done so before, this
+//! request crashes the host (rxe 6.12). An unbind is an empty request. When it completes, the
+//! window is deallocated. All binds are signalled, so that this crate knows which memory a window
+//! gives access to. The consumer does not get completions that it has not asked for.
 //!
-//! A queued bind is carried out even if its RMR is freed before: deallocating the window of the
-//! bind earlier would fail the bind and break the connection. The window is deallocated when the
-//! completion of the bind is taken.
+//! A queued bind is carried out even if the consumer frees its RMR first. If the window were
+//! deallocated before the bind completes, the bind would fail and break the connection. So the
+//! window is deallocated when the completion of the bind is taken.
 //!
 //! Three rules exist because of rxe (Linux 6.12):
 //!
-//! - rxe checks the rights of a window, but not its bounds, only those of its region
-//!   (`check_rkey`). So each bind registers a region of exactly the range that it shows.
-//! - A window of type 2 holds a reference to its queue pair (`rxe_do_bind_mw`), whose destruction
-//!   would wait for it for 50 s (`__rxe_cleanup`). So windows are deallocated before queue pairs
-//!   are destroyed.
+//! - rxe checks the access rights of a window, but not its bounds. It checks only the bounds of the
+//!   region (`check_rkey`). So each bind registers a new region of exactly the window's range.
+//! - A window of type 2 holds a reference to its queue pair (`rxe_do_bind_mw`). Destroying the
+//!   queue pair would wait 50 s for this reference (`__rxe_cleanup`). So windows are deallocated
+//!   before queue pairs are destroyed.
 //! - A bind may have to wait for earlier requests: see `QpShared::wait_for_earlier`.
 
 use std::collections::{HashMap, VecDeque};
@@ -57,17 +57,19 @@ struct State {
     current: Binding,
 }
 
-/// The memory that a bind shows.
+/// A bind that is queued or has completed: the window, and the region that the window gives access
+/// to.
 #[derive(Default)]
 struct Binding {
-    /// The key of the window. 0 for an unbind.
+    /// The key of the window, or 0 for an unbind.
     key: u32,
     /// The number of the queue pair that binds the window.
     qp_num: u32,
     /// Whether the window must be deallocated when the bind completes, because a peer has
     /// invalidated it or its RMR has been freed.
     is_discarded: bool,
-    /// The window. It is declared before the region, so that it is dropped before it.
+    /// The window. It is declared before `_region`, so that the window is dropped before the
+    /// region.
     _window: Option<DeviceWindow>,
     _region: Option<Arc<Registered>>,
 }
@@ -75,7 +77,7 @@ struct Binding {
 /// A window of the device.
 struct DeviceWindow {
     mw: NonNull<ibv_mw>,
-    /// The key without its last octet, which is the index into [`WindowTable`].
+    /// The key of the window with the last octet set to 0. It is the index into [`WindowTable`].
     index: u32,
     domain: Arc<Domain>,
     windows: Arc<WindowTable>,
@@ -88,7 +90,8 @@ unsafe impl Send for WindowShared {}
 // share.
 unsafe impl Sync for WindowShared {}
 
-/// All windows of an adapter that peers can invalidate, by their keys without the last octet.
+/// All windows of an adapter that peers can invalidate, indexed by their keys with the last octet
+/// set to 0.
 #[derive(Default)]
 pub(crate) struct WindowTable(Mutex<HashMap<u32, Weak<WindowShared>>>);
 
@@ -226,13 +229,13 @@ impl WindowShared {
         Ok(())
     }
 
-    /// Returns the key of a bind that is flushed without the device.
+    /// Returns the key for a bind that is flushed and never reaches the device.
     pub(crate) fn flushed_key(&self, unbinds: bool) -> u32 {
         if unbinds { 0 } else { next_key(self.state().last_key) }
     }
 
-    /// Queues a bind as the request with this ID; `post` posts a request to the queue pair. Returns
-    /// the new key, or an errno.
+    /// Queues a bind as the request with the ID `wr_id`; `post` posts a request to the queue pair.
+    /// Returns the new key, or an errno.
     pub(crate) fn post(
         self: &Arc<Self>,
         wr: &BindWr<'_, Adapter>,
@@ -307,7 +310,7 @@ impl WindowShared {
         Ok(key)
     }
 
-    /// Handles the end of the bind with this key. `done`: the bind succeeded.
+    /// Records that the bind with this key has ended. `done` says whether the bind succeeded.
     pub(crate) fn bind_ended(&self, key: u32, done: bool) {
         let mut state = self.state();
         let at = state.posted.iter().position(|posted| posted.key == key);

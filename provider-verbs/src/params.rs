@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Without `where`, the adapter uses the first address that has a device. Connections are made
-//! between IP addresses, so an RDMA device and its port (default 1) stand for the network device
-//! that they serve, as sysfs reports it. The remaining syntax is that of [`adapter::params`],
-//! except that this provider cannot capture packets.
+//! between IP addresses. So an RDMA device and its port (default 1) mean the network device that
+//! the port serves according to sysfs. The remaining syntax is that of [`adapter::params`], except
+//! that this provider cannot capture packets.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Parses ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`].
+    /// Parses ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`], except in tests.
     ///
     /// # Errors
     /// `DAT_INVALID_ADDRESS` for an address or device that this host does not have,
@@ -64,7 +64,8 @@ impl Params {
     }
 }
 
-/// Checks ia_params without the host; see [`adapter::params::read`].
+/// Checks the syntax of ia_params, without checking whether the host has the address or device; see
+/// [`adapter::params::read`].
 pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
     refuse_capture(text)?;
     adapter::params::read(text, defaults, KEYS, own).map(drop)
@@ -73,7 +74,7 @@ pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
 /// The names of all keys.
 pub const KEYS: &[&str] = &["spin", "strict", "stats"];
 
-/// This provider has no key of its own.
+/// Handles the keys that only this provider has. There are none.
 fn own(key: &str, _: &str) -> Result<(), String> {
     unreachable!("{key} is not in KEYS")
 }
@@ -91,19 +92,20 @@ fn is_number(word: &str) -> bool {
 }
 
 fn is_device(sysfs: &Path, name: &str) -> bool {
-    // A word with these characters is a path and not a name.
+    // A word with these characters is a path and not a device name.
     !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
 }
 
-/// Returns the network device that a port serves: that of the first GID that has one.
+/// Returns the network device that a port serves. It is the network device of the first GID that
+/// belongs to one.
 fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
     let ports = sysfs.join(device).join("ports");
     let none = |reason: String| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
     };
     let port = match port {
-        // OFED's entries have port 0, because its providers do not number ports. Port 0 stands for
-        // port 1.
+        // Registry entries of OFED have port 0, because OFED's providers do not number ports. Port
+        // 0 stands for port 1.
         "0" => "1",
         port => port,
     };

@@ -1,8 +1,9 @@
 //! The state that all threads of an adapter share, and the progress thread.
 //!
 //! The progress thread sleeps on the event channel of rdma_cm, on the device's asynchronous events,
-//! and on the channels of completion queues that no consumer sleeps on. Any thread that ends a
-//! connection continues that end as far as possible. Only one thread at a time does so.
+//! and on the channels of completion queues that no consumer sleeps on. A thread that ends a
+//! connection does as much of that work as is possible at once, and the progress thread does the
+//! rest. Only one thread at a time does this work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_uint;
@@ -29,9 +30,9 @@ use crate::{Adapter, srq};
 /// The state that all threads of an adapter share.
 pub(crate) struct ProgressContext {
     pub(crate) device: Arc<Device>,
-    /// An identifier that is bound to the device, so that the device's removal is reported: see
-    /// [`Channel::bind_to_device`]. It is declared before the channel, so that it is dropped before
-    /// it.
+    /// An identifier that is bound to the device, so that rdma_cm reports the removal of the
+    /// device: see [`Channel::bind_to_device`]. This field is declared before `channel`, so that
+    /// the identifier is dropped before the channel.
     _removal_watch: CmId,
     pub(crate) channel: Channel,
     /// Queue pairs by number, for threads that poll.
@@ -55,10 +56,10 @@ pub(crate) struct ProgressContext {
     wakeup: EventFd,
     /// The bits of a completion's flags that mean that the peer has invalidated a key.
     pub(crate) invalidated: c_uint,
-    /// Counts polls, for devices whose driver needs the consumer's processor: see
-    /// [`POLLS_PER_YIELD`].
+    /// The number of polls: see [`POLLS_PER_YIELD`]. `None` if the device does not need the
+    /// consumer's processor.
     polls: Option<AtomicU32>,
-    /// Whether the device has failed or was removed. This has been reported.
+    /// Whether the device has failed or was removed. The sink was notified of this.
     lost: AtomicBool,
     stop: AtomicBool,
 }
@@ -72,17 +73,18 @@ enum EventSubject {
     Nobody,
 }
 
-/// After this number of polls a consumer yields the processor once, if the kernel does the device's
-/// work and may need the processor.
+/// A consumer yields the processor once in this number of polls if the kernel does the device's
+/// work, because that work may need the processor.
 const POLLS_PER_YIELD: u32 = 64;
 
 /// The time that the progress thread waits before it searches for failed queue pairs again, while
-/// there are connections. The time doubles after each search without an event, up to the limit.
+/// there are connections. The time doubles after each search if no event has happened, up to
+/// [`FAILURE_CHECK_INTERVAL_MAX`].
 const FAILURE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(50);
 const FAILURE_CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// The time that the progress thread waits at first before it continues connections that end. It
-/// doubles up to [`FAILURE_CHECK_INTERVAL_MIN`].
+/// The time that the progress thread waits at first before it again tries to end connections. The
+/// time doubles up to [`FAILURE_CHECK_INTERVAL_MIN`].
 const END_RETRY_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,8 +100,8 @@ impl ProgressContext {
     ) -> ProgressContext {
         channel.set_nonblocking();
         device.set_nonblocking();
-        // rxe passes the kernel's flag on unchanged. In verbs its value is that of another flag
-        // (`IBV_WC_IP_CSUM_OK`, which is used for datagrams only).
+        // rxe passes the kernel's flag for an invalidated key on unchanged. In verbs, the flag with
+        // this value is `IBV_WC_IP_CSUM_OK`, which is used for datagrams only.
         let invalidated =
             if device.is_rxe() { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
         let polls = device.kernel_driver.map(|_| AtomicU32::default());
@@ -131,8 +133,8 @@ impl ProgressContext {
         self.wakeup.signal();
     }
 
-    /// Drops the queue pairs that are still ending, because their owners end them. No thread
-    /// handles events any more.
+    /// Releases the queue pairs whose connections have not ended yet. The owners of the queue pairs
+    /// end the connections. No thread handles events any more.
     pub(crate) fn drop_ending(&self) {
         let left = std::mem::take(&mut *lock(&self.ending));
         drop(left);
@@ -178,7 +180,7 @@ impl ProgressContext {
         lock(&self.cqs).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Makes the progress thread check again all that it waits for.
+    /// Wakes the progress thread, which then checks again everything that it waits for.
     pub(crate) fn wake(&self) {
         self.wakeup.signal();
     }
@@ -194,7 +196,7 @@ impl ProgressContext {
         self.wakeup.signal();
     }
 
-    /// Continues the end of a connection that has just begun, as far as possible.
+    /// Handles the end of a connection as far as possible, after `QpShared::end` has started it.
     pub(crate) fn advance_end(&self, pair: &Arc<QpShared>) {
         {
             let mut ending = lock(&self.ending);
@@ -210,8 +212,7 @@ impl ProgressContext {
         let Ok(_handling) = self.handling.try_lock() else { return };
         while self.channel.handle_next(self) {}
         let failed = std::mem::take(&mut *lock(&self.failed));
-        // The queue pair is checked for `failed`, because the number may belong to another queue
-        // pair by now.
+        // `failed` is checked, because another queue pair may have the number by now.
         let failed = failed.into_iter().filter_map(|number| self.pair(number));
         for pair in failed.filter(|pair| pair.failed.load(Ordering::Acquire)) {
             pair.end(EndCause::Broken(QP_FAILED));
@@ -237,7 +238,8 @@ impl ProgressContext {
         let left: Vec<_> = ending.into_iter().filter(|pair| !pair.advance_end()).collect();
         let mut ending = lock(&self.ending);
         ending.extend(left);
-        // The flag is stored while the lock is held, so that no addition is missed.
+        // The flag is stored while the lock is held, so that it includes a queue pair that another
+        // thread adds.
         self.has_ending.store(!ending.is_empty(), Ordering::Release);
     }
 
@@ -246,7 +248,8 @@ impl ProgressContext {
         self.polls.is_some()
     }
 
-    /// Handles pending ends without waiting, and yields the processor now and then.
+    /// Continues to end connections, without waiting. If the kernel does the device's work, also
+    /// yields the processor now and then.
     pub(crate) fn make_progress(&self) {
         let _work = nesting::work();
         if self.has_ending.load(Ordering::Relaxed) {
@@ -289,7 +292,8 @@ impl ProgressContext {
             let _ = poll(&mut fds, limit.as_ref());
             let revents: Vec<_> = fds.iter().map(PollFd::revents).collect();
             drop(fds);
-            // An end may have to wait for the peer, so try again later and later.
+            // Ending a connection may have to wait for the peer, so the interval between attempts
+            // grows.
             retry = (2 * retry).min(FAILURE_CHECK_INTERVAL_MIN);
             if !revents[0].is_empty() {
                 self.wakeup.clear();
@@ -325,9 +329,9 @@ impl ProgressContext {
 
     /// Searches for queue pairs that have failed and for watermarks that are reached. This is
     /// necessary because a device reports a failed request only by its completion, and the consumer
-    /// may wait for the connection event before it polls. A watermark is also noticed only when
-    /// completions are taken. Returns true if anything has happened since the previous call, or if
-    /// there is a watermark.
+    /// may wait for the connection event before it polls. A watermark, too, is noticed only when
+    /// completions are taken. Returns true if work requests were posted or have completed since the
+    /// previous call, or if a queue pair has a watermark.
     fn find_failed_pairs(&self) -> bool {
         let mut active = false;
         for pair in self.pairs().iter().filter(|pair| pair.is_established()) {
@@ -335,15 +339,17 @@ impl ProgressContext {
                 .map(|work_queue| work_queue.take_activity());
             active |= posted || sent || received;
             if pair.holding.is_limited() {
-                // Held buffers are counted when their completions are taken, and the consumer may
-                // leave completions in the queue.
+                // Held buffers are counted when their completions are taken. The consumer may leave
+                // completions in the queue, so take them here.
                 pair.recv_cq.prefetch_and_notify();
                 active = true;
             }
             if !sent && pair.send_queue.is_busy() {
                 pair.send_cq.prefetch_and_notify();
             }
-            // rxe reports an error of an incoming message only by the receive.
+            // If an incoming message causes an error, rxe reports the error only in the completion
+            // of the receive, which the consumer may not have taken. So check the state of the
+            // queue pair.
             if self.device.is_rxe() && !sent && !received && pair.is_in_error() {
                 pair.fail();
             }
@@ -355,17 +361,18 @@ impl ProgressContext {
         lock(&self.pairs).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// The time limit of the next poll(2). `check_at`: the time at which to search for failed queue
-    /// pairs, if there are connections. `retry`: the time to wait before connections that end are
-    /// continued.
+    /// Returns the time limit of the next poll(2).
+    ///
+    /// - `check_at`: the time of the next search for failed queue pairs, if there are connections.
+    /// - `retry`: the time to wait before the next attempt to end connections.
     fn poll_timeout(&self, check_at: Instant, retry: Duration) -> Option<Timespec> {
-        // A thread that handles events at this moment may have taken both lists, and does not
-        // report what remains in them.
+        // A thread that handles events at this moment may have emptied `ending` and `failed`, and
+        // may put queue pairs back into `ending` without waking this thread.
         let handling = self.handling.try_lock();
         let taken = handling.is_err();
         let has_ending = taken || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
         drop(handling);
-        // The thread that handles events also handles the deadlines.
+        // Another thread handles events and deadlines now, so only the retry interval counts.
         if taken {
             return Timespec::try_from(retry).ok();
         }
@@ -394,15 +401,15 @@ impl ProgressContext {
         {
             let kind = map::device_event(event.event_type);
             let subject = self.subject(kind, &event.element);
-            // Acknowledge the event before it is handled. Handling it may drop the object, and that
-            // drop waits for the acknowledgement.
+            // Acknowledge the event before it is handled. Handling the event may drop its object,
+            // and that drop waits for the acknowledgement.
             // SAFETY: the event was taken above.
             unsafe { (verbs.ibv_ack_async_event)(&mut event) };
             self.handle_async_event(kind, subject);
         }
     }
 
-    /// Finds the object that an event concerns. It stays alive as long as the event is not
+    /// Finds the object that an event concerns. The object stays alive until the event is
     /// acknowledged.
     fn subject(&self, kind: DeviceEvent, element: &ibv_async_element) -> EventSubject {
         match kind {
@@ -451,8 +458,8 @@ impl ProgressContext {
         }
     }
 
-    /// Handles a failure or the removal of the device. The kernel may wait until its users release
-    /// the device.
+    /// Handles a failure or the removal of the device. Breaks all connections, because the kernel
+    /// may wait until all users have released the device.
     pub(crate) fn device_lost(&self) {
         if !self.lost.swap(true, Ordering::AcqRel) {
             self.call(Upcall::Failed);

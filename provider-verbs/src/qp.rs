@@ -34,12 +34,13 @@ pub(crate) struct QpShared {
     pub(crate) connection: Mutex<Connection>,
     pub(crate) send_queue: WorkQueue,
     pub(crate) receive_queue: WorkQueue,
-    /// Whether a request has failed, or was flushed although this side did not ask for a flush.
-    /// This is reported to the progress thread once.
+    /// Whether the queue pair has failed or its connection is being ended. A failure is reported to
+    /// the progress thread once.
     pub(crate) failed: AtomicBool,
-    /// Whether this side has caused the flush.
+    /// Whether this side has requested the flush. False if the device has flushed the queue pair
+    /// because of an error.
     pub(crate) flush_requested: AtomicBool,
-    /// Whether RDMA reads from the peer were negotiated.
+    /// Whether this side may post RDMA reads, as negotiated with the peer.
     pub(crate) can_read: AtomicBool,
     /// Whether a request has completed without success.
     request_failed: AtomicBool,
@@ -51,7 +52,8 @@ pub(crate) struct QpShared {
     waits_reserved: AtomicBool,
     /// Whether the completion queue has room for hidden completions: see [`Work::hidden`].
     hidden_reserved: AtomicBool,
-    /// While a [`COUNTED`] marker is posted, the number of requests before it. Otherwise 0.
+    /// The number of requests that were posted before the outstanding [`COUNTED`] marker, or 0 if
+    /// there is no such marker.
     counted: AtomicU64,
     /// Whether the queue pair never had a connection and is being dropped. Completions of its
     /// receives are then discarded.
@@ -60,11 +62,11 @@ pub(crate) struct QpShared {
     token: Token,
     pub(crate) holding: Arc<HeldBuffers>,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// If the consumer has no completion queue for requests, the maximum number of outstanding
-    /// requests. Then posting discards their completions.
+    /// The maximum number of outstanding requests, if the consumer has no completion queue for
+    /// requests. When this number is reached, posting takes and discards completions.
     unreported_requests: Option<usize>,
-    /// If the consumer has no completion queue for receives, the maximum number of outstanding
-    /// receives.
+    /// The maximum number of outstanding receives, if the consumer has no completion queue for
+    /// receives. When this number is reached, posting takes and discards completions.
     unreported_receives: Option<usize>,
     srq: Option<Arc<srq::SrqShared>>,
     pub(crate) send_cq: Arc<cq::CqShared>,
@@ -72,7 +74,8 @@ pub(crate) struct QpShared {
     /// The queued binds, the oldest first.
     binds: Mutex<VecDeque<Bind>>,
     domain: Arc<Domain>,
-    /// The completion queue of this queue pair, if the consumer has none.
+    /// This queue pair's own completion queue, if the consumer has none for requests or for
+    /// receives.
     _own: Option<Cq>,
 }
 
@@ -91,11 +94,13 @@ unsafe impl Send for QpShared {}
 // share.
 unsafe impl Sync for QpShared {}
 
-/// A bit of `WorkQueue::markers`: the requests before a graceful end have completed.
+/// A bit of `WorkQueue::markers`, which means that the requests before a graceful close have
+/// completed.
 pub(crate) const DRAINED: u32 = 1;
-/// A bit of `WorkQueue::markers`: all posted work requests have been flushed.
+/// A bit of `WorkQueue::markers`, which means that all posted work requests have been flushed.
 pub(crate) const FLUSHED: u32 = 2;
-/// The low bits of a marker whose completion shows how many requests have completed.
+/// The low bits of the ID of a marker that counts completed requests: when the marker completes,
+/// all requests before it have completed.
 const COUNTED: u32 = 4;
 /// The maximum number of markers in each work queue: [`DRAINED`] and [`FLUSHED`].
 pub(crate) const END_MARKERS: usize = 2;
@@ -143,7 +148,8 @@ impl Qp {
             // SAFETY: the domain and the completion queues are live and belong to the same device.
             NonNull::new(unsafe { (verbs.ibv_create_qp)(domain.pd.as_ptr(), &mut attr) })
         };
-        // If the device does not support inline data, create a queue pair without them.
+        // If the device does not support inline data, create a queue pair that does not use inline
+        // data.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
         let markers = if progress.device.needs_markers() { END_MARKERS } else { 0 };
         let reserved = send_cq
@@ -206,8 +212,8 @@ impl Qp {
             return Err(full());
         }
         if let Some(srq) = pair.srq.as_ref().filter(|_| pair.unreported_receives.is_some()) {
-            // No thread posts to this queue pair's receive queue, so posting cannot discard its
-            // completions.
+            // No thread posts to this queue pair's own receive queue, so posting cannot discard the
+            // completions of receives. The progress thread discards them.
             srq.add_unpolled_cq(&pair.recv_cq, receives)?;
             pair.recv_cq.poll_on_progress_thread();
         }
@@ -216,17 +222,18 @@ impl Qp {
     }
 }
 
-/// The maximum length of inline data, which the device need not fetch from memory, in octets.
+/// The maximum length of inline data in octets. The device need not fetch inline data from memory.
 const INLINE: u32 = 64;
 
 impl Drop for Qp {
     fn drop(&mut self) {
         let pair = &*self.0;
-        // Taking the lock waits for an upcall that is in progress. Afterwards there are no upcalls.
+        // An upcall holds this lock. So taking the lock waits until an upcall in progress has
+        // returned. Afterwards there are no upcalls.
         *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pair.withdrawn.store(!pair.has_begun(), Ordering::Release);
-        // Posted work requests complete first. This waits at most one second for a device that does
-        // not flush.
+        // Wait until the posted work requests have completed, but at most one second, because a
+        // faulty device may not flush them.
         pair.end(EndCause::Dropped);
         let start = Instant::now();
         while !pair.advance_end() && start.elapsed() < Duration::from_secs(1) {
@@ -321,7 +328,7 @@ unsafe impl Queue<Adapter> for Qp {
             inaccessible: false,
             hidden: false,
         });
-        // The lock is held until the bind is in the list, because the bind may complete at once.
+        // Hold the lock until the bind is in the list, because the bind may complete at once.
         let mut binds = pair.binds();
         // SAFETY: a bind reads no memory of the consumer.
         let key = window.post(wr, (at, pair.qp), |work| unsafe { pair.post(work) });
@@ -428,8 +435,9 @@ impl QpShared {
         unsafe { self.progress.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
     }
 
-    /// Makes room for a post if no consumer takes completions. Room is needed in the work queue,
-    /// and in the completion queue, because not every device can withhold completions.
+    /// Makes room for a post if no consumer takes completions: if the work queue is full, takes and
+    /// discards completions. In this case every request leaves a completion, because not every
+    /// device can suppress completions.
     #[inline]
     fn has_room(
         &self,
@@ -444,11 +452,11 @@ impl QpShared {
         if work_queue.outstanding() < limit { Ok(()) } else { Err(PostError::Full) }
     }
 
-    /// Ensures that a fenced request that is posted next starts after all earlier requests have
-    /// completed. Other devices ensure that themselves where it matters. rxe (6.12) starts a bind
-    /// at once, and starts the bind again when it must repeat an earlier request, which breaks the
-    /// connection (`req_retry`). An empty read completes after all earlier requests. So an empty
-    /// read is posted here, if reads were negotiated.
+    /// Ensures that the bind which is posted next starts after all earlier requests have completed.
+    /// Only rxe needs this. rxe (6.12) starts a bind at once, although the bind is fenced. When rxe
+    /// must repeat an earlier request, it also starts the bind again, which breaks the connection
+    /// (`req_retry`). An empty read completes after all earlier requests. So this function posts an
+    /// empty read before the bind, if reads were negotiated.
     fn wait_for_earlier(&self) -> std::result::Result<(), PostError> {
         if !self.progress.device.is_rxe()
             || !self.can_read.load(Ordering::Relaxed)
@@ -457,17 +465,18 @@ impl QpShared {
             return Ok(());
         }
         self.reserve_for_waits()?;
-        // If this read fails, the request behind it is flushed. That reports the failure.
+        // If this read fails, the request after it is flushed. The completion of that request
+        // reports the failure.
         let mut work =
             ibv_send_wr { wr_id: MARKER, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
         // SAFETY: the request has no segments, so it refers to no memory.
         post_error(unsafe { self.post(&mut work) })
     }
 
-    /// Returns whether the next unsignalled request must be signalled to this crate alone. A device
-    /// frees an unsignalled request only when a later signalled request completes, so now and then
-    /// one request is signalled. If the completion queue has no room for that, only the consumer's
-    /// signalled requests free earlier ones.
+    /// Returns whether the next unsignalled request must have a hidden completion, which only this
+    /// crate sees. A device frees an unsignalled request only when a later signalled request
+    /// completes, so this crate signals a request now and then. If the completion queue has no room
+    /// for hidden completions, only requests that the consumer has signalled free earlier requests.
     #[inline]
     fn hides_next(&self) -> bool {
         let one_in = (self.max_requests as u32 / 2).max(1);
@@ -485,8 +494,8 @@ impl QpShared {
         reserved
     }
 
-    /// Posts a [`COUNTED`] marker, if the last requests are unsignalled. Its completion shows how
-    /// many requests have completed.
+    /// Posts a [`COUNTED`] marker if no completion shows yet that the latest request has been
+    /// carried out. The completion of the marker shows how many requests have completed.
     ///
     /// # Safety
     /// No other thread posts requests during this call.
@@ -506,7 +515,8 @@ impl QpShared {
         }
     }
 
-    /// Reserves room for the reads of `wait_for_earlier`, which complete when they are flushed.
+    /// Reserves room for the reads of `wait_for_earlier`. These reads are unsignalled, but leave a
+    /// completion if they are flushed.
     #[cold]
     fn reserve_for_waits(&self) -> std::result::Result<(), PostError> {
         if !self.waits_reserved.swap(true, Ordering::Relaxed)
@@ -603,8 +613,8 @@ impl QpShared {
         }
         let status = map::status(wc.status);
         if status != WcStatus::Success {
-            // Over iWARP the device also flushes when the peer disconnects, and rdma_cm reports
-            // that.
+            // Over iWARP the device also flushes when the peer disconnects. rdma_cm reports the
+            // disconnect, so the flush is no failure of the queue pair.
             if status != WcStatus::Flushed || !self.progress.device.is_iwarp() {
                 self.fail();
             }
@@ -627,8 +637,8 @@ impl QpShared {
                 WcStatus::Success => status,
                 _ => map::receive(self.progress.device.kernel_driver, wc.status, inaccessible),
             };
-            // Every buffer of a shared queue is counted, even a flushed one, because it returns to
-            // the queue.
+            // Every buffer of a shared receive queue that completes is counted, even a flushed one,
+            // because dat-core counts it as returned to the queue.
             if status != WcStatus::Flushed || from_srq.is_some() {
                 self.count_held_buffer();
             }
@@ -698,7 +708,7 @@ impl QpShared {
         }
     }
 
-    /// Handles an asynchronous event that the queue pair has failed.
+    /// Handles the asynchronous event that the queue pair has failed.
     pub(crate) fn handle_device_failure(&self) {
         self.call(Upcall::Failed);
         self.fail();

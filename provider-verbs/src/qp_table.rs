@@ -15,11 +15,11 @@ impl<T> QpTable<T> {
         QpTable { slots: PagedTable::new() }
     }
 
-    /// Returns the value of a number.
+    /// Returns the queue pair with this number.
     ///
     /// # Safety
-    /// The value of the number stays alive until [`QpTable::remove`], and the result is not used
-    /// after that.
+    /// The value that was inserted for the number stays alive until [`QpTable::remove`], and the
+    /// result is not used after that.
     #[inline]
     pub(crate) unsafe fn get(&self, number: u32) -> Option<&T> {
         let value = self.slots.get(number)?.load(Ordering::Acquire);
@@ -51,7 +51,7 @@ mod tests {
             [get(0x11), get(0xff_ffff), get(0x12), get(0x1011)],
             [Some(1), Some(2), None, None]
         );
-        assert_eq!(get(u32::MAX), None, "no device has such numbers, so none may be found");
+        assert_eq!(get(u32::MAX), None, "a number of more than 24 bits must not be found");
         table.remove(0x11);
         assert_eq!(get(0x11), None);
     }

@@ -33,8 +33,8 @@ pub(crate) struct SrqShared {
     posted: AtomicU64,
     taken: AtomicU64,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// The completion queues of queue pairs whose receives have no consumer. Each queue has room
-    /// for all slots.
+    /// The completion queues that hold receives of this queue and that no consumer polls. Each has
+    /// room for the completions of all slots.
     unpolled: Mutex<Vec<Weak<cq::CqShared>>>,
 }
 
@@ -90,7 +90,7 @@ impl Index<usize> for Slots {
     fn index(&self, at: usize) -> &Slot {
         let page = (at / self.first).checked_ilog2().map_or(0, |n| n as usize + 1);
         let start = if page == 0 { 0 } else { self.first << (page - 1) };
-        &self.pages[page].get().expect("a slot that was given out")[at - start]
+        &self.pages[page].get().expect("a slot is used only after its page was created")[at - start]
     }
 }
 
@@ -178,8 +178,8 @@ impl SrqShared {
         taken
     }
 
-    /// Adds a completion queue with room for `room` slots. The completion queue grows now to the
-    /// current number of slots, and later with that number.
+    /// Adds a completion queue that no consumer polls and that has room for `room` slots. It grows
+    /// now to the current number of slots, and later whenever that number grows.
     pub(crate) fn add_unpolled_cq(&self, queue: &Arc<cq::CqShared>, room: usize) -> Result<()> {
         let mut unpolled = self.unpolled();
         match self.slots.len() - room {
@@ -294,7 +294,8 @@ impl Receives for Srq {
         if depth < shared.available() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
-        // A queue that shrinks keeps its size in the device. Not every device can enlarge a queue.
+        // The device's queue is enlarged if necessary, which not every device supports. It never
+        // shrinks.
         if depth > shared.slots.len() {
             let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
             let max_wr = u32::try_from(depth).map_err(|_| full())?;

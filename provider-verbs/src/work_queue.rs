@@ -1,5 +1,5 @@
-//! One of the two work queues of a queue pair: the records of its work requests, and the
-//! completions of those that are posted after the end of the connection.
+//! One of the two work queues of a queue pair. A work queue has a record of each work request, and
+//! holds the completions of work requests that are posted after the end of the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::gate::Gate;
 
 /// A send queue or a receive queue.
 pub(crate) struct WorkQueue {
-    /// The gate that the posting thread holds.
+    /// The gate that the posting thread enters.
     pub(crate) gate: Gate,
     slots: Box<[Slot]>,
     posted: AtomicU64,
@@ -20,19 +20,22 @@ pub(crate) struct WorkQueue {
     last_activity: [AtomicU64; 2],
     /// The slot of the last work request that has completed.
     last: AtomicUsize,
-    /// The number of requests, counted from the first one, that are known to have been carried out.
+    /// The number of requests that are known to have been carried out. Requests are carried out in
+    /// order.
     carried_out: AtomicU64,
-    /// The number of unsignalled requests since the last signalled or hidden one. Only the poster
-    /// uses it.
+    /// The number of unsignalled requests since the last one that got a hidden completion. Only the
+    /// posting thread uses this number.
     unsignalled: AtomicU32,
-    /// Markers that have completed, as bits.
+    /// The bits of the markers that have completed.
     pub(crate) markers: AtomicU32,
-    /// Completions of work requests that were posted after the end. `None` if all work requests
-    /// before the end have completed. Then later completions go to the completion queue at once.
+    /// Completions of work requests that were posted after the end. They are held back until all
+    /// work requests before the end have completed. From then on this is `None`, and such
+    /// completions go to the completion queue at once.
     late: Mutex<Option<Vec<Wc>>>,
 }
 
-/// The work request for which an ID stands.
+/// A record of a posted work request. The device returns the index of the slot as the ID of the
+/// completion.
 #[derive(Default)]
 struct Slot {
     id: AtomicU64,
@@ -50,8 +53,8 @@ pub(crate) struct Work {
     pub(crate) bytes: u32,
     /// Whether the device cannot access the segments: see [`crate::mr::Domain::is_inaccessible`].
     pub(crate) inaccessible: bool,
-    /// Whether the completion is hidden: this crate has asked for it, and not the consumer, so that
-    /// the device frees the request. Only a failure is reported to the consumer.
+    /// Whether the completion is hidden: this crate, and not the consumer, has asked for it, so
+    /// that the device frees the request. The consumer gets it only if the request fails.
     pub(crate) hidden: bool,
 }
 
@@ -118,8 +121,8 @@ impl WorkQueue {
         Some(Work { id, op, bytes, inaccessible, hidden })
     }
 
-    /// Counts an unsignalled request that is about to be posted. Returns true for every `one_in`th
-    /// request, which must be signalled with a hidden completion.
+    /// Counts an unsignalled request that is about to be posted. Returns true for one in `one_in`
+    /// requests; this request must be signalled with a hidden completion.
     #[inline]
     pub(crate) fn count_unsignalled(&self, one_in: u32) -> bool {
         let unsignalled = self.unsignalled.load(Ordering::Relaxed) + 1;
@@ -128,13 +131,14 @@ impl WorkQueue {
         hides
     }
 
-    /// Records that the request in this slot has been carried out, and so have all before it. Only
+    /// Records that the request in this slot and all requests before it have been carried out. Only
     /// one thread at a time calls this function.
     #[inline]
     pub(crate) fn succeeded(&self, at: usize) {
         let before = self.carried_out.load(Ordering::Relaxed);
-        // Fewer requests are outstanding than there are slots, so the difference modulo the number
-        // of slots is the number of new ones.
+        // Fewer requests are outstanding than there are slots. So this difference, modulo the
+        // number of slots, is the number of earlier requests that have been carried out in the
+        // meantime.
         let more = at.wrapping_sub(before as usize) & (self.slots.len() - 1);
         self.carried_out.store(before + more as u64 + 1, Ordering::Release);
     }
@@ -148,7 +152,8 @@ impl WorkQueue {
         }
     }
 
-    /// The number of requests, counted from the first one, that are known to have been carried out.
+    /// The number of requests that are known to have been carried out. Requests are carried out in
+    /// order.
     pub(crate) fn carried_out(&self) -> u64 {
         self.carried_out.load(Ordering::Acquire)
     }
@@ -158,15 +163,16 @@ impl WorkQueue {
         self.posted.load(Ordering::Acquire)
     }
 
-    /// The number of work requests that are posted and not completed, provided that all of them are
-    /// signalled.
+    /// The number of work requests that are posted and not completed. The number is correct only if
+    /// all work requests are signalled.
     pub(crate) fn outstanding(&self) -> usize {
         let done = self.done.load(Ordering::Acquire);
         self.posted.load(Ordering::Acquire).saturating_sub(done) as usize
     }
 
-    /// Returns true until the last work request has completed. Until then earlier ones may be
-    /// outstanding, too. Unsignalled work requests count as well.
+    /// Returns whether the latest work request has not completed yet. Earlier work requests may
+    /// then be outstanding, too. An unsignalled work request counts as outstanding until a later
+    /// one completes.
     pub(crate) fn is_busy(&self) -> bool {
         let posted = self.posted.load(Ordering::Acquire) as usize;
         posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)
@@ -205,7 +211,7 @@ impl WorkQueue {
         })
     }
 
-    /// Adds the completion of a work request that is posted after the end.
+    /// Adds the completion of a work request that is posted after the end of the connection.
     #[cold]
     pub(crate) fn post_late(&self, queue: &cq::CqShared, wc: Wc) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,8 +221,8 @@ impl WorkQueue {
         }
     }
 
-    /// Releases the completions of late work requests, because all earlier work requests have
-    /// completed.
+    /// Releases the completions of work requests that were posted after the end of the connection,
+    /// because all earlier work requests have completed.
     pub(crate) fn release_late(&self, queue: &cq::CqShared) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.take().into_iter().flatten().for_each(|wc| queue.add(wc));
@@ -259,7 +265,7 @@ mod tests {
         assert_eq!(
             work_queue.take(1000),
             None,
-            "an index that was never given out must find no request"
+            "an index that `fill` never returns must find no request"
         );
     }
 

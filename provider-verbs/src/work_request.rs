@@ -16,7 +16,7 @@ pub(crate) const RECEIVE: u64 = 1 << 62;
 /// queue.
 pub(crate) const SHARED: u64 = 1 << 61;
 
-/// The operation of a request, in the form that its completion contains.
+/// Returns the operation of a request as its completion reports it.
 pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
     Ok(match op {
         SendOp::Send { .. } => WcOp::Send,
@@ -98,7 +98,7 @@ fn segments(segments: &[Segment]) -> *mut ibv_sge {
     segments.as_ptr().cast_mut().cast()
 }
 
-/// Converts the errno of a post. siw's library negates it.
+/// Converts the errno that posting returns. siw's library returns the errno negated.
 pub(crate) fn post_error(errno: i32) -> std::result::Result<(), PostError> {
     match errno.abs() {
         0 => Ok(()),

@@ -7,7 +7,8 @@ use provider_verbs::device::Device;
 
 #[test]
 fn without_a_device_the_error_says_what_is_missing() {
-    let error = Device::open(Some(LOOPBACK.into())).err().expect("the loopback has no device");
+    let error =
+        Device::open(Some(LOOPBACK.into())).err().expect("no RDMA device has the loopback address");
     let missing = [Error::of(DAT_PROVIDER_NOT_FOUND), Error::of(DAT_INVALID_ADDRESS)];
     assert!(missing.contains(&error.code), "{error:?}");
     let words = [

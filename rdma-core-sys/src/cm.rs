@@ -13,7 +13,7 @@ constants! {
         RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
         RDMA_CM_EVENT_ROUTE_ERROR = 3,
         RDMA_CM_EVENT_CONNECT_REQUEST = 4,
-        /// The peer has accepted. Only identifiers without a queue pair have this event.
+        /// The peer has accepted. This event is reported only for identifiers without a queue pair.
         RDMA_CM_EVENT_CONNECT_RESPONSE = 5,
         RDMA_CM_EVENT_CONNECT_ERROR = 6,
         RDMA_CM_EVENT_UNREACHABLE = 7,
@@ -28,7 +28,7 @@ constants! {
         RDMA_CM_EVENT_TIMEWAIT_EXIT = 15,
     }
 
-    /// The meaning of a port number.
+    /// A port space, which determines the meaning of a port number.
     pub type rdma_port_space = c_uint {
         /// The port space of reliable connections.
         RDMA_PS_TCP = 0x0106,
@@ -44,7 +44,7 @@ constants! {
 }
 
 records! {
-    /// The InfiniBand address of an IP address.
+    /// The InfiniBand addresses of both ends of a connection.
     #[derive(Debug)]
     pub struct rdma_ib_addr {
         /// The source address.
@@ -55,7 +55,7 @@ records! {
         pub pkey: u16,
     }
 
-    /// The addresses of both ends below IP.
+    /// The addresses of both ends in the layer below IP.
     pub union rdma_addr_below {
         /// The InfiniBand addresses.
         pub ibaddr: rdma_ib_addr,
@@ -87,7 +87,8 @@ records! {
         pub fd: c_int,
     }
 
-    /// An identifier: a connection, an attempt at one, or a listener.
+    /// An identifier of rdma_cm, which stands for a connection, an attempt to connect, or a
+    /// listener.
     pub struct rdma_cm_id {
         /// The device to which the identifier is bound, or null. The context belongs to librdmacm
         /// and does not come from ibv_open_device.
@@ -100,11 +101,11 @@ records! {
         pub qp: *mut ibv_qp,
         /// The addresses of both ends.
         pub route: rdma_route,
-        /// The meaning of port numbers.
+        /// The port space of the identifier.
         pub ps: rdma_port_space,
         /// The port of the device.
         pub port_num: u8,
-        /// The event of a synchronous call.
+        /// The latest event, if the identifier is used synchronously.
         pub event: *mut rdma_cm_event,
         /// A member that only rdma_create_ep sets.
         pub send_cq_channel: *mut ibv_comp_channel,
@@ -135,12 +136,12 @@ records! {
         pub initiator_depth: u8,
         /// Whether end-to-end flow control is used.
         pub flow_control: u8,
-        /// The number of retries after a time-out. An accept does not use this member.
+        /// The number of retries after a time-out. The function rdma_accept ignores this member.
         pub retry_count: u8,
         /// The number of retries after an RNR NAK. The value 7 means no limit.
         pub rnr_retry_count: u8,
-        /// Whether the queue pair uses a shared receive queue. This and the next member are used
-        /// only if rdma_create_qp did not create the queue pair.
+        /// Whether the queue pair uses a shared receive queue. This member and `qp_num` are used
+        /// only if rdma_create_qp has not created the queue pair.
         pub srq: u8,
         /// The number of the queue pair.
         pub qp_num: u32,
@@ -160,7 +161,7 @@ records! {
         pub qkey: u32,
     }
 
-    /// The parameters of an event. The port space selects the member.
+    /// The parameters of an event. The port space selects the valid member.
     pub union rdma_event_param {
         /// The parameters of a connection.
         pub conn: rdma_conn_param,

@@ -32,7 +32,7 @@ constants! {
         IBV_WC_GENERAL_ERR = 21,
     }
 
-    /// The kind of a completion, which is defined only if the status is success.
+    /// The operation that a completion reports. It is defined only if the status is success.
     pub type ibv_wc_opcode = c_uint {
         IBV_WC_SEND = 0,
         IBV_WC_RDMA_WRITE = 1,
@@ -98,7 +98,7 @@ records! {
         pub wr_id: u64,
         /// The status of the work request.
         pub status: ibv_wc_status,
-        /// The kind of operation, if it succeeded.
+        /// The operation, if the work request has succeeded.
         pub opcode: ibv_wc_opcode,
         /// The vendor's error code.
         pub vendor_err: u32,

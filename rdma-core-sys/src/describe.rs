@@ -5,7 +5,7 @@
 
 /// A constant: its name in C and its value.
 pub struct Constant {
-    /// The name in C.
+    /// The constant's name in C.
     pub name: &'static str,
     /// The value.
     pub value: i64,
@@ -13,7 +13,7 @@ pub struct Constant {
 
 /// A structure or union.
 pub struct Record {
-    /// The name in C, without `struct` or `union`.
+    /// The record's name in C, without `struct` or `union`.
     pub name: &'static str,
     /// The text `struct` or `union`.
     pub kind: &'static str,
@@ -27,7 +27,7 @@ pub struct Record {
 
 /// A member of a [`Record`].
 pub struct Field {
-    /// The name in C.
+    /// The member's name in C.
     pub name: &'static str,
     /// The offset in bytes from the start of the record.
     pub offset: usize,
@@ -40,7 +40,7 @@ pub struct Field {
 
 /// A function of a library.
 pub struct Function {
-    /// The name in C.
+    /// The function's name in C.
     pub name: &'static str,
     /// Returns the type of a pointer to the function.
     pub type_name: fn() -> &'static str,

@@ -97,7 +97,7 @@ constants! {
         IBV_EVENT_WQ_FATAL = 19,
     }
 
-    /// Sizes in bytes.
+    /// The sizes of the name and path members of a device, in bytes.
     pub type ibv_sysfs_size = usize {
         IBV_SYSFS_NAME_MAX = 64,
         IBV_SYSFS_PATH_MAX = 256,
@@ -113,7 +113,8 @@ records! {
         pub raw: [u8; 16],
     }
 
-    /// A structure that is unused since 2005. It keeps the offsets of the members that follow.
+    /// A structure that has been unused since 2005. It remains so that the offsets of later members
+    /// do not change.
     pub struct _ibv_device_ops {
         /// This member is unused.
         pub _dummy1: *mut c_void,
@@ -121,13 +122,13 @@ records! {
         pub _dummy2: *mut c_void,
     }
 
-    /// A device that is present.
+    /// An RDMA device of this host.
     pub struct ibv_device {
         /// This member is unused.
         pub _ops: _ibv_device_ops,
         /// The kind of the device.
         pub node_type: ibv_node_type,
-        /// The transport of a device.
+        /// The transport of the device.
         pub transport_type: ibv_transport_type,
         /// The name of the device, such as `rxe0`.
         pub name: [c_char; IBV_SYSFS_NAME_MAX],
@@ -287,9 +288,9 @@ records! {
         pub max_rdd: c_int,
         /// The maximum number of memory windows.
         pub max_mw: c_int,
-        /// The maximum number of raw queue pairs.
+        /// The maximum number of raw IPv6 queue pairs.
         pub max_raw_ipv6_qp: c_int,
-        /// The maximum number of raw queue pairs.
+        /// The maximum number of raw Ethertype queue pairs.
         pub max_raw_ethy_qp: c_int,
         /// The maximum number of multicast groups.
         pub max_mcast_grp: c_int,
@@ -311,7 +312,7 @@ records! {
         pub max_srq_sge: c_int,
         /// The maximum number of partition keys.
         pub max_pkeys: u16,
-        /// The delay of acknowledgements, as a code like that of time-outs.
+        /// The maximum delay of an acknowledgement: 4.096 µs times 2 to the power of this value.
         pub local_ca_ack_delay: u8,
         /// The number of ports, which are numbered from 1.
         pub phys_port_cnt: u8,
@@ -348,9 +349,9 @@ records! {
         pub max_vl_num: u8,
         /// The service level of the subnet manager.
         pub sm_sl: u8,
-        /// The time-out of the subnet, as a code.
+        /// The maximum delay of the subnet: 4.096 µs times 2 to the power of this value.
         pub subnet_timeout: u8,
-        /// The kind of initialisation.
+        /// The kind of initialization that the subnet manager has performed.
         pub init_type_reply: u8,
         /// The number of lanes, as a code.
         pub active_width: u8,
@@ -366,7 +367,7 @@ records! {
         pub port_cap_flags2: u16,
     }
 
-    /// The object of an asynchronous event.
+    /// The object that an asynchronous event concerns.
     pub union ibv_async_element {
         /// A completion queue.
         pub cq: *mut ibv_cq,
@@ -380,7 +381,7 @@ records! {
 
     /// An asynchronous event.
     pub struct ibv_async_event {
-        /// The object. The type of the event selects the member.
+        /// The object that the event concerns. The type of the event selects the valid member.
         pub element: ibv_async_element,
         /// The kind of event.
         pub event_type: ibv_event_type,

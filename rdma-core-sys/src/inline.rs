@@ -32,7 +32,7 @@ pub(crate) const OFFSETS_BEFORE_CONTEXT: &[(&str, usize)] = &[
 ];
 
 impl Verbs {
-    /// Queries state and limits of a port.
+    /// Queries the state and the limits of a port.
     ///
     /// # Safety
     /// `context` must be open.
@@ -81,7 +81,7 @@ impl Verbs {
         unsafe { (*(*mw).context).ops.dealloc_mw.map_or(EOPNOTSUPP, |dealloc| dealloc(mw)) }
     }
 
-    /// Posts the bind of a window of type 1. Afterwards the window has its new key.
+    /// Posts the bind of a window of type 1. When the function returns, the window has its new key.
     ///
     /// # Safety
     /// All objects must be live and belong to one device.

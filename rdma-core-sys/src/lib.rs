@@ -21,8 +21,8 @@
 //!
 //! Layouts are those of LP64 Linux. Enumerations are integers with constants, because a newer
 //! library may return other values. Only fields that exist in every rdma-core since release 17
-//! (2018) are used. Structures that have grown since then have grown at the end, where the caller's
-//! size does not matter.
+//! (2018) are used. Since then, structures have grown only at the end, so it does not matter that
+//! the caller assumes a smaller size.
 
 #![allow(non_camel_case_types)] // The names are those of the C headers.
 

@@ -16,8 +16,7 @@ pub struct RdmaCore {
     /// The function `ibv_is_fork_initialized`, which exists in release 35 or later: see
     /// [`RdmaCore::fork_copies_memory`].
     fork_status: Option<unsafe extern "C" fn() -> c_uint>,
-    // The libraries must stay loaded as long as the pointers to their functions exist, which is for
-    // ever.
+    // The libraries stay loaded forever, because the pointers to their functions exist forever.
     _libraries: [Library; 2],
 }
 
@@ -50,7 +49,7 @@ impl RdmaCore {
     /// library loads as plug-ins.
     ///
     /// # Errors
-    /// See [`LoadError`]. The result is the same for the life of the process.
+    /// See [`LoadError`]. The result does not change while the process runs.
     pub fn load() -> Result<&'static RdmaCore, LoadError> {
         static LOADED: OnceLock<Result<RdmaCore, LoadError>> = OnceLock::new();
         LOADED

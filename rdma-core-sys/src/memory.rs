@@ -20,7 +20,8 @@ constants! {
 
     /// The kind of a window.
     pub type ibv_mw_type = c_uint {
-        /// A call binds the window. All queue pairs of its protection domain can use the window.
+        /// The function `ibv_bind_mw` binds the window. All queue pairs of its protection domain
+        /// can use the window.
         IBV_MW_TYPE_1 = 1,
         /// A work request binds the window. The consumer chooses a part of the window's key, and
         /// can invalidate the window.

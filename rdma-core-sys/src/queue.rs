@@ -40,22 +40,22 @@ constants! {
     /// The state of a queue pair.
     pub type ibv_qp_state = c_uint {
         IBV_QPS_RESET = 0,
-        /// Receives can be posted.
+        /// The state in which receives can be posted.
         IBV_QPS_INIT = 1,
-        /// The queue pair receives.
+        /// The state in which the queue pair receives messages.
         IBV_QPS_RTR = 2,
-        /// The queue pair receives and sends.
+        /// The state in which the queue pair receives and sends messages.
         IBV_QPS_RTS = 3,
         IBV_QPS_SQD = 4,
         IBV_QPS_SQE = 5,
-        /// The queue pair flushes all posted requests.
+        /// The error state, in which the queue pair flushes all posted requests.
         IBV_QPS_ERR = 6,
         IBV_QPS_UNKNOWN = 7,
     }
 }
 
 records! {
-    /// The sizes of the queues.
+    /// The sizes of the queues of a queue pair.
     #[derive(Debug)]
     pub struct ibv_qp_cap {
         /// The maximum number of outstanding requests.
@@ -118,7 +118,7 @@ records! {
         pub events_completed: u32,
     }
 
-    /// The global part of an address.
+    /// The global part of a peer's address.
     #[derive(Debug)]
     pub struct ibv_global_route {
         /// The address of the destination.
@@ -183,7 +183,7 @@ records! {
         pub pkey_index: u16,
         /// The index of the partition key for the alternate path.
         pub alt_pkey_index: u16,
-        /// Whether the end of draining is reported.
+        /// Whether an asynchronous event reports that the send queue has drained.
         pub en_sqd_async_notify: u8,
         /// Whether the send queue is draining.
         pub sq_draining: u8,
@@ -191,11 +191,12 @@ records! {
         pub max_rd_atomic: u8,
         /// The maximum number of READs and atomic operations held for the peer.
         pub max_dest_rd_atomic: u8,
-        /// The time that an RNR NAK makes the peer wait, as a code.
+        /// The time that an RNR NAK makes the peer wait, as a code of the InfiniBand specification.
         pub min_rnr_timer: u8,
         /// The port.
         pub port_num: u8,
-        /// The time-out of an acknowledgement, as a code.
+        /// The ACK timeout: 4.096 µs times 2 to the power of this value. The value 0 means no
+        /// timeout.
         pub timeout: u8,
         /// The number of retries after a time-out.
         pub retry_cnt: u8,
@@ -203,7 +204,7 @@ records! {
         pub rnr_retry: u8,
         /// The port of the alternate path.
         pub alt_port_num: u8,
-        /// The time-out of the alternate path, as a code.
+        /// The ACK timeout of the alternate path, in the same form as `timeout`.
         pub alt_timeout: u8,
         /// The rate limit of packets.
         pub rate_limit: u32,

@@ -10,17 +10,18 @@ use crate::{
 };
 
 functions! {
-    /// The functions of librdmacm. The results null and -1 are failures, with the reason in errno.
-    /// The functions' manual pages state when a call is safe.
+    /// The functions of librdmacm. If a function returns null or -1, it has failed, and errno has
+    /// the reason. The functions' manual pages state when a call is safe.
     pub struct RdmaCm {
         /// Creates an event channel.
         pub fn rdma_create_event_channel() -> *mut rdma_event_channel;
         /// Destroys an event channel.
         pub fn rdma_destroy_event_channel(channel: *mut rdma_event_channel);
-        /// Waits for an event, unless the channel's descriptor does not block; each event must be
-        /// acknowledged.
+        /// Takes the next event, which must be acknowledged later. Waits for an event if the
+        /// channel's descriptor is in blocking mode.
         pub fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
-        /// Frees an event. The destruction of an identifier waits until its events were freed.
+        /// Acknowledges and frees an event. Destroying an identifier waits until its events are
+        /// acknowledged.
         pub fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int;
 
         /// Creates an identifier.
@@ -39,14 +40,15 @@ functions! {
         /// Resolves the route. The resolution ends with the event `ROUTE_RESOLVED` or
         /// `ROUTE_ERROR`.
         pub fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int;
-        /// Waits for connection requests.
+        /// Starts to listen for connection requests.
         pub fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
         /// Returns the local port of an identifier in network byte order.
         pub fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16;
 
         /// Sends a connection request.
         pub fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
-        /// Confirms the event `CONNECT_RESPONSE` when the queue pair is ready.
+        /// Confirms the connection after the event `CONNECT_RESPONSE`, when the queue pair is
+        /// ready.
         pub fn rdma_establish(id: *mut rdma_cm_id) -> c_int;
         /// Accepts a connection request.
         pub fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;

@@ -1,4 +1,4 @@
-//! The maximum number of shared receive queues.
+//! Shared receive queues.
 
 use std::ffi::c_void;
 

@@ -8,16 +8,16 @@ use crate::{
     ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 
-/// A port's attributes before [`ibv_port_attr`](crate::ibv_port_attr) grew: the first 44 bytes of
-/// that structure.
+/// The original attributes of a port: the first 44 bytes of
+/// [`ibv_port_attr`](crate::ibv_port_attr), which has grown since.
 #[repr(C)]
 pub struct _compat_ibv_port_attr(());
 
 functions! {
-    /// The functions of libibverbs. A null pointer or a non-zero integer is a failure, with the
-    /// reason in errno or in the integer. The functions' manual pages state when a call is safe:
-    /// pointers are live objects of the library, and no object is destroyed while another object
-    /// uses it.
+    /// The functions of libibverbs. If a function returns a null pointer or a non-zero integer, it
+    /// has failed. The reason is in errno or is the integer. The functions' manual pages state when
+    /// a call is safe: pointers must refer to live objects of the library, and an object must not
+    /// be destroyed while another object uses it.
     pub struct Verbs {
         /// Returns the name of a device, such as `rxe0`.
         pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
@@ -29,13 +29,14 @@ functions! {
         pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
         /// Queries those attributes of a port that existed in 2005; see the method `query_port`.
         pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) -> c_int;
-        /// Waits for an asynchronous event, unless `async_fd` does not block; each event must be
-        /// acknowledged.
+        /// Takes the next asynchronous event, which must be acknowledged later. Waits for an event
+        /// if `async_fd` is in blocking mode.
         pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
         /// Acknowledges an event. The destruction of an object waits until the object's events are
         /// acknowledged.
         pub fn ibv_ack_async_event(event: *mut ibv_async_event);
-        /// Protects registered memory from fork(2). The function must be called before any other.
+        /// Protects registered memory from fork(2). This function must be called before any other
+        /// function of the library.
         pub fn ibv_fork_init() -> c_int;
 
         /// Creates a protection domain.
@@ -65,12 +66,12 @@ functions! {
         pub fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
         /// Waits until all events of a completion queue are acknowledged, and destroys the queue.
         pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-        /// Waits for an event, unless the channel's descriptor does not block; each event must be
-        /// acknowledged.
+        /// Takes the next completion event, which must be acknowledged later. Waits for an event if
+        /// the channel's descriptor is in blocking mode.
         pub fn ibv_get_cq_event(
             channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void,
         ) -> c_int;
-        /// Acknowledges this number of events. The function takes a lock.
+        /// Acknowledges `nevents` events. The function takes a lock.
         pub fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: u32);
 
         /// Creates a shared receive queue.
@@ -89,7 +90,7 @@ functions! {
             qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init_attr: *mut ibv_qp_init_attr,
         ) -> c_int;
         /// Waits until all events of a queue pair are acknowledged, and destroys the queue pair.
-        /// Its posted requests do not complete any more.
+        /// Work requests that were posted to the queue pair no longer complete.
         pub fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
     }
 }

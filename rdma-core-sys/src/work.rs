@@ -22,13 +22,14 @@ constants! {
 
     /// Flags of a request.
     pub type ibv_send_flags = c_uint {
-        /// The request starts only after all earlier READs and atomic operations.
+        /// The request starts only after all earlier READs and atomic operations have completed.
         IBV_SEND_FENCE = 1 << 0,
-        /// A completion also reports success.
+        /// The request leaves a completion even if it succeeds.
         IBV_SEND_SIGNALED = 1 << 1,
         /// The request wakes a receiver that waits only for solicited completions.
         IBV_SEND_SOLICITED = 1 << 2,
-        /// The data of the request are copied when it is posted; keys are ignored.
+        /// The data are copied when the request is posted, and the keys of its segments are
+        /// ignored.
         IBV_SEND_INLINE = 1 << 3,
     }
 }
@@ -61,7 +62,7 @@ records! {
         pub remote_addr: u64,
         /// The expected value of a compare-and-swap, or the addend of a fetch-and-add.
         pub compare_add: u64,
-        /// The value that replaces the old one.
+        /// The new value of a compare-and-swap.
         pub swap: u64,
         /// The key of the peer's memory.
         pub rkey: u32,
@@ -77,13 +78,13 @@ records! {
         pub remote_qkey: u32,
     }
 
-    /// The target of a request. The opcode selects the member.
+    /// The target of a request. The opcode of the request selects the valid member.
     pub union ibv_wr_target {
-        /// The member for READs and WRITEs.
+        /// The target of a READ or WRITE.
         pub rdma: ibv_wr_rdma,
-        /// The member for atomic operations.
+        /// The target of an atomic operation.
         pub atomic: ibv_wr_atomic,
-        /// The member for datagrams.
+        /// The destination of a datagram.
         pub ud: ibv_wr_ud,
     }
 
@@ -118,7 +119,7 @@ records! {
         pub wr: ibv_wr_target,
         /// A member that only XRC uses.
         pub qp_type: u32,
-        /// The member for binds, which is part of an anonymous union in C.
+        /// The bind, if the request binds a window. In C, this is part of an anonymous union.
         pub bind_mw: ibv_wr_bind_mw,
     }
 

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn get_ia_handle(
     })
 }
 
-/// Converts the arguments of both functions.
+/// Converts the arguments that dat_registry_add_provider and dat_registry_remove_provider share.
 ///
 /// # Safety
 ///

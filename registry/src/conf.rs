@@ -1,9 +1,9 @@
 //! The dat.conf format: one entry per line, eight fields separated by blanks, comments from `#`.
 //!
-//! The grammar is that of the parser of OFED's libdat2, as tests have shown, with three
-//! differences. OFED's parser corrupts its heap on an unterminated quote, rejects CRLF line ends,
-//! and silently drops a line with a long name. This parser accepts such a line or returns an error
-//! with its location. Parsing never prints, and always continues with the next line.
+//! OFED's libdat2 reads the same grammar, as tests have shown, with three differences. OFED's
+//! parser corrupts its heap on an unterminated quote, rejects CRLF line ends, and silently drops a
+//! line with a long name. This parser accepts such a line or returns an error with its location.
+//! Parsing never prints, and always continues with the next line.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -61,8 +61,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     (entries, errors)
 }
 
-/// Parses one line: `None` for a line without an entry, else the entry and the offset of its first
-/// field. An error comes with its offset.
+/// Parses one line. Returns the entry and the offset of its first field, or `None` for a line
+/// without an entry. An error is returned with its offset in the line.
 fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, ParseErrorKind)> {
     let mut fields = Fields { line, offset: 0 };
     let Some(name) = fields.next()? else { return Ok(None) };

@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
         errors: &[],
     },
     Case {
-        what: "7 quotes around any field, and no blank after one",
+        what: "7 quotes around any field, and no blank after a closing quote",
         text: "\"good\"\"u2.0\"\"nonthreadsafe\" \"default\" \"lib.so\" \"dapl.2.0\" \"\"\"\"\n",
         entries: &[GOOD],
         errors: &[],

@@ -142,8 +142,8 @@ pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Tab
         .map(|r| r.table)
 }
 
-/// The registered providers that fit, exact matches first. This is used for names that the static
-/// registry does not have.
+/// The registered providers that fit, exact matches first. The registry looks here only for names
+/// that the static registry does not have.
 pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
     let named: Vec<_> = registrations()
         .all
@@ -157,8 +157,8 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Misma
     Ok(fitting)
 }
 
-/// Counts one more open IA of a provider (`open`), or one fewer. Does nothing if the provider is no
-/// longer registered.
+/// Adds 1 to the number of open IAs of a provider, or subtracts 1 if `open` is false. Does nothing
+/// if the provider is no longer registered.
 pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
     let mut registrations = registrations();
     if let Some(r) =

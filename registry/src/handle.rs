@@ -26,8 +26,8 @@ const PAGE_CACHE_ENTRIES: usize = 1024;
 /// The number of tables that can be registered at the same time.
 const MAX_TABLES: usize = 256;
 
-/// The numbers of the pages on which a valid object was seen. Each number has one possible place. 0
-/// means "none", because page 0 is never mapped.
+/// The numbers of the pages on which a valid object was seen. A page number determines the index at
+/// which it is stored. 0 means "no page", because page 0 is never mapped.
 static SEEN_PAGES: [AtomicUsize; PAGE_CACHE_ENTRIES] =
     [const { AtomicUsize::new(0) }; PAGE_CACHE_ENTRIES];
 
@@ -36,7 +36,7 @@ static REGISTERED_TABLES: [AtomicPtr<DAT_PROVIDER>; MAX_TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TABLES];
 /// Whether the provider in the same slot of [`REGISTERED_TABLES`] reported extensions.
 static HAS_EXTENSIONS: [AtomicBool; MAX_TABLES] = [const { AtomicBool::new(false) }; MAX_TABLES];
-/// One more than the highest slot that was ever used.
+/// One more than the highest index of [`REGISTERED_TABLES`] that was ever used.
 static SLOTS_END: AtomicUsize = AtomicUsize::new(0);
 /// Serialises changes to the three statics above. Readers take no lock.
 static WRITE_LOCK: Mutex<()> = Mutex::new(());
@@ -47,13 +47,13 @@ static WRITE_LOCK: Mutex<()> = Mutex::new(());
 /// For an object on a page seen before, this takes a few nanoseconds, no lock and no system call.
 /// The pointer is valid as long as the provider stays loaded, which an open IA of it ensures.
 ///
-/// Limitation: a freed object of another vendor's provider is detected only if its memory has other
-/// contents. If its page has been unmapped since, the access faults. Only that provider can prevent
-/// the fault.
+/// Limitation: a freed object of another vendor's provider is detected only if its memory has been
+/// overwritten. If the page of the object has been unmapped since, reading the object causes a
+/// fault. Only that provider can prevent the fault.
 #[inline]
 #[expect(
     clippy::not_unsafe_ptr_arg_deref,
-    reason = "any pointer may be passed: to check it is the purpose"
+    reason = "any pointer may be passed, because the function checks it"
 )]
 pub fn table_of(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     let address = handle.addr();

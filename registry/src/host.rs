@@ -182,8 +182,8 @@ fn file_name(entry: &Entry) -> &str {
     entry.library.rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether the address belongs to this host: then a socket can be bound to it. Any bind error other
-/// than "address not available" proves nothing, and counts as yes.
+/// Whether the address belongs to this host. The test is to bind a socket to the address. Only the
+/// error "address not available" means no, because any other error may have another cause.
 fn is_own(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,

@@ -76,8 +76,8 @@ pub fn translate(handle: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
     if is_integer(handle) { provider_ia(handle) } else { consumer_ia(handle) }
 }
 
-/// The address of a handle's object. The integer of an IA is translated. Other handles are
-/// addresses already.
+/// Returns the address of a handle's object. The integer handle of an IA is translated to the
+/// address. Other handles are addresses already.
 #[inline]
 pub fn object(handle: DAT_HANDLE) -> Option<DAT_HANDLE> {
     if is_integer(handle) { provider_ia(handle) } else { Some(handle) }

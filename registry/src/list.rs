@@ -61,18 +61,19 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// An adapter whose provider is linked into this program or library.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its IA name.
+    /// The IA name of the adapter.
     pub name: &'static str,
-    /// Its IA parameters.
+    /// The IA parameters of the adapter.
     pub params: &'static str,
-    /// Returns its function table.
+    /// Returns the adapter's function table.
     pub table: TableFn,
     /// Returns further adapters of the provider, for the devices of this host. A [`List`] calls
-    /// this at most once, when a name is wanted that no other entry has.
+    /// this function at most once, and only if no other entry has a requested name or if all
+    /// entries are listed.
     pub discover: Option<DiscoverFn>,
 }
 
-/// Returns the function table for an entry and its IA parameters. It is never freed.
+/// Returns the function table for an entry and its IA parameters. The table is never freed.
 pub type TableFn = fn(&DAT_PROVIDER_INFO, &str) -> Result<*const DAT_PROVIDER, String>;
 
 /// Returns IA names, each with its IA parameters.
@@ -85,7 +86,7 @@ pub struct Builtins {
     pub adapters: &'static [&'static [Builtin]],
     /// The API of the entries.
     pub api: Api,
-    /// The thread safety of each entry of an adapter.
+    /// For each entry of an adapter, whether the entry is thread-safe.
     pub threadsafe: &'static [bool],
 }
 
@@ -94,8 +95,8 @@ impl Builtins {
     pub const NONE: Builtins = Builtins { adapters: &[], api: Api::U2_0, threadsafe: &[] };
 }
 
-/// All entries in the order in which they are tried: those of the file, the built-in ones, and
-/// those that built-in providers discover on this host.
+/// All entries in the order in which they are tried: first the entries of the file, then the
+/// built-in entries, and last the entries that built-in providers discover on this host.
 ///
 /// A name in the file hides all built-in entries of that name, even if the entry in the file is
 /// switched off or has a mistake. Otherwise a built-in entry could serve the name without the
@@ -103,7 +104,7 @@ impl Builtins {
 /// any name, so it hides all built-in entries.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The entries of the file, then the built-in ones that are not hidden.
+    /// The entries of the file, then the built-in entries that are not hidden.
     fixed: Vec<Candidate>,
     /// All built-in entries, hidden or not.
     builtin: Vec<Candidate>,
@@ -131,7 +132,8 @@ pub struct Candidate {
     pub builtin: Option<&'static Builtin>,
 }
 
-/// An error in a part of the registry's sources. The other parts were used.
+/// An error in the sources of the registry's entries. The parts of the sources without errors are
+/// used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The file could not be read.
@@ -157,8 +159,9 @@ fn named_by(overridden: bool) -> &'static str {
 }
 
 impl List {
-    /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
-    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_PARAMS has `builtin=off`.
+    /// Returns the entries of this process. The entries of the registry file come first. That is
+    /// the file that DAT_OVERRIDE names, or else /etc/dat.conf if it exists. The entries of
+    /// `builtins` follow, unless OPENDAT_PARAMS contains `builtin=off`.
     pub fn from_environment(builtins: Builtins) -> List {
         List::new(os_variable("DAT_OVERRIDE"), os_variable("OPENDAT_PARAMS"), builtins)
     }
@@ -175,8 +178,8 @@ impl List {
                 list.errors.push(ListError::EmptyOverride);
                 list.file_unreadable = true;
             }
-            // A missing file that DAT_OVERRIDE names is an error, as in OFED's registry. It is not
-            // replaced by /etc/dat.conf.
+            // A missing file that DAT_OVERRIDE names is an error, as in OFED's registry.
+            // /etc/dat.conf is not read in its place.
             Some(path) => list.read(Path::new(&path), true),
             None => match fs::symlink_metadata(DEFAULT_FILE) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -213,8 +216,9 @@ impl List {
         let names = entries.iter().filter(is_for_users).map(|entry| entry.ia_name.clone());
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
-        // The name in a faulty line is unreliable, and of some faulty entries it is unknown. So
-        // each word of the line, or of the file, counts as the name.
+        // The name that was read from a faulty line is unreliable, and some faulty entries have no
+        // known name. So each word of the faulty line counts as a name. If an entry has no known
+        // name, each word of the file does.
         let text = String::from_utf8_lossy(&text);
         if errors.iter().any(|error| error.name.is_none()) {
             self.names_of_file.extend(words(&text));
@@ -250,7 +254,7 @@ impl List {
         self.fixed.extend(visible.cloned().collect::<Vec<_>>());
     }
 
-    /// Whether the file has an entry of the same name, or may have one.
+    /// Whether the registry file has, or may have, an entry with the name of this built-in entry.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
         self.file_unreadable || self.is_in_file(&builtin.entry.ia_name)
     }
@@ -268,7 +272,8 @@ impl List {
             if self.file_unreadable {
                 return Vec::new();
             }
-            // An adapter has a candidate for each thread safety. All of them get the same devices.
+            // A built-in adapter has one candidate for each thread safety. They all get the same
+            // devices, so each adapter searches for devices only once.
             let mut devices_of = HashMap::new();
             let entries = |candidate: &Candidate| {
                 let builtin = candidate.builtin?;
@@ -339,7 +344,7 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, without duplicates. Those of built-in entries come
+    /// The names that a consumer can open, without duplicates. The names of built-in entries come
     /// first.
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
@@ -350,8 +355,8 @@ impl List {
     }
 
     /// The entries that fit, in the order in which they are tried. Entries of the file come before
-    /// built-in ones. Within both groups, exact matches come before a higher minor version and
-    /// before thread safety that was not requested.
+    /// built-in entries. Within both groups, exact matches come first. Entries with a higher minor
+    /// version, or with thread safety that was not requested, follow.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
         let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();
@@ -371,11 +376,13 @@ impl List {
 pub struct Wanted<'a> {
     /// The IA name.
     pub name: &'a str,
-    /// The API major version. That of the provider must be equal.
+    /// The API major version. The provider's major version must be equal.
     pub major: u32,
-    /// The API minor version. That of the provider may be higher (dat_ia_open: "or higher").
+    /// The API minor version. The provider's minor version may be higher (dat_ia_open: "or
+    /// higher").
     pub minor: u32,
-    /// Whether the consumer needs a thread-safe provider. Otherwise it may get one or not.
+    /// Whether the consumer needs a thread-safe provider. A consumer that does not may get either
+    /// kind.
     pub threadsafe: bool,
 }
 
@@ -398,8 +405,8 @@ impl Wanted<'_> {
         *offer == Offer { major: self.major, minor: self.minor, threadsafe: self.threadsafe }
     }
 
-    /// Keeps those of the items of one name that fit. If no item is left, returns the check that
-    /// failed last.
+    /// Keeps the items that fit the request. All items must have the requested name. If no item is
+    /// left, returns the first property that no item has.
     pub(crate) fn filter<T>(
         &self,
         mut items: Vec<T>,

@@ -259,7 +259,8 @@ fn only_a_regular_file_is_a_registry() {
     }
 }
 
-/// A hundred thousand entries, of one name and of many. A quadratic search would take minutes.
+/// The list has a hundred thousand entries, first with different names and then with one name. A
+/// quadratic search would take minutes.
 #[test]
 fn many_entries_are_read_and_listed_in_linear_time() {
     let directory = tempfile::tempdir().expect("a directory");

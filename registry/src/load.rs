@@ -37,8 +37,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether the library could not be loaded. Only in that case is the next entry of the name
-    /// tried.
+    /// Whether the library could not be loaded. Only in that case does the registry try the next
+    /// entry of the same name.
     pub(crate) fn is_not_loaded(&self) -> bool {
         matches!(self, LoadError::Open(_))
     }
@@ -79,8 +79,8 @@ struct Loaded {
     key: ProviderKey,
     table: Table,
     info: DAT_PROVIDER_INFO,
-    /// `None` for a built-in provider. Some vendors' libraries have no such function either, and
-    /// the registries of others load them too.
+    /// The provider's `dat_provider_fini`. `None` for a built-in provider, and for the libraries of
+    /// some vendors, which lack the function. Other registries also load such libraries.
     fini: Option<DAT_PROVIDER_FINI_FUNC>,
     /// The library. `None` for a built-in provider.
     library: Option<Library>,
@@ -127,7 +127,7 @@ fn providers() -> MutexGuard<'static, Providers> {
     PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Loads the provider of an entry, or counts one more use of a loaded one.
+/// Loads the provider of an entry. If the provider is loaded already, counts one more use of it.
 pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     let key = ProviderKey::new(candidate);
     let mut providers = providers();
@@ -180,7 +180,8 @@ fn register_builtin(
 ) -> Result<Table, LoadError> {
     let refused = |word| LoadError::NotAdded(Status { word, major: 2 }.to_string());
     report(Category::Library, format_args!("{}: starting {}", Origin::Builtin, key.library));
-    // The parameters of the registered adapter must not change.
+    // A second registration of the same key could have other parameters, but the parameters of a
+    // registered adapter must not change.
     if dynamic::registered_since(&key.interface, 0).is_some() {
         return Err(refused(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE)));
     }
@@ -205,7 +206,8 @@ pub fn check_loads(library: &str) -> Result<(), LoadError> {
 ///
 /// # Errors
 ///
-/// As for [`check_loads`], or the provider registers nothing under the entry's name and version.
+/// The errors of [`check_loads`], and an error if the provider registers nothing under the entry's
+/// name and version.
 pub fn check_starts(entry: &Entry) -> Result<(), LoadError> {
     acquire(&Candidate { entry: entry.clone(), builtin: None }).map(drop)
 }
@@ -228,7 +230,7 @@ fn open_provider(name: &str) -> Result<Functions, LoadError> {
 fn open_library(name: &str) -> Result<Library, LoadError> {
     promote_to_global_scope();
     report(Category::Library, format_args!("loading {name}"));
-    // dlopen would wait for a program that writes to a FIFO.
+    // If the file is a FIFO, dlopen would wait until a program writes to the FIFO.
     if name.contains('/')
         && std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir())
     {
@@ -295,7 +297,8 @@ fn module_of(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)
     Some((std::ffi::OsString::from_vec(name.to_bytes().to_vec()), info.dli_fbase))
 }
 
-/// A hint for a provider that has registered with another registry, or with none.
+/// A hint why a provider's registration did not reach this registry: the provider has found another
+/// registry, or none.
 fn other_registry_hint() -> String {
     // SAFETY: dlsym only looks up a name.
     let found = unsafe {
@@ -335,8 +338,8 @@ fn unload(loaded: Loaded) {
         // SAFETY: the provider's fini is called once after its init, when no IA of it is open.
         unsafe { fini(&loaded.info) };
     }
-    // A built-in provider does not unregister. A library that did not would leave a table that is
-    // about to be unmapped.
+    // The table must not stay registered, because a library's table is unmapped next. A built-in
+    // provider does not unregister its table, and a faulty library may not either.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() && loaded.library.is_some() {
         report(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }

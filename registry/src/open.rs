@@ -32,7 +32,7 @@ pub struct Registry {
 /// The arguments of `dat_ia_open`.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The name, the version, and whether thread safety is needed.
+    /// The name, version and thread safety that the consumer requests.
     pub wanted: Wanted<'a>,
     /// The minimum queue length of the asynchronous EVD, in events. It is passed to the provider.
     pub async_evd_qlen: DAT_COUNT,
@@ -60,8 +60,8 @@ impl Registry {
         Registry { builtins, list: OnceLock::new(), open_errors: Category::ReturnedError }
     }
 
-    /// The same registry, which also reports the errors of [`open`](Self::open) to the user. This
-    /// is for C programs, which get only the status.
+    /// Makes [`open`](Self::open) also report its errors to the user. C programs need the reports,
+    /// because they get only the status.
     pub const fn reporting_open_errors(mut self) -> Registry {
         self.open_errors = Category::Error;
         self
@@ -72,8 +72,8 @@ impl Registry {
         Registry { list: OnceLock::from(list), ..Registry::new(Builtins::NONE) }
     }
 
-    /// Reads the entries without reporting the errors in their sources, unless they have been read.
-    /// This is for a process whose parent has reported these errors.
+    /// Reads the entries if they have not been read yet, and does not report the errors in their
+    /// sources. A process uses this function if its parent has reported these errors.
     pub fn read_silently(&self) {
         self.list.get_or_init(|| List::from_environment(self.builtins));
     }
@@ -97,9 +97,9 @@ impl Registry {
         })
     }
 
-    /// Opens an IA. The fitting entries are tried in order until the library of one can be loaded.
-    /// The result of that provider is final: if an adapter rejects its parameters, no other adapter
-    /// with other parameters replaces it.
+    /// Opens an IA. The registry tries the fitting entries in order until the library of one entry
+    /// can be loaded. The result of that provider is final: if it rejects its parameters, no entry
+    /// with other parameters is tried.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ impl Registry {
     }
 }
 
-/// Opens an IA of this entry, regardless of other entries of the same name, and reports nothing.
-/// This is for listings and checks.
+/// Opens an IA of this entry, regardless of other entries of the same name. Does not report an
+/// error to the user, because the caller lists or checks many entries.
 ///
 /// # Errors
 ///
@@ -193,7 +193,7 @@ pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Op
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
     let major = provider.interface.major;
     let Table(table) = provider.table;
-    // The provider has registered under this name.
+    // This is the name under which the provider has registered.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
     let Some(open) = (unsafe { (*table).ia_open_func }) else {

@@ -26,7 +26,7 @@ pub struct OpenError {
     /// thread-safe and one that is not. If both failed for the same reason, they are one attempt
     /// here.
     pub attempts: Vec<Attempt>,
-    /// The names in the registry, those of built-in entries first.
+    /// The names in the registry. The names of built-in entries come first.
     known: Box<[String]>,
     /// The versions that the entries of the name offer, and the origins of these entries.
     offered: Box<[String]>,
@@ -63,8 +63,8 @@ pub enum OpenFailure {
     Refused(Status),
 }
 
-/// If a known name is more similar to an unknown one than this, on a scale from 0 to 1, the message
-/// suggests it.
+/// The similarity, from 0 to 1, above which the message suggests a known name in place of an
+/// unknown one.
 const MIN_SIMILARITY: f64 = 0.85;
 /// The maximum number of attempts that a message shows.
 const MAX_SHOWN_ATTEMPTS: usize = 8;

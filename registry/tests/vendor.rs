@@ -27,7 +27,7 @@ fn request(name: &str) -> Request<'_> {
     }
 }
 
-/// An entry for each adapter.
+/// Returns built-in adapters with one entry each, which is not thread-safe.
 fn builtins(adapters: &'static [&'static [Builtin]]) -> Builtins {
     Builtins { adapters, api: Api::U2_0, threadsafe: &[false] }
 }
@@ -62,7 +62,8 @@ fn a_provider_without_dat_provider_fini_works() {
     }
 }
 
-/// dlopen would wait for a program that writes to the FIFO.
+/// If the registry called dlopen for a FIFO, the call would wait until a program writes to the
+/// FIFO.
 #[test]
 fn a_library_that_is_a_fifo_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -81,7 +82,8 @@ fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     assert!(!vendor.is_loaded());
     let opened = registry.open(&request("one")).expect("opens");
     assert!(vendor.is_loaded());
-    // The provider receives the entry's flag, not the one that the consumer requested.
+    // The provider receives the thread safety of the entry, not the thread safety that the consumer
+    // requested.
     assert_eq!(vendor.log(), ["init one 2.0 1", "open one 8"]);
     assert_eq!(table_of(opened.provider_ia), Some(opened.table));
     assert!(!opened.async_evd.is_null());
@@ -340,7 +342,7 @@ fn a_name_that_the_program_has_registered_is_not_built_in() {
         "cannot open IA \"taken\" (u2.0)\n    built in \"inside\": its function table cannot \
          be registered: DAT_PROVIDER_ALREADY_REGISTERED"
     );
-    // SAFETY: as above.
+    // SAFETY: the table is static and the info complete.
     assert_eq!(unsafe { abi::remove_provider(table, &info) }, SUCCESS);
 }
 
@@ -394,7 +396,7 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
     assert_eq!(two_tables::CLOSED.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
-/// A provider whose adapters use another table than the one that it registers.
+/// A provider that registers one function table, while its adapters use another table.
 mod two_tables {
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -530,7 +532,8 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
         assert_eq!(abi::remove_provider(table, &own), DAT_ERROR(DAT_PROVIDER_IN_USE, 0));
         close_abruptly(opened);
         assert_eq!(abi::remove_provider(table, &own), SUCCESS);
-        assert_eq!(table_of(opened.provider_ia), Some(table)); // It is still registered as "other".
+        // The table is still registered as "other".
+        assert_eq!(table_of(opened.provider_ia), Some(table));
         assert_eq!(abi::remove_provider(table, &other), SUCCESS);
         assert_eq!(abi::remove_provider(table, &other), 0x800a_0064);
     }

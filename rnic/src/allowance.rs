@@ -39,7 +39,7 @@ impl Allowance {
 
 /// The number of buckets.
 const GROUP_COUNT: usize = 32;
-/// The number of tokens that a bucket gains per second. The processes of a large host may need that
+/// The number of tokens that a bucket gains per second. A host with many processes may need that
 /// many answers.
 const TOKENS_PER_SECOND: u32 = 256;
 /// The maximum number of tokens in a bucket.
@@ -80,9 +80,10 @@ impl Allowances {
     }
 }
 
-/// The part of an address that limits count by. For IPv6 this is the first 64 bits, since a host
-/// can use all addresses with the same prefix. Link-local addresses count as they are, because they
-/// all have the same prefix. An IPv4-mapped address counts as the IPv4 address.
+/// Returns the part of a sender's address that limits apply to. For IPv6 this part is the first 64
+/// bits, because one host can use all addresses with these bits. For link-local addresses it is the
+/// whole address, because all of them have the same first 64 bits. For an IPv4-mapped address it is
+/// the IPv4 address.
 pub fn network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
@@ -149,7 +150,7 @@ mod tests {
             (answered, allowances.refused()),
             (MAX_TOKENS as usize, 10_000 - u64::from(MAX_TOKENS))
         );
-        // About six of 200 other addresses are in the same group.
+        // About six of 200 other addresses are in the group of the flooder's address.
         let others = (0..200).map(|n| IpAddr::from([10, 1, 0, n]));
         assert!(others.filter(|&other| allowances.take(now, other)).count() > 150);
     }

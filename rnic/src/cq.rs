@@ -106,7 +106,7 @@ impl Cq {
     /// Whether a poll would return nothing.
     ///
     /// # Safety
-    /// As [`poll`](Self::poll).
+    /// The requirements of [`poll`](Self::poll) apply.
     #[inline]
     pub unsafe fn is_empty(&self) -> bool {
         // SAFETY: the caller guarantees that it is the only consumer.
@@ -114,22 +114,22 @@ impl Cq {
     }
 
     /// Requests one [`CqEvent::Ready`] at the next completion, or with `solicited` at the next
-    /// completion that is solicited or failed. A call replaces the request of an earlier one.
+    /// completion that is solicited or failed. Each call replaces the request of the previous call.
     /// Returns false without arming if the queue is not empty: the caller must poll again.
     ///
     /// # Safety
-    /// As [`poll`](Self::poll).
+    /// The requirements of [`poll`](Self::poll) apply.
     pub unsafe fn arm(&self, solicited: bool) -> bool {
         self.armed.store(if solicited { ARMED_SOLICITED } else { ARMED_ANY }, Ordering::Relaxed);
-        // Either the producer sees that the queue is armed (its fence is in `announce`), or the
-        // check below sees the producer's completion.
+        // There are two cases. Either the producer sees that the queue is armed (its fence is in
+        // `announce`), or the check below sees the completion that the producer has pushed.
         fence(Ordering::SeqCst);
         // SAFETY: the caller guarantees that it is the only consumer.
         if unsafe { self.is_empty() } {
             return true;
         }
-        // If the producer has already disarmed the queue, an event is on its way, which does no
-        // harm.
+        // If the producer has already disarmed the queue, it sends an event, which the caller does
+        // not need but which does no harm.
         self.armed.store(DISARMED, Ordering::Relaxed);
         false
     }
@@ -157,7 +157,8 @@ impl Cq {
         Ok(true)
     }
 
-    /// Adds a completion. After any number of calls, [`announce`](Self::announce) must follow.
+    /// Adds a completion. After one or more calls, the caller must call
+    /// [`announce`](Self::announce).
     ///
     /// # Safety
     /// The engine lock must be held.
@@ -188,8 +189,8 @@ impl Cq {
         }
     }
 
-    /// Notifies the owner of the pushed completions if the queue is armed for them. One fence
-    /// serves a whole batch of completions.
+    /// If the queue is armed for a completion that was pushed, notifies the owner of the queue. One
+    /// fence serves a whole batch of completions.
     ///
     /// # Safety
     /// The engine lock must be held.

@@ -14,8 +14,7 @@ use self::window::Windows;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pd(u32);
 
-/// The right to use a key: either that of one queue pair of a protection domain, or that of all of
-/// them.
+/// The owner or the user of a key: one queue pair of a protection domain, or all its queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
@@ -124,8 +123,8 @@ struct Table {
     slots: Box<[Slot]>,
 }
 
-/// A slot for one key. A reader checks `stag` before and after it reads the other fields. They are
-/// valid if `stag` has the expected value both times.
+/// A slot for one key. A reader checks `stag` before and after it reads the other fields. The other
+/// fields are valid if `stag` has the expected value both times.
 #[derive(Default)]
 struct Slot {
     /// The STag of the key, or 0 if the slot is free.
@@ -136,8 +135,8 @@ struct Slot {
     /// The tagged offset of the first byte.
     base: AtomicU64,
     len: AtomicU64,
-    /// The number to add to a tagged offset to get an address. It is 0 unless the key's offsets
-    /// count from zero.
+    /// The number that is added to a tagged offset to get an address. It is 0 if the tagged offsets
+    /// are addresses.
     addr_shift: AtomicU64,
 }
 
@@ -185,8 +184,8 @@ impl Keys {
         }
     }
 
-    /// The number of keys in use: those of regions, and of windows that are bound or have a bind
-    /// posted.
+    /// The number of keys in use: the keys of regions, and the keys of windows that are bound or
+    /// for which a bind is posted.
     pub fn live(&self) -> usize {
         self.registry().live
     }
@@ -257,8 +256,8 @@ impl Registry {
         unsafe { &**self.tables.last().expect("new creates the first table") }
     }
 
-    /// A random STag whose slot is free. At least half of the slots are free, so it takes two tries
-    /// on average at most.
+    /// A random STag whose slot is free. At least half of the slots are free, so on average at most
+    /// two tries are needed.
     fn random_stag(&mut self) -> u32 {
         loop {
             // The STags come from SipHash with a key from the operating system's random numbers, so
@@ -285,8 +284,8 @@ impl Registry {
         let stag = self.random_stag();
         self.live += 1;
         let slot = self.current().slot(stag);
-        // The entry's fields must not change before the stores of 0 to the slot's earlier `stag`
-        // (in `remove`) are visible.
+        // `remove` stores 0 in the slot's `stag`. This store must be visible before the entry's
+        // fields change.
         fence(Ordering::Release);
         slot.set(entry);
         slot.stag.store(stag, Ordering::Release);
@@ -303,7 +302,7 @@ impl Registry {
         self.live -= usize::from(found);
     }
 
-    /// The slots that hold an STag, in the current table and in older ones that lookups may still
+    /// The slots that hold an STag, in the current table and in older tables that lookups may still
     /// use.
     fn slots(&self, stag: u32) -> impl Iterator<Item = &Slot> {
         // SAFETY: tables live as long as the registry.

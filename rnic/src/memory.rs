@@ -19,8 +19,9 @@ pub(crate) enum AtomicError {
     Misaligned,
 }
 
-/// Calls `piece` with the address and length of each part of the memory that lies `offset` octets
-/// into the segments and is `len` octets long, after checking that `by` may access it.
+/// Calls `piece` with the address and the length of each contiguous part of a range of memory,
+/// after checking that `by` may access the part. The range starts `offset` octets into the segments
+/// and has `len` octets.
 #[inline]
 pub(crate) fn pieces(
     keys: &Keys,
@@ -47,8 +48,8 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-/// Performs an atomic operation on eight octets for a peer that acts as `by`, and returns their
-/// previous value.
+/// Performs an atomic operation on eight octets for a peer with the scope `by`. Returns the
+/// previous value of the octets.
 pub(crate) fn update(
     keys: &Keys,
     by: Scope,
@@ -70,11 +71,12 @@ pub(crate) fn update(
 }
 
 /// Copies octets that a peer writes. The last octets are written last, in one store. The rest may
-/// be copied in any order, as the string instructions of processors do. But RDMA adapters write in
-/// ascending order, and programs such as `dtest -D`, which poll the last octet, rely on that.
+/// be copied in any order, as the string instructions of processors do. The last octets must come
+/// last, because RDMA adapters write in ascending order and programs such as `dtest -D` rely on
+/// that: they poll the last octet.
 ///
 /// # Safety
-/// The requirements of a copy that does not overlap.
+/// The requirements of [`std::ptr::copy_nonoverlapping`] apply.
 #[inline]
 pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
     let end = at.addr() + octets.len();
@@ -103,11 +105,11 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
 }
 
 /// Copies registered memory through the kernel. Returns false if part of the memory is no longer
-/// mapped, where an ordinary copy would end the process with a signal. The function costs a system
-/// call and a lookup of each page, so it is only for rare cases.
+/// mapped, in which case an ordinary copy would end the process with a signal. The function costs a
+/// system call and a lookup of each page, so it is only for rare cases.
 ///
 /// # Safety
-/// The requirements of a copy that does not overlap, except that `from` may be unmapped.
+/// The requirements of [`std::ptr::copy_nonoverlapping`] apply, except that `from` may be unmapped.
 #[cold]
 pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     let there = iovec { iov_base: from.cast_mut().cast(), iov_len: len };
@@ -173,8 +175,8 @@ impl Work {
         })
     }
 
-    /// Fills `out` with memory that the peer reads. All `rest` octets of its read are checked, so
-    /// that no response is sent for a read that must fail.
+    /// Fills `out` with memory that the peer reads. Checks all `rest` octets that remain of the
+    /// read, so that no response is sent for a read that must fail.
     #[inline]
     pub(crate) fn fetch(
         &self,
@@ -193,7 +195,7 @@ impl Work {
         Ok(())
     }
 
-    /// Places octets that the peer writes. All `rest` octets of its write are checked.
+    /// Places octets that the peer writes. Checks all `rest` octets that remain of the write.
     #[inline]
     pub(crate) fn store(
         &self,
@@ -218,7 +220,7 @@ mod tests {
 
     use super::{place, try_copy};
 
-    /// Pairs of the number of octets of a copy and the number of copies in a batch.
+    /// For each copy size in octets, the number of copies in a batch.
     const MEASURED: [(usize, u32); 5] =
         [(64, 2000), (1024, 2000), (4096, 1000), (64 << 10, 100), (1 << 20, 5)];
 
@@ -244,7 +246,7 @@ mod tests {
             let ours = measure(&|from, to| unsafe { to.copy_from_nonoverlapping(from, len) });
             // SAFETY: both buffers have `len` octets.
             let kernels = measure(&|from, to| assert!(unsafe { try_copy(from, to, len) }));
-            println!("{len} octets: ours {ours}, the kernel's {kernels}");
+            println!("{len} octets: ordinary copy {ours}, copy by the kernel {kernels}");
         }
     }
 

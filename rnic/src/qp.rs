@@ -42,8 +42,8 @@ pub struct Qp {
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
-    /// Whether immediate data and atomic operations (RFC 7306) may be posted. They may if the peer
-    /// supports them, or if the connection has ended, so that all posts are flushed.
+    /// Whether immediate data and atomic operations (RFC 7306) may be posted. This is true if the
+    /// peer supports them, or if the connection has ended and all posts are flushed.
     extended: AtomicBool,
     /// The position of the first flushed request.
     flushed: AtomicUsize,
@@ -67,7 +67,7 @@ pub(crate) struct Wqe {
 
 /// [`Wqe::flags`]: success is reported with a completion.
 pub(crate) const SIGNALLED: u8 = 1;
-/// [`Wqe::flags`]: the message is a solicited one at the peer.
+/// [`Wqe::flags`]: the message causes a solicited completion at the peer.
 pub(crate) const SOLICITED: u8 = 2;
 /// [`Wqe::flags`]: the request waits for earlier reads and atomic operations to complete.
 pub(crate) const FENCE: u8 = 4;
@@ -78,7 +78,7 @@ pub(crate) const TO_WINDOW: u8 = 32;
 /// [`Wqe::flags`]: the request has been carried out and waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
-/// [`Wqe::flags`]: success is not a solicited completion.
+/// [`Wqe::flags`]: the completion of a successful request is not solicited.
 pub(crate) const QUIET: u8 = 64;
 
 /// The number of octets that an atomic operation changes.
@@ -276,7 +276,7 @@ pub(crate) unsafe fn write_recv(
 /// their number.
 ///
 /// # Safety
-/// The slot must be a vacant one of `ring`, and the caller its only producer.
+/// The slot must be a vacant slot of `ring`, and the caller must be the only producer of `ring`.
 #[inline]
 unsafe fn write_segments<H: Copy>(
     ring: &Ring<H>,
@@ -329,8 +329,8 @@ pub struct Work {
     /// The receive buffer that a message is being placed in.
     recv: Option<Rqe>,
     recv_segments: Box<[Segment]>,
-    /// Whether every receive is a solicited completion unless it was posted quiet. Otherwise the
-    /// sender decides.
+    /// If true, every receive causes a solicited completion, unless it was posted quiet. If false,
+    /// the sender's flag decides.
     all_receives_solicited: bool,
     /// A function that is called for each receive buffer that a message takes. If it returns false,
     /// the message must not use the buffer.
@@ -338,8 +338,8 @@ pub struct Work {
     /// A failed request: its position in the send queue, and the status with which it completes
     /// when it is flushed.
     failed: Option<(usize, WcStatus)>,
-    /// The engine's number of this queue pair while it waits for a buffer of the shared receive
-    /// queue.
+    /// The number that identifies this queue pair in the list of waiters of the shared receive
+    /// queue. `None` if the queue pair is not in this list.
     srq_waiter: Option<usize>,
 }
 
@@ -361,9 +361,9 @@ impl Work {
         }
     }
 
-    /// Records that the next message waits for a receive buffer. With a shared receive queue, the
-    /// queue pair joins that queue's list of waiters under the engine's number for it, and leaves
-    /// the list when it takes a buffer or is flushed.
+    /// Records that the next message waits for a receive buffer. If the queue pair uses a shared
+    /// receive queue, it joins the list of waiters of this queue under the engine's number
+    /// `number`. It leaves the list when it takes a buffer or is flushed.
     pub fn wait_for_recv(&mut self, number: usize) {
         if let Some(srq) = &self.srq
             && self.srq_waiter.is_none()
@@ -400,8 +400,8 @@ impl Work {
         self.watch = Some(Box::new(watch));
     }
 
-    /// From now on every receive is a solicited completion, unless it was posted quiet. The
-    /// sender's flag does not count. Without this call it does.
+    /// From now on, every receive causes a solicited completion, unless it was posted quiet.
+    /// Without this call, the sender's flag decides.
     pub fn solicit_all_receives(&mut self) {
         self.all_receives_solicited = true;
     }
@@ -564,8 +564,8 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes the requests that have been carried out, up to the first one that has not. Returns
-    /// their number.
+    /// Completes requests in order, up to the first one that has not been carried out. Returns the
+    /// number of completed requests.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);

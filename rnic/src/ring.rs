@@ -22,8 +22,8 @@ pub struct OutOfMemory {
 /// this reserve. If one of them failed, the process would end.
 const HEAP_RESERVE_BYTES: usize = 32 << 10;
 
-/// Whether the heap still has that much free memory. The result is a hint, because another thread
-/// may take the memory directly afterwards.
+/// Whether the heap still has [`HEAP_RESERVE_BYTES`] of free memory. The result is a hint, because
+/// another thread may allocate this memory directly afterwards.
 fn heap_has_reserve() -> bool {
     let mut room: Vec<u8> = Vec::new();
     let has = room.try_reserve_exact(HEAP_RESERVE_BYTES).is_ok();
@@ -36,9 +36,9 @@ fn heap_has_reserve() -> bool {
 /// `max_segments` segments.
 ///
 /// Positions are free-running counters: `head` is the oldest slot in use, `tail` the next free one.
-/// Each side owns one of the two and caches the last value it has seen of the other. So a side
-/// touches the cache line of the other side only when the ring seems full (producer) or empty
-/// (consumer).
+/// The producer owns `tail` and the consumer owns `head`. Each side caches the last value that it
+/// has read of the other side's counter. So the producer touches the consumer's cache line only
+/// when the ring seems full, and the consumer touches the producer's only when it seems empty.
 ///
 /// The consumer may keep slots in use as long as it wants, and may read and write all slots from
 /// `head` to `tail` in any order: the requests of a send queue stay in their slots until they
@@ -53,16 +53,16 @@ pub(crate) struct Ring<H> {
     _header: PhantomData<H>,
 }
 
-/// The state that one side writes. It occupies a pair of cache lines alone, because adjacent lines
-/// are prefetched together.
+/// The state of the producer or of the consumer, which only that thread writes. It has a pair of
+/// cache lines to itself, because processors prefetch adjacent lines together.
 #[repr(align(128))]
 struct Side {
     own: AtomicUsize,
     cached_other: UnsafeCell<usize>,
 }
 
-/// The alignment of the slots, which malloc guarantees for any memory. With it, zeroed memory comes
-/// fresh from the system and is committed only when it is used.
+/// The alignment of the slots. Because malloc guarantees this alignment, zeroed memory comes fresh
+/// from the system and is committed only when it is used.
 const SLOTS_ALIGN: usize = 16;
 
 // SAFETY: slots pass from the producer to the consumer and back by release and acquire on `tail`
@@ -130,8 +130,9 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.load(Ordering::Acquire)
     }
 
-    /// The slot to fill next, until [`publish`](Self::publish) passes it to the consumer. `None`
-    /// while the ring is full. The slot still has the contents of an earlier use.
+    /// The next slot to fill. It belongs to the producer until [`publish`](Self::publish) passes it
+    /// to the consumer. `None` while the ring is full. The slot still has the contents of its
+    /// previous use.
     ///
     /// # Safety
     /// The caller must be the only producer.
@@ -168,8 +169,8 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.load(Ordering::Relaxed)
     }
 
-    /// Whether slot `at`, which is not older than the head, is in use. If it is, all older slots
-    /// are in use, too.
+    /// Whether slot `at` is in use. This slot is not older than the head. If it is in use, all
+    /// older slots up to the head are in use, too.
     ///
     /// # Safety
     /// The caller must be the only consumer.

@@ -14,9 +14,9 @@ use crate::wr::{PostError, RecvWr, Segment};
 /// Receive buffers for the messages of any number of queue pairs. Any thread may post, under a
 /// spinlock that is held for a few nanoseconds. Buffers are taken under the engine lock.
 ///
-/// Queue pairs whose messages found no buffer form a list of waiters. While it is not empty, each
-/// buffer is for the queue pair that has waited longest. If that queue pair's next message needs
-/// another buffer, it goes to the end of the list.
+/// Queue pairs whose messages found no buffer form a list of waiters. While the list is not empty,
+/// each buffer is for the queue pair that has waited longest. If that queue pair's next message
+/// needs another buffer, it goes to the end of the list.
 pub struct Srq {
     keys: Arc<Keys>,
     pd: Pd,
@@ -62,8 +62,9 @@ impl Srq {
         })
     }
 
-    /// Queues a receive buffer. Returns true if queue pairs wait for buffers. Then the caller must
-    /// serve [`next_waiting`](Self::next_waiting).
+    /// Queues a receive buffer. Returns true if queue pairs wait for buffers. In this case the
+    /// caller must give buffers to the queue pairs that [`next_waiting`](Self::next_waiting)
+    /// returns.
     ///
     /// # Safety
     /// The segments' memory must stay valid until the receive completes.
@@ -88,8 +89,8 @@ impl Srq {
         waiting.front().copied().filter(|_| unsafe { ring.is_filled(ring.head()) })
     }
 
-    /// Adds a queue pair to the end of the waiters. The caller must check for a buffer once more
-    /// afterwards.
+    /// Adds a queue pair to the end of the list of waiters. Afterwards the caller must check once
+    /// more whether there is a buffer.
     ///
     /// # Safety
     /// The engine lock must be held, and the queue pair must not be among the waiters.
@@ -113,8 +114,8 @@ impl Srq {
         self.has_waiters.store(!waiting.is_empty(), Ordering::Relaxed);
     }
 
-    /// Whether a buffer is available for a queue pair. `waiter` is its number if it is among the
-    /// waiters.
+    /// Whether a buffer is available for a queue pair. `waiter` is the number of the queue pair if
+    /// it is in the list of waiters.
     ///
     /// # Safety
     /// The engine lock must be held.
@@ -170,7 +171,8 @@ impl Srq {
         unsafe { &*self.ring.get() }.len()
     }
 
-    /// Takes the oldest buffer for a queue pair. `waiter` is its number if it is among the waiters.
+    /// Takes the oldest buffer for a queue pair. `waiter` is the number of the queue pair if it is
+    /// in the list of waiters.
     ///
     /// # Safety
     /// The engine lock must be held.

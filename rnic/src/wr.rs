@@ -1,5 +1,5 @@
-//! Work requests and completions: the types of the crate `work`, which dat-core uses too, and those
-//! that refer to objects of rnic.
+//! Work requests and completions: the types of the crate `work`, which dat-core also uses, and the
+//! types that refer to objects of rnic.
 
 pub use work::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus};
 
@@ -25,7 +25,7 @@ pub struct BindWr<'a> {
     pub quiet: bool,
 }
 
-/// Converts the error of a key check. `write`: the post needs write access.
+/// Converts the error of a key check. `write` says whether the post needs write access.
 pub(crate) fn post_error(error: KeyError, write: bool) -> PostError {
     match error {
         KeyError::Invalid => PostError::Key,
@@ -38,7 +38,7 @@ pub(crate) fn post_error(error: KeyError, write: bool) -> PostError {
 /// A message of the peer that waits for a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The number of octets that the first segment or packet of the message brings. For an RDMA
+    /// The number of octets that the first segment or packet of the message carries. For an RDMA
     /// write with immediate data it is the number of octets written.
     pub octets: u32,
     /// Whether `octets` is the length of the whole message.

@@ -1,5 +1,5 @@
-//! The data path of a reliable connection does not allocate memory: after the first messages,
-//! neither a packet nor a message, a deadline or a loss causes an allocation.
+//! The data path of a reliable connection does not allocate memory. After the first messages, no
+//! packet, message, deadline or loss causes an allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

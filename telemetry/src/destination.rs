@@ -1,11 +1,11 @@
-//! Where the lines of the log and messages go.
+//! The destination of the lines of the log, and the destination of messages.
 
 use std::ffi::CString;
 use std::io::{self, Write};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Where lines go: standard error, unless one of these is set.
+/// Where lines go. If both fields are false, lines go to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) stdout: bool,
@@ -18,7 +18,7 @@ impl Destination {
         Destination { stdout: bits & 1 != 0, syslog: bits & 2 != 0 }
     }
 
-    /// Writes a line with its end in one call, so that lines of several threads do not mix.
+    /// Writes a line and its line end in one call, so that lines of several threads do not mix.
     pub(crate) fn write_line(self, line: &[u8]) -> io::Result<()> {
         if self.syslog {
             let text = CString::new(line.trim_ascii_end()).map_err(io::Error::other)?;

@@ -10,7 +10,8 @@ pub fn os_variable(name: &str) -> Option<OsString> {
     is_trusted().then(|| std::env::var_os(name))?
 }
 
-/// The value of an environment variable, as [`os_variable`]. What is not UTF-8 becomes U+FFFD.
+/// The value of an environment variable, like [`os_variable`]. Octets that are not UTF-8 become
+/// U+FFFD.
 pub fn variable(name: &str) -> Option<String> {
     os_variable(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -19,11 +20,11 @@ pub fn variable(name: &str) -> Option<String> {
 /// it (getauxval(3), AT_SECURE).
 pub fn is_trusted() -> bool {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the call reads what the kernel gave to the process.
+    // SAFETY: the call only reads a value that the kernel passed to the process.
     *TRUSTED.get_or_init(|| unsafe { libc::getauxval(libc::AT_SECURE) } == 0)
 }
 
-/// Parses the number in an environment variable: decimal, or 0x and hexadecimal.
+/// Parses a number in an environment variable. The number is decimal, or hexadecimal after 0x.
 pub fn number(text: &str) -> Option<u32> {
     match text.trim().strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

@@ -4,13 +4,14 @@
 //! JSON (docs/dat-conf.md). Nothing is logged unless the environment asks for it, but a message
 //! goes to standard error by default.
 
-// The layers, from top to bottom. First what other crates report:
+// The modules, from the highest layer to the lowest. Other crates write and report through these
+// modules:
 pub mod log;
 mod message;
 pub mod stats;
 pub mod trace;
 
-// What all lines contain, the variables that select them, and where they go:
+// The contents of lines, the variables that select what is written, and the destination of lines:
 mod line;
 mod settings;
 

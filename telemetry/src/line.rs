@@ -1,4 +1,4 @@
-//! What all lines contain.
+//! What the lines of the log and the messages have in common.
 
 use std::fmt;
 
@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::settings::settings;
 
-/// Which process writes a line, since several may write to one terminal, and when, in seconds.
+/// The process ID, because several processes may write to one terminal, and the seconds since the
+/// settings were read.
 pub(crate) fn process_and_seconds() -> (u32, f64) {
     (std::process::id(), settings().start.elapsed().as_secs_f64())
 }
 
-/// A line as a JSON object. The caller may add fields.
+/// Creates a line as a JSON object. The caller may add fields.
 pub(crate) fn json_line(level: &str, target: &str, message: &str) -> Value {
     let (process, seconds) = process_and_seconds();
     json!({

@@ -34,13 +34,13 @@ pub fn start() {
 
 fn install(targets: Targets) {
     let settings = settings();
-    // Text that cannot be written is lost. A report of that on standard error could panic, below a
-    // C function.
+    // A line that cannot be written is lost. The crate `tracing_subscriber` would report the loss
+    // on standard error, but this report could panic inside of a function that C code has called.
     let lines = show::layer()
         .with_writer(settings.log_destination)
         .event_format(LineFormat { json: settings.json })
         .log_internal_errors(false);
-    // A program that has a subscriber of its own keeps it.
+    // The call fails if the program has installed its own subscriber, which then stays.
     let _ = set_global_default(Registry::default().with(lines.with_filter(targets)));
 }
 
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// The fields of an event, in the order of the event.
+/// The fields of an event. `others` has the order in which the event lists them.
 #[derive(Default)]
 struct Fields {
     message: String,

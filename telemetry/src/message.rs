@@ -1,30 +1,30 @@
-//! Messages to the user, in plain words. They go to one destination, in one format, whichever part
-//! of the library has them.
+//! Messages to the user, in plain words. All crates of the library write messages to one
+//! destination in one format.
 
 use std::fmt;
 
 use crate::line::json_line;
 use crate::settings::settings;
 
-/// The category of a message, which DAT_DBG_TYPE selects. The variable and its bits are those of
-/// OFED's libdat2.
+/// The category of a message. The variable DAT_DBG_TYPE selects categories, with the same bits as
+/// in OFED's libdat2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// A failure. This category is enabled unless DAT_DBG_TYPE is set without its bit.
+    /// A failure. This category is enabled if DAT_DBG_TYPE is not set or has the bit of failures.
     Error,
-    /// A failure that the caller learns in full from the returned error. This category is disabled
-    /// unless DAT_DBG_TYPE is set with the bit of failures.
+    /// A failure that the returned error reports in full. This category is enabled only if
+    /// DAT_DBG_TYPE is set and has the bit of failures.
     ReturnedError,
     /// A library is loaded or unloaded.
     Library,
-    /// An entry is read or chosen.
+    /// An entry of the registry is read or chosen.
     StaticRegistry,
     /// A provider registers or unregisters.
     DynamicRegistry,
 }
 
 impl Category {
-    /// The bit of DAT_DBG_TYPE.
+    /// The bit of DAT_DBG_TYPE that enables the category.
     fn bit(self) -> u32 {
         match self {
             Category::Error | Category::ReturnedError => 1,
@@ -34,12 +34,13 @@ impl Category {
         }
     }
 
-    /// `types`: the value of DAT_DBG_TYPE, if it is set.
+    /// Whether messages of the category are written. `types` is the value of DAT_DBG_TYPE, if it is
+    /// set.
     fn is_enabled(self, types: Option<u32>) -> bool {
         types.map_or(self == Category::Error, |types| types & self.bit() != 0)
     }
 
-    /// The level of the message in JSON.
+    /// The level that a message of the category has in JSON.
     fn level(self) -> &'static str {
         match self {
             Category::Error | Category::ReturnedError => WARN,
@@ -48,18 +49,19 @@ impl Category {
     }
 }
 
-/// The level of failures in JSON.
+/// The level that failures have in JSON.
 const WARN: &str = "warn";
 
-/// Writes a message if its category is enabled. The caller indents further lines of the message.
+/// Writes a message if its category is enabled. If the message has several lines, the caller
+/// indents all lines after the first.
 pub fn report(category: Category, message: impl fmt::Display) {
     if category.is_enabled(settings().message_types) {
         write(category.level(), &message.to_string());
     }
 }
 
-/// Writes a message about a failure of which the user learns in no other way. No variable disables
-/// it.
+/// Writes a message about a failure that nothing else reports to the user. No variable disables
+/// such messages.
 pub fn complain(message: impl fmt::Display) {
     write(WARN, &message.to_string());
 }
@@ -70,15 +72,15 @@ fn write(level: &str, message: &str) {
         true => format!("{}\n", json_line(level, "dat", &message)),
         false => format!("dat: {message}\n"),
     };
-    // A closed standard stream must not cause a failure.
+    // If a standard stream is closed, the error is ignored.
     let _ = settings.message_destination.write_line(line.as_bytes());
 }
 
-/// The number of characters of a line that are shown.
+/// The maximum number of characters of a line that are written.
 const MAX_LINE_CHARS: usize = 1000;
 
-/// Makes a text safe for a terminal. Control characters, which a registry file or a provider may
-/// have put there, become escapes; line ends and tabs stay. Very long lines are truncated.
+/// Makes a text safe for a terminal. Control characters become escapes, because a registry file or
+/// a provider may contain any characters. Line ends and tabs stay. Very long lines are truncated.
 pub fn printable(text: &str) -> String {
     let is_harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
     let mut printable = String::new();

@@ -14,8 +14,8 @@ use crate::environment;
 pub(crate) struct Settings {
     /// When the settings were read. Lines contain the seconds since then.
     pub(crate) start: Instant,
-    /// What is logged. `None`: nothing. An error says what is wrong with the first invalid
-    /// variable.
+    /// What is logged. `None` means that nothing is logged. An error says what is wrong with the
+    /// first invalid variable.
     pub(crate) targets: Result<Option<Targets>, String>,
     /// Whether each line of the log and each message is a JSON object.
     pub(crate) json: bool,
@@ -31,8 +31,8 @@ pub(crate) fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| Settings::from_variables(environment::variable))
 }
 
-/// Bits of `DAPL_DBG_TYPE`, as OFED's providers define them, and the corresponding targets here.
-/// The other bits have no counterpart.
+/// The bits of `DAPL_DBG_TYPE` that OFED's providers define, and the corresponding targets of this
+/// log. Other bits have no counterpart.
 const BITS: &[(u32, &str, LevelFilter)] = &[
     (0x1, "dat", LevelFilter::WARN),          // ERR
     (0x2, "dat", LevelFilter::WARN),          // WARN
@@ -54,7 +54,7 @@ impl Settings {
         let number = |name| match given(name) {
             None => Ok(None),
             Some(text) => environment::number(&text).map(Some).ok_or_else(|| {
-                format!("{name}={text}: not a number, which is decimal, or hexadecimal after 0x")
+                format!("{name}={text}: expected a decimal number, or 0x and a hexadecimal number")
             }),
         };
         let log = given("OPENDAT_LOG");
@@ -65,7 +65,7 @@ impl Settings {
         };
         let bits = number("DAPL_DBG_DEST");
         let log_destination = Destination::of_bits(bits.clone().ok().flatten().unwrap_or(0));
-        // An invalid destination matters only to a program that logs.
+        // An invalid DAPL_DBG_DEST is an error only if something is logged.
         let targets = match targets {
             Ok(Some(targets)) => bits.map(|_| Some(targets)),
             other => other,
@@ -89,11 +89,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// The targets of events.
+/// The targets that events have.
 const TARGETS: [&str; 8] =
     ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api", "dat::wake"];
 
-/// The level of a log without levels.
+/// The level that applies if `OPENDAT_LOG` names no level.
 pub const DEFAULT_LEVEL: &str = "debug";
 
 /// Parses a value of `OPENDAT_LOG`.
@@ -108,7 +108,8 @@ pub(crate) fn parse(text: &str) -> Result<Targets, String> {
     }
 }
 
-/// If several bits have the same target, the most verbose level counts.
+/// Returns the targets that these bits enable. If several bits have the same target, the most
+/// verbose of their levels applies.
 fn targets_of_bits(bits: u32) -> Targets {
     let mut targets = Targets::new();
     let mut asked: Vec<_> = BITS.iter().filter(|(bit, ..)| bits & bit != 0).collect();
@@ -155,7 +156,7 @@ mod tests {
             parsed_targets(&[("DAPL_DBG_TYPE", "0x8109")]),
             ["dat::api=trace", "dat::cm=trace", "dat=warn"]
         );
-        // Bits without a counterpart have no effect.
+        // A bit of DAPL_DBG_TYPE without a counterpart in this log has no effect.
         assert!(parsed_targets(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
     }
 
@@ -173,7 +174,7 @@ mod tests {
         let why = |given| settings(given).targets.expect_err("it is wrong");
         assert_eq!(
             why(&[("DAPL_DBG_TYPE", "all")]),
-            "DAPL_DBG_TYPE=all: not a number, which is decimal, or hexadecimal after 0x"
+            "DAPL_DBG_TYPE=all: expected a decimal number, or 0x and a hexadecimal number"
         );
         assert!(why(&[("OPENDAT_LOG", "dat::ep=loud")]).starts_with("OPENDAT_LOG=dat::ep=loud: "));
         assert_eq!(
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(to(&[("DAPL_DBG_DEST", "1")]), [stdout; 2]);
         assert_eq!(to(&[("DAPL_DBG_DEST", "2")]), [syslog; 2]);
         assert_eq!(to(&[("DAPL_DBG_DEST", "0x3")]), [both; 2]);
-        // The registry's variable concerns messages only.
+        // DAT_DBG_DEST, a variable of the registry, changes only the destination of messages.
         assert_eq!(to(&[("DAT_DBG_DEST", "1")]), [stderr, stdout]);
         assert_eq!(to(&[("DAPL_DBG_DEST", "1"), ("DAT_DBG_DEST", "0")]), [stdout, stderr]);
     }
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(targets(&[("DAPL_DBG_DEST", "here")]), Ok(None));
         assert_eq!(
             targets(&[("DAPL_DBG_DEST", "here"), ("OPENDAT_LOG", "warn")]),
-            Err("DAPL_DBG_DEST=here: not a number, which is decimal, or hexadecimal after 0x"
+            Err("DAPL_DBG_DEST=here: expected a decimal number, or 0x and a hexadecimal number"
                 .to_owned())
         );
     }

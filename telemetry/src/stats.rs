@@ -1,11 +1,13 @@
 //! The server that tells other programs the statistics of the adapters of this process.
 //!
-//! A thread serves them on a Unix socket in the [directory of the user](UserDirectory), which only
-//! the user and root can enter. The name is `NETNS/stats/PID-COPY`, where COPY numbers the copies
-//! of this code in one process, each of which has adapters of its own. The text of each adapter is
-//! made on request.
+//! A thread serves the statistics on a Unix socket in the [directory of the user](UserDirectory),
+//! which only the user and root can enter. The name of the socket is `NETNS/stats/PID-COPY`.
+//! Several copies of this code may be loaded into one process, and each copy has adapters of its
+//! own; COPY identifies the copy. The server creates the text about each adapter when a client
+//! connects.
 //!
-//! The socket's file outlives a process that is killed. The next process of the user removes it.
+//! If a process is killed, the file of its socket remains. The next process of the user removes the
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -22,10 +24,10 @@ use tracing::warn;
 use crate::threads;
 use crate::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 
-/// Appends the statistics of one adapter to a text.
+/// A function that appends the statistics of one adapter to a text.
 type Report = Box<dyn Fn(&mut String) + Send>;
 
-/// The open adapters, by their handles, and the server.
+/// The open adapters with their handles, and the server.
 #[derive(Default)]
 struct ServedAdapters {
     /// The process that the adapters belong to.
@@ -41,24 +43,24 @@ struct StatsServer {
     thread: JoinHandle<()>,
 }
 
-/// The file name of a socket. Dropping the value removes the file.
+/// The file of a socket. Dropping the value removes the file.
 struct SocketFile {
     path: PathBuf,
-    /// A lock on the directory, because systemd-tmpfiles removes no files, however old, from a
-    /// locked directory.
+    /// A lock on the directory. It keeps systemd-tmpfiles from removing old files in the directory.
     _lock: File,
 }
 
 static SERVED_ADAPTERS: Mutex<ServedAdapters> =
     Mutex::new(ServedAdapters { process: 0, adapters: Vec::new(), server: None });
 
-/// The directory of the sockets, below that of the network namespace.
+/// The directory of the sockets, inside the directory of the network namespace.
 pub const DIRECTORY: &str = "stats";
-/// The suffix of a socket's name until its process listens.
+/// The suffix that the name of a socket has until its process listens.
 const UNREADY_SUFFIX: &str = ".new";
-/// How often the directory is created again, if other processes that end remove it meanwhile.
+/// How many times this process creates the directory again if other processes, which are ending,
+/// remove it at the same time.
 const CREATE_ATTEMPT_COUNT: usize = 100;
-/// The delay before the next accept after one has failed.
+/// The delay after a failed accept before the next attempt.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// A client that does not read the answer within this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,26 +69,26 @@ fn served_adapters() -> MutexGuard<'static, ServedAdapters> {
     SERVED_ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves the statistics of an adapter, by its handle, until [`remove_adapter`]. `report` appends
-/// them to a text.
+/// Serves the statistics of the adapter with this handle until [`remove_adapter`] is called.
+/// `report` appends the statistics to a text.
 pub fn add_adapter(handle: usize, report: impl Fn(&mut String) + Send + 'static) {
     let mut served_adapters = served_adapters();
     if served_adapters.process != std::process::id() {
-        // In a child of fork(2), the entries are the parent's adapters, and the server's thread
-        // does not exist.
+        // In a child of fork(2), the entries are the adapters of the parent, and the server's
+        // thread does not exist.
         let of_parent = std::mem::take(&mut *served_adapters);
         std::mem::forget(of_parent);
         served_adapters.process = std::process::id();
     }
     served_adapters.adapters.push((handle, Box::new(report)));
     if served_adapters.server.is_none() {
-        // The program works even if the server cannot start.
+        // If the server cannot start, the program works without statistics.
         served_adapters.server = StatsServer::start();
     }
 }
 
-/// Removes an adapter that is about to be closed. When this returns, the server does not use it any
-/// more.
+/// Removes an adapter that is about to be closed. After this call the server does not use the
+/// adapter any more.
 pub fn remove_adapter(handle: usize) {
     let mut served_adapters = served_adapters();
     if served_adapters.process != std::process::id() {
@@ -97,7 +99,8 @@ pub fn remove_adapter(handle: usize) {
         && let Some(server) = served_adapters.server.take()
     {
         let StatsServer { stop, file, listener, thread } = server;
-        // A server that another thread starts as soon as the lock is free has the same file.
+        // Remove the file before releasing the lock: as soon as the lock is free, another thread
+        // may start a server with the same file.
         drop(file);
         drop(served_adapters);
         stop.store(true, Ordering::Release);
@@ -130,7 +133,7 @@ impl StatsServer {
                 }
                 match client {
                     Ok(client) => drop(serve(&client)),
-                    // Perhaps no file descriptor is free now. Try again later.
+                    // If no file descriptor is free now, a later attempt may succeed.
                     Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
                 }
             }
@@ -141,14 +144,14 @@ impl StatsServer {
 }
 
 impl Drop for SocketFile {
-    /// Removes the file, and the directories if they are empty.
+    /// Removes the file of the socket, and its directories if they are empty.
     fn drop(&mut self) {
         fs::remove_file(&self.path).ok();
         self.path.ancestors().skip(1).take(2).for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
-/// Creates the socket of this copy, in its directory.
+/// Creates the socket of this copy of the code, in the directory of sockets.
 fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
     let of_user = UserDirectory::find()?;
     let directory = of_user.of_network_namespace()?.join(DIRECTORY);
@@ -159,8 +162,8 @@ fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
             break;
         }
     }
-    // Another process may have removed the directory meanwhile, and another user may have created
-    // it.
+    // Meanwhile, another process may have removed the directory of the user, and another user may
+    // have created a directory of that name.
     of_user.check()?;
     attempt.map_err(|error| (directory, error))
 }
@@ -168,13 +171,13 @@ fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
 fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
     create_with_parents(directory)?;
     let lock = File::open(directory)?;
-    // A process with the exclusive lock is about to remove old files. That does no harm, so the
-    // lock may fail.
+    // The lock fails if a process that removes old files holds the exclusive lock. That does no
+    // harm.
     let _ = lock.try_lock_shared();
     remove_stale_sockets(directory)?;
     let name = format!("{}-{:x}", std::process::id(), (&raw const SERVED_ADAPTERS).addr());
     let (path, unready) = (directory.join(&name), directory.join(name + UNREADY_SUFFIX));
-    // A process that was killed may have had the same number and left its file.
+    // A killed process that had the same process ID may have left its file.
     fs::remove_file(&unready).ok();
     let listener = UnixListener::bind(&unready)?;
     fs::rename(&unready, &path)?;
@@ -200,19 +203,20 @@ pub fn sockets_in(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf> 
     Ok(paths.filter(|path| path.to_str().is_some_and(|path| !path.ends_with(UNREADY_SUFFIX))))
 }
 
-/// Whether a process has the socket with this name. No process has it if the kernel refuses the
-/// connection. A datagram socket can never be connected to it, so the check does not disturb its
-/// owner.
+/// Whether a process listens on the socket with this name. If the kernel refuses the connection, no
+/// process does. The check uses a datagram socket, which can never connect to such a socket, so the
+/// check does not disturb the process.
 ///
 /// # Errors
 ///
-/// The check found no free file descriptor.
+/// The check needs a file descriptor, and none was free.
 pub fn has_listener(path: &Path) -> io::Result<bool> {
     let answer = UnixDatagram::unbound()?.connect(path);
     Ok(!answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
-/// Sends the statistics to a client. An error means that the client has left, so it can be ignored.
+/// Sends the statistics to a client. An error means that the client has disconnected, so the caller
+/// can ignore it.
 fn serve(mut client: &UnixStream) -> std::io::Result<()> {
     client.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut text = String::new();
@@ -244,7 +248,8 @@ mod tests {
         assert!(!has_listener(&of_killed).expect("a descriptor"));
         let of_other = place.path().join("2-b");
         let _other = UnixListener::bind(&of_other).expect("the address is free");
-        // A process that is about to listen uses another name. Nobody removes a file of that name.
+        // Until a process listens, its socket has another name, and other processes do not remove
+        // it.
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("the file can be written");
         let (_listener, own) = listen_in(place.path()).expect("the socket can be made");

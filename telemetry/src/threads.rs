@@ -1,18 +1,19 @@
-//! Threads of the library.
+//! The threads that the library starts, and the blocking of signals.
 
 use std::io;
 use std::marker::PhantomData;
 use std::thread::{Builder, JoinHandle};
 
-/// The signals that a thread's own faults cause. They are never blocked.
+/// The signals that the kernel sends to a thread because of a fault of that thread. They are never
+/// blocked.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 /// The signals by which a user ends or stops a program.
 const USER_SIGNALS: [libc::c_int; 5] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
-/// Starts a thread that gets none of the process's signals. The handlers of signals belong to the
-/// program, and may end the process or close objects that this thread works on.
+/// Starts a thread that handles none of the signals that are sent to the process. Signal handlers
+/// belong to the program, and may end the process or close objects that this thread uses.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -22,13 +23,13 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Unblocks the signals of faults. A thread that has them blocked would be killed without the
-/// program's handler.
+/// Unblocks the signals of faults. If they were blocked, a fault would kill the process without a
+/// call of the program's handler.
 fn unblock_faults() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: all zeroes are a valid value of the set. It is initialised before it is used.
+    // SAFETY: all zeroes are a valid value of the set. It is initialized before it is used.
     unsafe {
         let mut faults: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut faults);
@@ -39,19 +40,20 @@ fn unblock_faults() {
     }
 }
 
-/// While this value exists, the thread that created it runs no signal handlers, except for faults
-/// and for the signals by which a user ends a program. A signal that arrives while the value exists
-/// is handled when the value is dropped. Several system calls start again after each handler, so a
-/// timer that fires often enough would keep them from ending.
+/// While this value exists, signals are blocked in the thread that created it, except for the
+/// signals of faults and the signals by which a user ends a program. A blocked signal is handled
+/// when the value is dropped. The reason: several system calls start again after each signal
+/// handler, so a timer that fires often enough would keep such a call from ending.
 pub struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
-    /// A pointer type, so that the value is not `Send`: the mask belongs to this thread.
+    /// A pointer type is not `Send`. So the value stays in the thread whose mask it restores.
     not_send: PhantomData<*const ()>,
 }
 
 impl BlockedSignals {
-    /// Blocks signals during a control call that consists of many system calls.
+    /// Blocks signals as long as the value exists, for a control call that consists of many system
+    /// calls.
     pub fn during_a_call() -> Self {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }
@@ -61,7 +63,7 @@ impl BlockedSignals {
         let before = if cfg!(miri) {
             None
         } else {
-            // SAFETY: all zeroes are a valid value of the set. Both sets are initialised before
+            // SAFETY: all zeroes are a valid value of the set. Both sets are initialized before
             // they are used.
             unsafe {
                 let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     fn is_blocked(signal: i32) -> bool {
-        // SAFETY: the set is initialised before it is read.
+        // SAFETY: the set is initialized before it is read.
         unsafe {
             let mut now: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut now);

@@ -1,8 +1,9 @@
-//! Events of the target `dat::wake`: which thread wakes which other one, and when and for how long
-//! each thread sleeps.
+//! Events of the target `dat::wake`: which thread wakes which other thread, and when and for how
+//! long each thread sleeps.
 //!
-//! If a thread was woken at once and still slept long, the scheduler was the reason. The event says
-//! for how long the thread was runnable without a processor.
+//! The event at the end of a sleep also says for how long the thread was runnable without a
+//! processor. If a thread was woken soon and still slept long, this time shows that the scheduler
+//! was the reason.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +16,7 @@ use crate::line::Hex;
 
 /// A sleep of this thread. Dropping the value logs the end of the sleep.
 #[must_use]
-pub struct Sleep(#[expect(dead_code, reason = "it tells when it is dropped")] Option<SleepRecord>);
+pub struct Sleep(#[expect(dead_code, reason = "its drop logs the end")] Option<SleepRecord>);
 
 struct SleepRecord {
     place: &'static str,
@@ -24,8 +25,8 @@ struct SleepRecord {
     waited_ns: Option<u64>,
 }
 
-/// Logs that this thread is about to sleep at `place`, until a thread wakes the sleepers on `key`
-/// or until the limit.
+/// Logs that this thread is about to sleep at `place`. The sleep ends when a thread wakes the
+/// sleepers on `key`, or at the limit.
 #[inline]
 pub fn sleep(place: &'static str, key: usize, limit: Option<Duration>) -> Sleep {
     Sleep(
@@ -76,8 +77,8 @@ fn thread() -> u64 {
     gettid().as_raw_nonzero().get() as u64
 }
 
-/// How long this thread has been runnable without a processor, in nanoseconds, as the scheduler
-/// counts it. `None`: the kernel does not count it.
+/// The total time for which this thread has been runnable without a processor, in nanoseconds, as
+/// the scheduler counts it. `None` if the kernel does not count it.
 fn waited_for_a_processor() -> Option<u64> {
     let mut text = [0; 64];
     let length = File::open("/proc/thread-self/schedstat").ok()?.read(&mut text).ok()?;

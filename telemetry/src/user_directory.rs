@@ -1,10 +1,11 @@
-//! A directory that only this user can enter, for local sockets by which processes of one user find
-//! each other. The kernel keeps every other user from connecting to these sockets, from sending to
-//! them and from taking their names.
+//! A directory that only this user can enter. It contains local sockets by which the processes of
+//! one user find each other. Because of the directory, no other user can connect to these sockets,
+//! send to them or take their names.
 //!
-//! The directory is `/tmp/opendat-UID`, or is in /dev/shm if /tmp cannot be written to. /dev/shm is
-//! not the first choice, and /run/user/UID is not used: systemd-logind removes a user's files there
-//! when the user logs out, although services of the same user continue.
+//! The directory is `/tmp/opendat-UID`. If /tmp cannot be written to, it is `/dev/shm/opendat-UID`.
+//! /run/user/UID is not used, and /dev/shm is only the second choice, because systemd-logind
+//! removes a user's files there when the user logs out, although services of the same user
+//! continue.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// The possible parents of the directory. The first one that can be written to is used, so that all
-/// processes choose the same one.
+/// The possible parents of the directory. Each process uses the first one that it can write to, so
+/// that all processes choose the same one.
 pub const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 /// Mode bits of a directory: others may write to it, and only the owner of a file in it may rename
 /// or remove that file.
@@ -66,7 +67,8 @@ impl UserDirectory {
 pub fn create_with_parents(directory: &Path) -> io::Result<()> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(directory);
     match made {
-        // The builder found a directory, which was gone when the builder looked what it was.
+        // The builder found that the directory exists, but another process removed it before the
+        // builder could check its type.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             match fs::symlink_metadata(directory) {
                 Ok(found) if !found.is_dir() => Err(error),
@@ -79,19 +81,19 @@ pub fn create_with_parents(directory: &Path) -> io::Result<()> {
 
 const PREFIX: &str = "opendat-";
 
-/// The name of the directory in each of the [`PLACES`].
+/// The name that the directory of this user has in each of the [`PLACES`].
 fn directory_name(user: u32) -> String {
     format!("{PREFIX}{user}")
 }
 
-/// The user whose directory has this name.
+/// Returns the user whose directory has this name.
 pub fn user_of_name(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Finds or creates the user's directory in the first of these places that can be written to. It is
-/// an error if another user has created a directory of that name. This process could use another
-/// place, but processes that have already found the directory could not.
+/// Finds or creates the user's directory in the first of these places that can be written to. If
+/// another user has created a directory of that name, this is an error: this process could use
+/// another place, but processes that already use the first place would not find it there.
 fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
     let mut refused = None;
     for place in places {
@@ -112,8 +114,8 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
             Err(error) if cannot_be_written_to(&error) => {
                 refused.get_or_insert((directory, error));
             }
-            // Do not try the next place: the error may be temporary, and other processes may use
-            // this place.
+            // Do not try the next place, because the error may be temporary, and other processes
+            // may use this place.
             Err(error) => return Err((directory, error)),
         }
     }
@@ -185,7 +187,8 @@ mod tests {
             chown(&own, Some(65534), None).expect("root may do this");
             assert!(refusal().contains("it belongs to user 65534"));
         }
-        // The target of a link may belong to this user, but the creator of the link may change it.
+        // A symbolic link is refused even if its target belongs to this user, because the creator
+        // of the link can change it.
         fs::rename(&own, place.path().join("elsewhere")).expect("renamed");
         symlink(place.path().join("elsewhere"), &own).expect("a link");
         assert!(refusal().contains("it is not a directory"));
@@ -193,7 +196,7 @@ mod tests {
         fs::write(&own, "").expect("the file can be written");
         assert!(refusal().contains("it is not a directory"));
         fs::remove_file(&own).expect("the file can be removed");
-        // Now anybody could replace the directory.
+        // Without a sticky bit on the parent, any user could replace the directory.
         set_mode(place.path(), 0o777);
         assert!(refusal().contains("no sticky bit"));
         set_mode(place.path(), 0o1777);

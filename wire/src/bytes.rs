@@ -1,5 +1,5 @@
-//! Numbers in network byte order at a constant offset in an array. When inlined, the bounds checks
-//! disappear.
+//! Reads and writes numbers in network byte order in arrays. If a caller passes a constant offset,
+//! the compiler removes the bounds checks.
 
 /// Reads 2 octets.
 #[inline(always)]

@@ -48,8 +48,8 @@ pub struct Remote {
 
 /// The operation of a request.
 ///
-/// The operations from [`WriteImm`](SendOp::WriteImm) on work only if the transport and the peer
-/// support them. Otherwise the post is refused with [`PostError::Unsupported`].
+/// [`WriteImm`](SendOp::WriteImm) and the operations after it work only if the transport and the
+/// peer support them. If they do not, the post is refused with [`PostError::Unsupported`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// Sends to the peer's next receive buffer, and may invalidate a remote key there.
@@ -62,8 +62,8 @@ pub enum SendOp {
     /// Reads remote memory into local segments. The number of bytes is the sum of the segments'
     /// lengths.
     Read(Remote),
-    /// As [`Read`](SendOp::Read), but the segments name memory of this side by the remote keys of
-    /// windows or regions, which must let peers write.
+    /// Works like [`Read`](SendOp::Read), but the segments name memory of this side by remote keys.
+    /// These are keys of windows or regions that let peers write.
     ReadToWindow(Remote),
     /// Writes local segments to remote memory, then consumes the peer's next receive buffer, of
     /// whatever size. The completion of that buffer contains a number. This is one request with one
@@ -83,7 +83,9 @@ pub enum SendOp {
         /// The number to add.
         add: u64,
     },
-    /// As [`FetchAdd`](SendOp::FetchAdd), but replaces the target if it has the expected value.
+    /// Replaces a 64-bit word of remote memory if it has the expected value. The rules for
+    /// alignment, the previous value and atomicity are the same as for
+    /// [`FetchAdd`](SendOp::FetchAdd).
     CompareSwap {
         /// The word to compare and replace.
         at: Remote,
@@ -110,7 +112,7 @@ pub struct SendWr<'a> {
     /// Whether the request starts only after all earlier RDMA reads and atomic operations have
     /// completed.
     pub fence: bool,
-    /// Whether success does not wake a queue that is armed for solicited completions only.
+    /// If true, success does not wake a queue that is armed for solicited completions only.
     pub quiet: bool,
 }
 
@@ -121,11 +123,12 @@ pub struct RecvWr<'a> {
     pub id: u64,
     /// Local memory, in the order in which it is filled.
     pub segments: &'a [Segment],
-    /// As [`SendWr::quiet`], unless the sender decides whether the completion wakes a queue.
+    /// If true, success does not wake a queue that is armed for solicited completions only. This
+    /// flag has no effect if the sender decides whether the completion wakes a queue.
     pub quiet: bool,
 }
 
-/// How far a bind of a window has come.
+/// The state of a window's bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindState {
     /// The bind is queued.
@@ -142,11 +145,12 @@ pub enum PostError {
     /// The queue is full, or there is no room for another key.
     #[error("the queue is full")]
     Full,
-    /// There is no such local key: the region was freed, or never existed.
+    /// The local key of a segment is not valid: its region was freed, or never existed.
     #[error("a segment's key names no registered memory")]
     Key,
-    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all. For
-    /// an atomic operation: they do not have exactly eight bytes.
+    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all. The
+    /// error of an atomic operation also means that the segments do not have exactly eight bytes in
+    /// all.
     #[error("a segment is not inside registered memory")]
     Bounds,
     /// The region belongs to another protection domain.
@@ -158,12 +162,14 @@ pub enum PostError {
         if *write { "write" } else { "read" }
     )]
     Access {
-        /// Whether write access was missing.
+        /// True if write access was missing, false if read access was missing.
         write: bool,
     },
-    /// The request has more segments than the queue was made for, or is a receive for a queue pair
-    /// that uses a shared receive queue, or the transport or the peer does not support the
-    /// operation.
+    /// There are three causes:
+    ///
+    /// - The request has more segments than the queue allows.
+    /// - The request is a receive, and the queue pair uses a shared receive queue.
+    /// - The transport or the peer does not support the operation.
     #[error("the queue does not support such a request")]
     Unsupported,
 }
@@ -175,14 +181,14 @@ pub struct Wc<Q> {
     pub id: u64,
     /// The queue pair.
     pub qp: Q,
-    /// The number of bytes moved. For a receive it is the message's length, or with immediate data
-    /// that of the RDMA write that they came with.
+    /// The number of bytes moved. For a receive, this is the length of the message. If immediate
+    /// data came with an RDMA write, it is the length of that write.
     pub bytes: u32,
     /// The remote key that the peer's send invalidated here.
     pub invalidated: Option<u32>,
     /// Immediate data, which consumed a receive buffer. If they came with an RDMA write, nothing
-    /// was placed in the buffer. Other implementations also send immediate data with a message,
-    /// which was placed in the buffer.
+    /// was placed in the buffer. Other implementations also send immediate data with a message. In
+    /// that case, the message was placed in the buffer.
     pub immediate: Option<u32>,
     /// The operation that completed.
     pub op: WcOp,

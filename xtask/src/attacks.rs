@@ -10,10 +10,10 @@ use crate::test::Environment;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Seconds that each attack lasts, and also the packets to a closed port
+    /// Duration in seconds of each attack, and of the stream of packets to a closed port
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Attacks or providers to measure, by a part of their names; all if none is given
+    /// Measure only attacks and providers whose names contain one of these words
     names: Vec<String>,
 }
 

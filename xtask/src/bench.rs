@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: measures DAT next to plain sockets with `dat bench --plain`, and checks
-//! that each row meets its bar (docs/performance.md).
+//! that each row meets its bar, which is a required ratio (docs/performance.md).
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -13,14 +13,14 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// The ratio of DAT to the plain socket that a row must meet.
+/// The ratio of DAT to the plain socket that a row must meet, as a maximum or a minimum.
 #[derive(Clone, Copy)]
 enum Bar {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// The bars, each with the name of its row.
+/// The required ratio of each row, with the name of the row.
 const BARS: [(&str, Bar); 10] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
@@ -33,13 +33,13 @@ const BARS: [(&str, Bar); 10] = [
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
 ];
-/// The bar of the rows of `--watched`, whose names contain [`WATCHED`].
+/// The required ratio of the rows of `--watched`, whose names contain [`WATCHED`].
 const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
 
-/// The minimum ratio between the bandwidth of a size and that of the next smaller size, for rows of
-/// `--watched`. A smaller ratio is a dip. If the plain socket also moves less, the limit is
-/// relative to the plain socket's ratio.
+/// The minimum ratio between the bandwidth of a size and the bandwidth of the next smaller size,
+/// for rows of `--watched`. A smaller ratio is a dip. If the plain socket's bandwidth also falls,
+/// the limit is multiplied by the plain socket's ratio.
 const MIN_STEP: f64 = 0.90;
 
 /// The output of `dat bench --plain --json`.
@@ -55,19 +55,20 @@ struct Row {
     /// Half a round trip in seconds, for rows of `--watched`.
     dat: f64,
     raw: f64,
-    /// The median, the minimum and the maximum of the ratios of the rounds.
+    /// The median, the minimum and the maximum of the ratios that the rounds have measured.
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
 }
 
-/// Measures and prints a table. Returns whether each row meets its bar.
+/// Measures and prints a table. Returns whether each row meets its required ratio.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = cargo();
     command.args(["run", "--release", "-p", "cli", "--", "bench", "--plain", "--json"]);
     let (status, text) = run_with_progress(command.args(&options.arguments), "measuring")?;
     ensure!(status.success(), "dat bench --plain failed ({status})");
-    let Document { rows } = serde_json::from_str(&text).context("dat bench --plain: its JSON")?;
+    let Document { rows } = serde_json::from_str(&text)
+        .context("the JSON of dat bench --plain has an unexpected form")?;
     let mut all_met = true;
     println!("\n| row | ratio (min–max) | bar | |\n|---|---|---|---|");
     for (index, row) in rows.iter().enumerate() {
@@ -89,18 +90,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 enum Verdict {
     Met,
     Missed,
-    /// The row moves less than the row of the next smaller size.
+    /// The row has less bandwidth than the row of the next smaller size.
     Dip,
 }
 
 impl Row {
-    /// Returns the row's bar, and whether the row meets it. `previous` is the row before it.
+    /// Returns the required ratio of the row, and whether the row meets it. `previous` is the row
+    /// before this row.
     fn judge(&self, previous: Option<&Row>) -> Result<(Bar, Verdict)> {
         let is_watched = self.name.contains(WATCHED);
         let bar = match BARS.iter().find(|(name, _)| *name == self.name) {
             Some((_, bar)) => *bar,
             None if is_watched => WATCHED_BAR,
-            None => anyhow::bail!("the row {:?} has no bar in xtask/src/bench.rs", self.name),
+            None => {
+                anyhow::bail!("the row {:?} has no required ratio in xtask/src/bench.rs", self.name)
+            }
         };
         let meets_bar = match bar {
             Bar::AtMost(bar) => self.ratio <= bar,
@@ -114,7 +118,7 @@ impl Row {
         })
     }
 
-    /// Returns whether the row moves less than a row of a smaller size.
+    /// Returns whether the row has less bandwidth than a row of a smaller size.
     fn dips_after(&self, smaller: &Row) -> bool {
         let more = self.size as f64 / smaller.size as f64;
         let step = more * smaller.dat / self.dat;

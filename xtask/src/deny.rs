@@ -24,10 +24,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let rest = deny(&["check", "licenses", "bans", "sources"])?.success();
     if options.without_advisories {
-        println!("left out: advisories (--without-advisories)");
+        println!("not checked: advisories (--without-advisories)");
         return Ok(rest);
     }
-    // Advisories are checked separately, because an unreachable database is not a finding.
+    // Advisories are checked separately, because it is not a finding if their database cannot be
+    // reached.
     ensure!(
         deny(&["fetch", "db"])?.success(),
         "the advisories cannot be fetched; --without-advisories checks the rest"

@@ -51,13 +51,14 @@ pub(crate) const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// A built-in adapter as a shared library.
+/// A plug-in: a built-in adapter as a shared library.
 pub(crate) struct Plugin {
     package: String,
     pub(crate) file: String,
 }
 
-/// The plug-ins: one in each directory of `builtin/plugins`, which has the name of the adapter.
+/// Returns the plug-ins. Each directory of `builtin/plugins` contains one plug-in and has the name
+/// of its adapter.
 pub(crate) fn plugins() -> Result<Vec<Plugin>> {
     let directory = workspace().join("builtin/plugins");
     let entries = fs::read_dir(&directory).context("cannot list builtin/plugins")?;
@@ -75,12 +76,11 @@ pub(crate) fn plugins() -> Result<Vec<Plugin>> {
 /// The build profile of the layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// For users: the build is optimised as far as possible, and takes minutes.
+    /// The profile for users: the build is optimised as far as possible, and takes minutes.
     Dist,
-    /// For the full run of the tests: the build has the profile of `cargo run --release`.
+    /// The profile for the full run of the tests, which is that of `cargo run --release`.
     Release,
-    /// For the short run of the tests: the layout has the libraries that the tests build in any
-    /// case.
+    /// The profile for the short run of the tests. The tests build these libraries in any case.
     Dev,
 }
 

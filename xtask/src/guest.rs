@@ -14,19 +14,19 @@ use crate::test::{Environment, Load, PROGRAMS, Prepared, Stage, Tests};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Number of rounds; the figures are their medians
+    /// Number of rounds; each figure is the median of all rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
 /// Measures provider-verbs and provider-softroce side by side with Debian's libdaplofa in the
-/// guest. The measurement has no bar that it could miss.
+/// guest. The figures have no required minimum, so no figure makes the measurement fail.
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(true);
     let dist = dist::build(Profile::Dist)?;
     let machine = match build()? {
         Guest::Built(machine) => machine,
-        Guest::Unavailable(why) => bail!("there can be no guest: {why}"),
+        Guest::Unavailable(why) => bail!("this machine cannot run the guest: {why}"),
     };
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]);
@@ -38,8 +38,8 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     Ok(command.status().context("cargo does not start")?.success())
 }
 
-/// Returns the stage of the tests in the guest. If this machine can have no guest, the stage counts
-/// as one skipped test.
+/// Returns the stage of the tests in the guest. If this machine cannot run the guest, the stage
+/// counts as one skipped test.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, environment) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.environment());
@@ -84,9 +84,9 @@ fn build() -> Result<Guest> {
     Ok(Guest::Built(machine))
 }
 
-/// Groups of tests that run at the same time as the rest, each with a guest and a network of its
-/// own. While the programs of one group wait, those of another group compute. Each entry has the
-/// name of the group and the prefixes of its tests' names.
+/// Groups of tests. Each group has a guest and a network of its own, and runs at the same time as
+/// the other groups and tests: while the programs of one group wait, the programs of another group
+/// compute. Each entry has the name of the group and the prefixes of its tests' names.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "guest, siw and our provider",
@@ -119,7 +119,7 @@ const BUILD_LIMIT_SECONDS: &str = "1200";
 /// The exit status of `build.sh` if the packages cannot be downloaded.
 const EXIT_PACKAGES_UNAVAILABLE: i32 = 77;
 
-/// Returns the reason why this machine can have no guest, if there is one.
+/// Returns the reason why this machine cannot run the guest, if there is one.
 fn missing_prerequisite() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the guest is an x86-64 machine".to_owned());

@@ -42,14 +42,15 @@ enum Task {
     Test(test::Options),
     /// Run only the tests that explore every interleaving of the lock-free parts
     Loom,
-    /// Mutate dat-core and rnic, change by change, and check whether the tests notice (not part of
-    /// test)
+    /// Change dat-core and rnic, one change at a time, and check whether the tests notice (not part
+    /// of test)
     Mutants(mutants::Options),
     /// Run the tests of code that accesses only memory under Miri (not part of test)
     Miri,
     /// Run random calls in several threads under the thread sanitizer (not part of test)
     Tsan(tsan::Options),
-    /// Measure DAT next to plain sockets, and check that each row meets its bar (not part of test)
+    /// Measure DAT next to plain sockets, and check that each row meets its required ratio (not
+    /// part of test)
     Bench(bench::Options),
     /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
     /// test)

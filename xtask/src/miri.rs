@@ -13,9 +13,9 @@ use crate::test::{Job, Load, Runs, Stage};
 const INSTALL: &str =
     "rustup toolchain install nightly --profile minimal --component miri,rust-src";
 
-/// The crates, and the tests of each that run; an empty list means all tests. The list leaves out
-/// crates without unsafe code, code that calls C functions unknown to Miri, and code that starts
-/// programs or reads the host's settings.
+/// The crates that run under Miri, each with the tests to run; an empty list means all tests. The
+/// table leaves out crates without unsafe code, code that calls C functions unknown to Miri, and
+/// code that starts programs or reads the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
     ("rnic", &[]),
     ("adapter", &["doorbells::", "engine_lock::", "table::"]),
@@ -51,8 +51,8 @@ pub(crate) fn stage() -> Result<Stage> {
             .args(["--", "--color=never", "--show-output"])
             .args(filters)
             .env("CARGO_TARGET_DIR", &target)
-            // The options of Miri: property tests write files, so isolation is off. The C interface
-            // passes addresses as numbers, so the provenance of pointers is exposed.
+            // Isolation is off, because property tests write files. The provenance of pointers is
+            // permissive, because the C interface passes addresses as numbers.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
             .env("PROPTEST_CASES", "2");
         Job { name: format!("Miri of {name}"), command, runs: Runs::Cargo, load: Load::Computes }

@@ -19,16 +19,17 @@ use crate::tools;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Maximum number of mutants per subject [default: 110 of ep, evd and srq, 20 of each other]
+    /// Maximum number of mutants per subject [default: 110 of ep, evd and srq, 20 of each other
+    /// subject]
     #[arg(long)]
     at_most: Option<usize>,
     /// The seed that selects mutants if not all are tested
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Do not test mutants again that the last run caught
+    /// Do not test mutants again that the previous run has caught
     #[arg(long)]
     survivors_only: bool,
-    /// Only these subjects, such as ep or rdmap
+    /// Test only the mutants of these subjects, such as ep or rdmap
     subjects: Vec<String>,
 }
 
@@ -49,8 +50,8 @@ struct Package {
     rounds: &'static [Round],
 }
 
-/// Tests of a package, selected by arguments of `cargo test`. Tests that run longer than `seconds`
-/// count as hung.
+/// A round of tests: the tests of a package, selected by arguments of `cargo test`. A run of the
+/// tests that takes longer than `seconds` counts as hung.
 #[derive(PartialEq)]
 struct Round {
     tests_of: &'static str,
@@ -102,9 +103,9 @@ static RNIC: Package = Package {
 };
 
 const MIN_CAUGHT_PERCENT: usize = 92;
-/// The number of mutants tested for a subject with a minimum percentage. The next constant is the
-/// number for a subject without one. Testing all mutants would take more than three hours on two
-/// processors.
+/// The maximum number of mutants that are tested for a subject: `MUTANTS_WITH_MINIMUM` if the
+/// subject has a minimum percentage, otherwise `MUTANTS_WITHOUT_MINIMUM`. Testing all mutants would
+/// take more than three hours on two processors.
 const MUTANTS_WITH_MINIMUM: usize = 110;
 const MUTANTS_WITHOUT_MINIMUM: usize = 20;
 
@@ -140,7 +141,7 @@ struct Counts {
     /// The number of mutants that compile.
     tried: usize,
     caught: usize,
-    /// The number of mutants that were not caught and cannot be: see [`survivors`].
+    /// The number of mutants that were not caught and that no test can catch: see [`survivors`].
     equivalent: usize,
     survivors: Vec<String>,
 }
@@ -208,7 +209,8 @@ fn test_package(
         );
         test(program, package, &chosen, &out, round, again)?;
         let (caught_now, missed_now) = outcomes(&out)?;
-        // cargo-mutants would run mutants that hang again in each round.
+        // Remove the caught mutants from the list, because cargo-mutants would run mutants that
+        // hang again in each round.
         chosen.retain(|mutant| !caught_now.contains(mutant));
         caught.extend(caught_now);
         missed = missed_now.difference(&caught).cloned().collect();
@@ -252,7 +254,7 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .context("cargo-mutants does not start")?;
     ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     let listed = String::from_utf8_lossy(&listed.stdout);
-    // This removes the mutants of test code, which cargo-mutants does not recognise as test code.
+    // Remove the mutants of test code that cargo-mutants does not recognise as test code.
     Ok(listed
         .lines()
         .filter(|mutant| !mutant.contains("/loom_tests.rs:"))
@@ -260,8 +262,8 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Runs tests against mutants. Without a mutant, the tests must pass. With `again`, mutants that
-/// were caught before are left out.
+/// Runs a round of tests against mutants. Fails if the tests do not pass without a mutant. If
+/// `again`, mutants that were caught before are left out.
 fn test(
     program: &Path,
     package: &Package,
@@ -302,12 +304,13 @@ fn test(
                 .iter()
                 .flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escape_regex(mutant))]),
         )
-        // For a field removed from a struct expression, the pattern matches everything. Then all
-        // mutants of the chosen files are tested.
+        // Limit the run to the chosen files, because the pattern of a mutant that removes a field
+        // from a struct expression matches every mutant. With such a pattern, all mutants of these
+        // files are tested.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)
-        // Nobody needs a minimal input when a property test fails here.
+        // A property test that fails here need not search for a minimal input.
         .env("RUST_BACKTRACE", "0")
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .current_dir(workspace());
@@ -323,7 +326,8 @@ fn escape_regex(text: &str) -> String {
     let mut escape_regex = String::new();
     for c in text.chars() {
         match c {
-            // With a backslash, `<` and `>` would match the beginning and the end of a word.
+            // In a regular expression, `\<` and `\>` would match the beginning and the end of a
+            // word.
             '<' => escape_regex.push_str(r"\x3c"),
             '>' => escape_regex.push_str(r"\x3e"),
             c if c.is_ascii_punctuation() => escape_regex.extend(['\\', c]),

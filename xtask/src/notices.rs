@@ -74,7 +74,7 @@ fn linked_into(packages: &[String]) -> Result<Vec<Work>> {
 
     let metadata = run_cargo(&["metadata", "--format-version=1", "--filter-platform", &target])?;
     let metadata: Metadata = serde_json::from_str(&metadata)
-        .context("cargo metadata says something else than expected")?;
+        .context("the output of cargo metadata has an unexpected form")?;
     let is_linked = |work: &Work| linked.contains(&format!("{} v{}", work.name, work.version));
     let others =
         metadata.packages.into_iter().filter(|work| work.source.is_some() && is_linked(work));
@@ -89,7 +89,7 @@ fn run_cargo(arguments: &[&str]) -> Result<String> {
         cargo().args(arguments).arg("--locked").output().context("cargo does not start")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo {} failed: {stderr}", arguments[0]);
-    String::from_utf8(output.stdout).context("cargo says something that is no text")
+    String::from_utf8(output.stdout).context("the output of cargo is not UTF-8")
 }
 
 impl Work {

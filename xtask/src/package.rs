@@ -67,8 +67,8 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
 /// The exit code of `build.sh` if a clean Debian is not available.
 const UNAVAILABLE_EXIT_CODE: i32 = 77;
 
-/// The programs that make packages, each with the Debian package that contains it. The programs
-/// that test packages follow.
+/// The programs that make packages, and the programs that test packages, each with the Debian
+/// package that contains the program.
 const BUILD_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"), ("gzip", "gzip")];
 const TEST_TOOLS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("unshare", "util-linux")];
 
@@ -99,7 +99,7 @@ fn build(dist: &Path) -> Result<PathBuf> {
     strip(&tree)?;
 
     let tarball = into.join(format!("{name}.tar.gz"));
-    // The owner and the order of files are fixed, so that the tarball does not depend on who makes
+    // The owner and the order of the files are fixed, so that the tarball is the same whoever makes
     // it.
     run_checked(
         Command::new("tar")
@@ -120,7 +120,7 @@ fn build(dist: &Path) -> Result<PathBuf> {
         bail!("{} is made, Debian's packages are not: {missing}", tarball.display());
     }
     let cargo_deb = tools::DEB.provide()?;
-    // cargo-deb looks into the actual target directory only for paths that begin with
+    // cargo-deb finds files in the actual target directory only if their paths begin with
     // target/release.
     let stage = target()?.join("release/package");
     remove(&stage)?;
@@ -142,11 +142,12 @@ fn build(dist: &Path) -> Result<PathBuf> {
     Ok(into)
 }
 
-/// The contents of a file for dpkg-shlibdeps (deb-shlibs(5)). Programs that are compiled with our
-/// libraries depend on Debian's package names, so the programs run with either package.
+/// The contents of a file for dpkg-shlibdeps (deb-shlibs(5)). With this file, packages of programs
+/// that are compiled with our libraries depend on the names of Debian's packages. So the programs
+/// run with Debian's packages or with ours.
 const SHLIBS: &str = "libdat2 2 libdapl2\nlibdat 1 libdat1\n";
 
-/// Adds the library dependencies to the package, since cargo-deb cannot.
+/// Adds the file `shlibs` to the runtime package, because cargo-deb cannot.
 fn add_library_dependencies(packages: &Path) -> Result<()> {
     let (open, start) = (packages.join("open"), format!("{RUNTIME_PACKAGE}_"));
     for entry in fs::read_dir(packages)? {
@@ -168,7 +169,7 @@ fn add_library_dependencies(packages: &Path) -> Result<()> {
     remove(&open)
 }
 
-/// Removes debug information, which is most of the size.
+/// Removes debug information, which makes up most of the size.
 fn strip(tree: &Path) -> Result<()> {
     let lib = tree.join("lib");
     let plugins = dist::plugins()?.into_iter().map(|plugin| lib.join(plugin.file));
@@ -177,11 +178,13 @@ fn strip(tree: &Path) -> Result<()> {
     run_checked(Command::new("strip").args(unneeded).args(files).arg(tree.join("bin/dat")))
 }
 
-/// The packages: runtime, and development.
+/// The names of the two packages: the runtime package and the development package.
 const RUNTIME_PACKAGE: &str = "opendat";
 const DEVELOPMENT_PACKAGE: &str = "opendat-dev";
 
-/// The places of the tree's files in a Debian package. Debian has its own place for licences.
+/// The directories of the layout, each with the Debian package and the directory of the package to
+/// which its files are copied. The licences are missing, because Debian has a path of its own for
+/// them.
 const DEBIAN_PATHS: &[(&str, &str, &str)] = &[
     ("bin", RUNTIME_PACKAGE, "usr/bin"),
     ("include", DEVELOPMENT_PACKAGE, "usr/include"),
@@ -236,8 +239,8 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
     compress(&stage.join(RUNTIME_PACKAGE).join("usr/share"))
 }
 
-/// Compresses the manual pages and the changelog, as Debian's policy requires. If cargo-deb is
-/// installed in these directories, it takes them for programs.
+/// Compresses the manual pages and the changelog, as Debian's policy requires. cargo-deb does not
+/// do this, because it takes files whose paths begin with target/release for programs.
 fn compress(share: &Path) -> Result<()> {
     let mut files = vec![share.join("doc/opendat/changelog")];
     for section in fs::read_dir(share.join("man")).context("there is a manual")? {
@@ -271,8 +274,8 @@ mod tests {
 
     use crate::cargo::workspace;
 
-    /// The version in the metadata for Debian must be the version of the workspace, but Debian's
-    /// tools cannot refer to the latter.
+    /// The version in the metadata for Debian must be the version of the workspace. A test checks
+    /// this, because Debian's tools cannot read the version of the workspace.
     #[test]
     fn debians_version_is_that_of_the_workspace() {
         let read =

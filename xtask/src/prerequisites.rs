@@ -9,7 +9,7 @@ use crate::cargo::run_with_progress;
 
 /// A program or file that a test needs, and the Debian package that contains it.
 struct Prerequisite {
-    /// Whether only the full run needs the package.
+    /// Whether only the full run of the tests needs the package.
     full: bool,
     what: &'static str,
     file: &'static str,

@@ -42,22 +42,23 @@ pub(crate) struct Options {
     /// Run the tests this many times
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Run the tests whose names contain this, including those that only --all runs
+    /// Run only the tests whose names contain this text, including tests that only --all runs
     filter: Option<String>,
 }
 
-/// How long jobs take on two processors. To update, copy target/test-times and
+/// How long jobs take on two processors. To update these files, copy target/test-times and
 /// target/test-times-all here.
 const TYPICAL_TIMES_SHORT: &str = include_str!("test/times/short");
-/// The times of the short run stand in for those that are missing of the full run: later lines win.
+/// The times of the full run. A later line replaces an earlier line of the same job, so the times
+/// of the short run count only for jobs that have no time of the full run.
 const TYPICAL_TIMES: &str =
     concat!(include_str!("test/times/short"), include_str!("test/times/all"));
 
-/// The prefixes of tests that only the full run has and that need more than the short run installs.
-/// These tests use a release build.
+/// The prefixes of the names of tests that need more packages than the short run installs. Only the
+/// full run has these tests. They use a release build.
 const FULL_RUN_PREFIXES: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
-/// A description of the tests that the short run leaves out, for the last line of its output.
+/// A description of the tests that the short run leaves out, which its output mentions at the end.
 const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean \
                         Debian, MPI, valgrind, sanitizers, fuzz targets, most of Debian's \
                         programs, most cases over other libraries and registries, loom's longest \
@@ -101,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     if !everything {
-        println!("left to cargo xtask test --all: {LEFT_OUT}");
+        println!("left out (cargo xtask test --all runs all of it): {LEFT_OUT}");
     }
     Ok(verdict(&tally, options.strict))
 }
@@ -132,8 +133,8 @@ fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Ta
     Ok(outcome.tally)
 }
 
-/// The settings of a run: the directory of the libraries, the test programs, and the tests that are
-/// wanted.
+/// The settings of a run: whether it runs all tests, the directory of the libraries, the test
+/// programs, and the filter for the names of tests.
 pub(crate) struct Tests {
     everything: bool,
     pub(crate) dist: PathBuf,
@@ -191,10 +192,10 @@ impl Tests {
 }
 
 const MPI: &str = "tests mpi";
-/// The tests with Debian's programs.
+/// The test program with the tests that use Debian's programs.
 pub(crate) const PROGRAMS: &str = "tests programs";
 
-/// Returns the job of the examples in the documentation of crates.
+/// Returns the job that runs the examples in the documentation of the crates.
 fn documents() -> Job {
     let mut command = crate::cargo::cargo();
     command.args([

@@ -14,14 +14,15 @@ const INSTALL: &str = "rustup toolchain install nightly --profile minimal --comp
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The number of calls over the loopback transport, which take about half a minute by default;
-    /// there are a quarter as many over TCP, and as many again over RoCEv2
+    /// Number of calls over the loopback transport; a quarter of this number is made over TCP, and
+    /// also over RoCEv2. By default, each transport takes about half a minute
     #[arg(long, default_value_t = 400_000)]
     calls: u64,
 }
 
-/// The crates with the program `anything`. Each makes the calls divided by this number, so that all
-/// take about the same time.
+/// The crates that have the test program `anything`, each with a divisor. A program makes the
+/// requested number of calls divided by this divisor, so that all programs take about the same
+/// time.
 const PROGRAMS: [(&str, u64); 3] =
     [("dat-core", 1), ("provider-tcp-emu", 4), ("provider-softroce", 4)];
 

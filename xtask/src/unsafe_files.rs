@@ -13,7 +13,7 @@ const LIST: &str = "docs/unsafe.md";
 fn unsafe_code_is_only_in_the_files_that_are_listed() {
     let found = files_with_unsafe();
     let listed = listed();
-    // A name that ends with a slash is a directory.
+    // An entry that ends with a slash is a directory.
     let covers = |entry: &str, file: &str| {
         if entry.ends_with('/') { file.starts_with(entry) } else { file == entry }
     };

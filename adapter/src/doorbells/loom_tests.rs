@@ -1,4 +1,4 @@
-//! Loom tests: no work is lost between the threads that push and the one that takes.
+//! Loom tests: the thread that takes doorbells finds the work of every push.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -34,7 +34,8 @@ fn loom_published_work_is_found() {
             rung: [0, 1].map(Doorbell::new),
             work: [0, 0].map(AtomicU64::new),
         });
-        // Both threads push the first queue pair; the second thread also pushes the other one.
+        // Both threads push the first queue pair. The second thread also pushes the second queue
+        // pair.
         let pushers = [&[0][..], &[0, 1]].map(|indices| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || indices.iter().for_each(|index| shared.publish(*index)))

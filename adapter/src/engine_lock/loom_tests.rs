@@ -43,9 +43,10 @@ fn model(work: fn(usize, &EngineLock<Adder>)) {
             .collect();
         publish_and_work(0, &published, &lock);
         others.into_iter().for_each(|thread| thread.join().unwrap());
-        // No work may remain that only the next holder would find.
+        // All published work must be done now. Otherwise the rest would have to wait for the next
+        // holder of the lock.
         assert_eq!(published.load(Ordering::Relaxed), 0);
-        let held = lock.try_lock().expect("nobody has it or waits for it");
+        let held = lock.try_lock().expect("no thread holds the lock or waits for it");
         // SAFETY: the other threads have ended.
         assert_eq!(held.sum.with(|sum| unsafe { *sum }), 3);
     });

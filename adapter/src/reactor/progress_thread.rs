@@ -15,8 +15,8 @@ use super::thread_state::{ABSENT, ACTIVE, RESTING, TRACE_NAME, WATCHING};
 use crate::progress::MakeProgress;
 use crate::sync::lock;
 
-/// The time that the thread may run before another one has its turn. This is the shortest time
-/// slice that Linux accepts.
+/// The time that this thread may run before the scheduler switches to another thread. This is the
+/// shortest time slice that Linux accepts.
 const TIME_SLICE: Duration = Duration::from_micros(100);
 /// Runs the body of an adapter's thread. If the body panics, ends the process, as for a panic on
 /// the data path. After a panic the state of the adapter is unknown, and without its thread
@@ -30,8 +30,8 @@ pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
 
 /// Asks the scheduler for short time slices, because this thread runs for some microseconds at a
 /// time. Since Linux 6.12, a thread with a shorter slice preempts another one as soon as it is
-/// woken. Without that, a consumer that watches memory on the same processor delays this thread by
-/// some milliseconds, while the data that the consumer watches for lie in the socket.
+/// woken. Without preemption, a consumer that watches memory on the same processor delays this
+/// thread by some milliseconds, while the awaited data are still in the socket.
 fn request_short_time_slices() {
     // SAFETY: zero is a valid value of the structure. The calls read and write this thread's own
     // attributes.
@@ -49,7 +49,7 @@ fn request_short_time_slices() {
     }
 }
 
-/// The control and the body of the progress thread.
+/// The functions that start and stop the progress thread, and the function that it runs.
 impl<E: MakeProgress> Reactor<E> {
     /// Starts the thread if it does not run yet.
     pub(crate) fn start_progress_thread(self: &Arc<Self>) -> io::Result<()> {
@@ -164,7 +164,9 @@ impl<E: MakeProgress> Reactor<E> {
             if self.has_followers() {
                 break ExitReason::Leader;
             }
-            // A consumer that has seen a part of a message may watch memory for the rest.
+            // A pass of a consumer ends this loop. There is one exception: if only a part of a
+            // message has arrived, the consumer may watch memory for the rest instead of calling
+            // again.
             if !has_fd_waiters && !alone && !partial {
                 break ExitReason::Progress;
             }
@@ -181,8 +183,8 @@ impl<E: MakeProgress> Reactor<E> {
     /// Sleeps until the consumer leaves the poller.
     fn rest(&self, leader_changes: u32) {
         self.progress_thread.state.store(RESTING, Ordering::SeqCst);
-        // A consumer that leaves the poller or posts after this store sees the new state. Earlier
-        // changes are checked in the loop.
+        // A consumer that leaves the poller or posts after this store sees the new state. The
+        // condition of the loop detects what happened before the store.
         while self.progress_thread.state.load(Ordering::SeqCst) == RESTING
             && self.leader_changes.load(Ordering::SeqCst) == leader_changes
             && self.shared.doorbells.is_empty()

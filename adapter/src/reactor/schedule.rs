@@ -9,24 +9,25 @@ use crate::locked::POLLING_INTERVAL_LIMIT;
 pub(super) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 /// The maximum time between two checks, for a consumer that has polled for long.
 const MAX_TICK: Duration = Duration::from_millis(4);
-/// The time that a request which was posted after another one waits for its consumer's next call.
-/// Also the time until the thread checks again after it was useful.
+/// The shortest time between two checks. It applies after a consumer has posted a request, because
+/// the consumer may call again in a moment, and after the thread was useful.
 const MIN_TICK: Duration = Duration::from_micros(10);
-/// While a consumer sleeps on a file descriptor, the thread leaves the engine to another consumer
-/// at work there for this time.
+/// The time between two checks if another thread is at work in the engine while a consumer sleeps
+/// on a file descriptor. For this time, the progress thread leaves the engine to the other thread.
 const FD_WAITER_TICK: Duration = Duration::from_micros(50);
-/// After this many ticks of [`MIN_TICK`] in a row with progress, the consumer counts as one that
-/// polls. A consumer that waits for its own operation and then watches memory does not count. If
-/// the thread stayed away for as long as the consumer has waited, the peer would have to wait that
-/// long, too. Then the peer's thread would stay away that long, and so on.
+/// A consumer counts as polling after it has made progress in this many consecutive ticks of
+/// [`MIN_TICK`]. A consumer that waits only for its own operation and then watches memory must not
+/// count as polling. If the progress thread stayed away for as long as this consumer has waited,
+/// the peer would have to wait equally long. Then the peer's progress thread would stay away
+/// equally long, and so on.
 const MIN_TICK_COUNT: u32 = 200;
 /// The number of ticks with the same leader in the poller after which the thread rests.
 const TICKS_BEFORE_REST: u32 = 8;
 
-/// The progress thread's knowledge of the consumers.
+/// What the progress thread knows about the consumers, and the time until its next check.
 pub(super) struct Schedule {
     tick: Duration,
-    /// The number of ticks of [`MIN_TICK`] that are still to follow.
+    /// The number of ticks of [`MIN_TICK`] that follow before the tick may grow.
     min_ticks_left: u32,
     /// The number of consecutive ticks for which the same thread has been the leader.
     same_leader: u32,
@@ -41,7 +42,7 @@ pub(super) struct TickReport {
     pub(super) waited: bool,
     /// Whether a consumer is asleep in the poller.
     pub(super) leader: bool,
-    /// Whether a consumer has called the thread.
+    /// Whether a consumer has asked the thread to wait for the rest of a message.
     pub(super) requested: bool,
     /// Whether a consumer sleeps on a file descriptor of its own.
     pub(super) has_fd_waiters: bool,
@@ -54,21 +55,21 @@ pub(super) enum Action {
     Wait,
     /// The thread sleeps in the poller.
     Active,
-    /// The thread serves requests that a consumer has posted while another one sleeps in the
-    /// poller. If true, it rests when there is nothing to serve.
+    /// The thread serves the requests that one consumer has posted while another consumer sleeps in
+    /// the poller. If the value is true and there are no such requests, the thread rests.
     Serve(bool),
 }
 
 /// The reason for which the thread has left the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitReason {
-    /// Another thread is at work in the engine.
+    /// Another thread holds the engine or the poller.
     Busy,
     /// A consumer has posted a request, and may call again in a moment.
     Posted,
-    /// A consumer makes progress.
+    /// A consumer makes progress itself.
     Progress,
-    /// Another thread is in the poller, or is about to be.
+    /// Another thread is in the poller, or is about to enter it.
     Leader,
 }
 
@@ -103,7 +104,8 @@ impl Schedule {
         Action::Serve(rests)
     }
 
-    /// Records that the thread was active. `useful`: data arrived that no consumer looked for.
+    /// Records that the thread was active, and why it stopped. `useful` says whether data arrived
+    /// that no consumer looked for.
     pub(super) fn was_active(&mut self, left: ExitReason, useful: bool, has_fd_waiters: bool) {
         let before = self.doubled_tick();
         self.min_ticks_left = if useful { MIN_TICK_COUNT } else { 0 };
@@ -112,8 +114,8 @@ impl Schedule {
             ExitReason::Busy if has_fd_waiters => FD_WAITER_TICK,
             ExitReason::Leader => DEFAULT_TICK,
             ExitReason::Busy | ExitReason::Progress if useful => MIN_TICK,
-            // The consumer called again before data arrived: it polls, and does other work in
-            // between.
+            // The consumer called again before data arrived, so it polls, and does other work
+            // between its calls.
             ExitReason::Busy | ExitReason::Progress => before,
         };
     }
@@ -146,8 +148,8 @@ mod tests {
         assert_eq!(ticks.map(|tick| tick.as_millis()), [2, 4, 4, 4]);
     }
 
-    /// If the thread left this consumer alone, only its own few calls per tick would serve it, for
-    /// ever.
+    /// A consumer that makes only a few calls per tick needs the progress thread. Without the
+    /// thread, these few calls would be the only progress.
     #[test]
     fn a_consumer_that_calls_now_and_then_is_not_left_alone() {
         for calls_a_millisecond in [1, 10] {
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(
             schedule.tick(),
             MAX_TICK,
-            "the interval must be the maximum, because the thread at work is a consumer"
+            "the interval must be the maximum, because a consumer is at work in the engine"
         );
     }
 

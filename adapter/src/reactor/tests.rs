@@ -1,4 +1,4 @@
-//! Tests of which thread leads when a leader leaves.
+//! Tests of which thread becomes the leader after a leader has left the poller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ fn becomes_true(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Sleeps again and again, like a dat_evd_wait whose event has not arrived.
+/// A consumer that sleeps again and again, like dat_evd_wait while its event has not arrived.
 struct Sleeper {
     wake: Wake,
     done: AtomicBool,
@@ -76,9 +76,9 @@ impl Sleeper {
     }
 }
 
-/// Tests that some thread enters the poller when the leader leaves it, even if the first of two
-/// followers does not enter, because this follower has got its event. `signalled`: the first
-/// follower has got its event before the leader leaves.
+/// Tests that some thread enters the poller after the leader has left it. The first of two
+/// followers has got its event and does not enter. `signalled` says that this event came before the
+/// leader left.
 fn somebody_leads(signalled: bool) {
     let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());
@@ -98,7 +98,7 @@ fn somebody_leads(signalled: bool) {
         }
         lock(&reactor.followers).insert(0, Follower(&gone));
         first.leave(&reactor);
-        // Either the second follower leads or the progress thread does.
+        // Now either the second follower or the progress thread is the leader.
         let somebody =
             becomes_true(|| leader_changes() == 3 || leader_changes() == 2 && state() == ACTIVE);
         lock(&reactor.followers).retain(|follower| !std::ptr::eq(follower.0, &gone));
@@ -108,7 +108,7 @@ fn somebody_leads(signalled: bool) {
     reactor.stop_progress_thread();
     assert_eq!(
         somebody, [true; 4],
-        "one leads, the thread rests, one follows, and then somebody leads"
+        "one thread leads, the progress thread rests, one follows, and then somebody leads"
     );
 }
 

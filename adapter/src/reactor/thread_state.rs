@@ -16,8 +16,7 @@ pub(super) struct ProgressThread {
     /// The number of notification objects that have a file descriptor on which consumers may sleep.
     pub(super) fd_waiters: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the thread was useful when it was last active: data arrived that no consumer looked
-    /// for.
+    /// Whether data arrived that no consumer looked for while the thread was last active.
     pub(super) was_useful: AtomicBool,
     /// Whether the thread is to be active although consumers make progress.
     pub(super) requested: AtomicBool,
@@ -49,8 +48,8 @@ impl ProgressThread {
     }
 
     /// Asks the thread to serve a message of which only a part has arrived, because the polling
-    /// consumer may watch memory for the rest. If a request turns out to have been useless, further
-    /// ones are ignored until the thread has been useful in another way.
+    /// consumer may watch memory for the rest. If such a request turns out to have been useless,
+    /// further requests are ignored until the thread has been useful in another way.
     #[cold]
     pub(super) fn request(&self) {
         if self.was_useful.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed)

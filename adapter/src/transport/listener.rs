@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::reactor::Reactor;
 
-/// Converts a connection qualifier to a port, as libdaplofa does.
+/// Converts a connection qualifier to a port, as OFED's provider libdaplofa does.
 pub fn port(qualifier: u64) -> u16 {
     match u16::try_from(qualifier) {
         Ok(port) => port,

@@ -26,7 +26,7 @@ pub struct Qp<E: Engine> {
     /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
-    /// The maximum RDMA read depth of the wire.
+    /// The maximum number of RDMA reads in progress that the wire protocol allows.
     pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
@@ -34,7 +34,7 @@ pub struct Qp<E: Engine> {
 }
 
 /// The requests that were posted since the last pass over the engine. Only the posting thread
-/// writes this.
+/// writes these fields.
 #[derive(Default)]
 pub(super) struct Batch {
     pass: AtomicU32,
@@ -42,17 +42,17 @@ pub(super) struct Batch {
     bytes: AtomicU32,
 }
 
-/// The numbers of requests and of octets that are sent without waiting for the consumer's next
-/// poll.
+/// A batch of requests is full at this number of requests or this number of octets. A full batch is
+/// sent without waiting for the consumer's next poll.
 const BATCH_LIMIT: (u32, u32) = (64, 64 << 10);
 
 // SAFETY: the promises of `Queue`, by their numbers:
 // 1. rnic completes each work request once and in order, from the slot of the ring that it was
 //    posted to.
-// 2. `Work`, which completes, is used only in calls of the engine, and not after `remove_qp`, which
-//    `drop` calls under the engine lock.
-// 3. rnic counts the requests that have left the ring. Unsignalled ones leave it without a
-//    completion. A queue pair that was never connected and is not flushed discards its receives.
+// 2. `Work`, which completes requests, is used only in calls of the engine, and not after
+//    `remove_qp`, which `drop` calls under the engine lock.
+// 3. rnic counts the requests that have left the ring. Unsignalled requests leave the ring without
+//    a completion. A queue pair that was never connected and is not flushed discards its receives.
 // 4. rnic calls the closure of `watch_receives` whenever a message takes a buffer.
 unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
@@ -65,7 +65,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter<E>>) -> std::result::Result<u32, PostError> {
-        // Windows and regions are empty only while they are dropped.
+        // The options in a window and in a region are `None` only while the object is being
+        // dropped.
         let window = wr.window.mw.as_ref().ok_or(PostError::Unsupported)?;
         let view = match &wr.view {
             Some(view) => Some(rnic::View {
@@ -89,8 +90,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
         unsafe { self.qp.post_recv(wr) }?;
-        // Either the engine finds the receive (its fence is in `Shared::want_receives`), or this
-        // thread sees that the engine wants it.
+        // The fence pairs with the one in `Shared::want_receives`: either the engine finds the
+        // receive, or this thread sees the flag.
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {
             self.ring_doorbell();
@@ -100,7 +101,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
-        // Start the thread first, because that can fail and then has no side effects.
+        // Start the progress thread first: if that fails, the call has had no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
         let target = Target {
@@ -132,8 +133,9 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.qp.carried_out()
     }
 
-    /// The end of a connection completes all receives. A queue pair that never had a connection
-    /// discards them.
+    /// Returns how many posted receives will never complete if the queue pair is dropped now. If
+    /// there was a connection, the number is 0, because its end completes all receives. A queue
+    /// pair that never had a connection discards its receives.
     fn withdrawn(&self) -> usize {
         match self.begun.load(Ordering::Relaxed)
             || self.shared.wants_receives.load(Ordering::Relaxed)
@@ -150,7 +152,7 @@ impl<E: Engine> Qp<E> {
         ReadDepth { incoming: incoming.min(max), outgoing: outgoing.min(max) }
     }
 
-    /// Makes sure that a request of `bytes` octets, which is in the queue, is sent.
+    /// Makes sure that a posted request of `bytes` octets is sent.
     #[inline(always)]
     fn send_posted(&self, bytes: u32) {
         let pass = self.reactor.shared.passes();
@@ -167,8 +169,8 @@ impl<E: Engine> Qp<E> {
             }
             return;
         }
-        // More requests may follow. They are sent together, at the latest when the consumer polls
-        // next.
+        // The consumer may post more requests. They are sent together, at the latest when the
+        // consumer polls next.
         if self.ring_doorbell() {
             self.reactor.wake_for_post();
         }
@@ -177,7 +179,7 @@ impl<E: Engine> Qp<E> {
         }
     }
 
-    /// Rings the doorbell of the queue pair. Returns true if it was not rung yet.
+    /// Rings the doorbell of the queue pair. Returns true if the doorbell was not in the stack yet.
     fn ring_doorbell(&self) -> bool {
         // SAFETY: this queue pair keeps the doorbell until `drop`, which first takes all doorbells
         // from the stack.
@@ -208,8 +210,8 @@ impl Batch {
 impl<E: Engine> Drop for Qp<E> {
     fn drop(&mut self) {
         let mut locked = self.reactor.engine.lock();
-        // Take all doorbells: that of this queue pair must not stay in the stack, and the others
-        // must not be lost.
+        // Serve all doorbells first. The doorbell of this queue pair must not stay in the stack,
+        // and the doorbells of other queue pairs must not be lost.
         locked.run_deferred();
         locked.engine.remove_qp(self.index);
     }

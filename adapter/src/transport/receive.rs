@@ -35,10 +35,11 @@ impl<E: Engine> Receives for Srq<E> {
     }
 
     fn set_low_watermark(&self, mark: usize) {
-        // No buffer is taken while the engine lock is held.
+        // Only the holder of the engine lock takes buffers, so their number cannot fall during this
+        // call.
         let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
-            // Fewer buffers than the watermark are left already, so the event comes at once.
+            // The queue already has fewer buffers than the watermark, so the event comes at once.
             self.srq.set_low_watermark(0);
             self.sink.call(Upcall::LowWatermark);
         } else {

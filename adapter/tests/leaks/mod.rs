@@ -1,7 +1,8 @@
-//! Checks that connections of an adapter leave nothing behind, whatever its wire protocol. The test
-//! counts resources of the whole process, so it must be alone in its process. A provider includes
-//! it in a test of its own (`#[path]`), which defines `PROVIDER`, its `NAME`, its `PARAMS`, and
-//! `FDS`: the number of descriptors of two open adapters that have had connections with each other.
+//! Checks that the connections of an adapter leak no memory, descriptors or threads, whatever the
+//! wire protocol is. The test counts resources of the whole process, so it must be alone in its
+//! process. A provider includes it in a test of its own (`#[path]`), which defines `PROVIDER`, its
+//! `NAME`, its `PARAMS`, and `FDS`: the number of descriptors of two open adapters that have had
+//! connections with each other.
 
 use std::time::{Duration, Instant};
 
@@ -31,11 +32,12 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// If each of a thousand connections leaked one object, more memory than this would be lost.
+/// If each of a thousand connections leaked one small object, the process would use more additional
+/// memory than this.
 const LEAK_THRESHOLD_BYTES: usize = 32 << 10;
 
-/// The time for which ended connections may be remembered. Tables have grown for them, and the next
-/// thousand connections reuse the memory.
+/// The maximum time for which an adapter remembers ended connections. When it forgets them, the
+/// next thousand connections reuse their memory.
 const CLEANUP_TIME: Duration = Duration::from_secs(4);
 const THOUSANDS: usize = 5;
 
@@ -62,7 +64,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             }
         };
         (0..100).for_each(cycle);
-        // The last connections may still wait until their peers close.
+        // The last connections may still wait for their peers to close.
         let settled = |what: &str, wanted: &Footprint| {
             rig.until(what, || (footprint() == *wanted).then_some(()));
         };

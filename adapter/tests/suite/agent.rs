@@ -1,4 +1,4 @@
-//! A consumer's proxy agent calls back into the adapter whose engine has just woken it.
+//! Tests that a proxy agent may call into the adapter whose engine has just woken it.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -93,8 +93,8 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// The agent is called while another thread holds the engine. The test covers both cases: that
-/// thread is the progress thread, or a consumer's thread that polls.
+/// The agent runs while another thread holds the engine lock. The test covers both cases: that
+/// thread is the progress thread, or it is a consumer's thread that polls.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {

@@ -1,4 +1,4 @@
-//! A consumer that sleeps in poll(2) on the file descriptor of a notification object, without
+//! Tests consumers that sleep in poll(2) on the file descriptor of a notification object, without
 //! calling DAT.
 
 use std::time::{Duration, Instant};
@@ -26,7 +26,8 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An adapter whose only event dispatcher triggers a notification object with a file descriptor.
+/// An adapter with a single event dispatcher, which triggers a notification object with a file
+/// descriptor.
 struct Side {
     ia: &'static Node<Ia<Tested>>,
     ep: &'static Node<Ep<Tested>>,
@@ -126,8 +127,8 @@ fn both_sides_may_sleep_outside() {
     }
 }
 
-/// Sends a message for each one that is received. The `first` side also sends one before it
-/// receives any.
+/// Sends a message for each message that arrives. If `first` is true, also sends one before any has
+/// arrived.
 fn answer(side: &Side, rounds: u64, first: bool) {
     // SAFETY: the send has no segments.
     let send = |i| unsafe { side.ep.post_send(&[], i, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();

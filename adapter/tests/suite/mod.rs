@@ -1,6 +1,6 @@
-//! Tests of every software adapter, whatever its wire protocol. A provider includes them in a test
-//! of its own (`#[path]`), which defines `PROVIDER`, its `NAME`, the `Tested` transport, and
-//! `WIRES`: ia_params that change how data are moved.
+//! Tests that every software adapter must pass, whatever its wire protocol is. A provider includes
+//! them in a test of its own (`#[path]`). That test defines `PROVIDER`, its `NAME`, the `Tested`
+//! transport, and `WIRES`: ia_params that change how data are moved.
 
 mod agent;
 mod attended;

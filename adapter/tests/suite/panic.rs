@@ -32,7 +32,7 @@ fn a_panic_of_the_progress_thread_is_reported_and_ends_the_process() {
     let expected = format!("dat: {NAME}: the progress thread panicked");
     assert!(stderr.contains(&expected), "{stderr}");
 
-    // The message goes where the log goes, in the same format.
+    // If the log has a destination and a format, the message has the same.
     child.env("DAPL_DBG_DEST", "1").env("OPENDAT_LOG", "json,warn");
     let output = child.output().expect("the test program starts");
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -51,7 +51,7 @@ fn panic_in_the_progress_thread() {
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // No thread calls into the adapters any more, so the progress thread takes the request and ends
-    // the process.
+    // No thread calls into the adapters any more. So the progress thread reports the request to the
+    // sink, and the sink panics.
     std::thread::park_timeout(EVENT_TIMEOUT);
 }

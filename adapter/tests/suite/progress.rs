@@ -14,7 +14,7 @@ fn open(params: &str) -> Tested {
     PROVIDER.open(NAME, params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-/// Waits like a consumer that blocks.
+/// Waits for a receive to complete, like a consumer that blocks.
 fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
     let deadline = Instant::now() + EVENT_TIMEOUT;
@@ -66,9 +66,9 @@ fn sizes_up_to_16_mib_arrive() {
     }
 }
 
-/// Nobody calls into the target's adapter, so its progress thread serves reads and writes. The
-/// transfers are so large that a thread which checks the sockets only now and then would not finish
-/// in time.
+/// No consumer calls into the target's adapter, so its progress thread must serve reads and writes.
+/// The transfers are so large that a thread which checks the sockets only from time to time would
+/// not finish before the deadline.
 #[test]
 fn a_target_that_computes_serves_one_sided_operations() {
     const LEN: usize = 1 << 20;
@@ -77,7 +77,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
         let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
         let (a, b) = (End::with(&ta, 8, 2 * LEN), End::with(&tb, 8, LEN));
         Rig { a: &ta, b: &tb }.join(&a, &b);
-        // From here on the target computes.
+        // From here on, the target computes and does not call into its adapter.
         let start = Instant::now();
         for round in 0..ROUNDS {
             let bytes = pattern(round, LEN);
@@ -105,7 +105,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
     }
 }
 
-/// A request that was posted behind another one is sent although its consumer makes no further
+/// A request that was posted behind another request is sent even if the consumer makes no further
 /// calls.
 #[test]
 fn a_deferred_request_leaves_by_itself() {
@@ -122,7 +122,7 @@ fn a_deferred_request_leaves_by_itself() {
             a.send(i, &[]);
         }
         only_target.completions(&b.recvs, 3);
-        // The pause lets the next round begin at another moment of the progress thread's tick.
+        // The pause changes the point in the progress thread's tick at which the next round begins.
         if round % 10 == 0 {
             rig.completions(&a.requests, 3 * if round == 0 { 1 } else { 10 });
         }
@@ -188,7 +188,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 rig.completions(&b1.requests, 1);
             }
         });
-        // Beside those threads, this thread polls both adapters without a pause.
+        // While the two other threads block, this thread polls both adapters without a pause.
         let mut i = 0;
         while !done.load(Ordering::Relaxed) {
             a2.send(i, &[]);
@@ -226,8 +226,8 @@ fn an_interrupt_ends_a_sleep() {
     b.recv(0, &[]);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| sleep_for_completion(&b));
-        // A signal from another thread, such as dat_evd_set_unwaitable sends: the sleeper wakes,
-        // checks its condition and sleeps again.
+        // Another thread signals without an event, as dat_evd_set_unwaitable does. The sleeping
+        // thread wakes, checks its condition and sleeps again.
         for _ in 0..200 {
             if b.recvs_log.wake.signal() {
                 t.interrupt();
@@ -240,8 +240,8 @@ fn an_interrupt_ends_a_sleep() {
     });
 }
 
-/// Peers write to regions while these are dropped. After `drop`, the memory is not touched any
-/// more.
+/// A peer writes to a region while the consumer drops it. After `drop` has returned, the adapter
+/// must not write to the memory.
 #[test]
 fn memory_is_left_alone_once_its_region_is_dropped() {
     const LEN: usize = 256 << 10;

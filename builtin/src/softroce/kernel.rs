@@ -1,5 +1,5 @@
-//! The kernel's RoCEv2 implementation, rxe: finds or creates the rxe device of a network device and
-//! runs it through provider-verbs.
+//! The kernel's implementation of RoCEv2, which is called rxe. This module finds or creates the rxe
+//! device of a network device, and opens adapters on it through provider-verbs.
 
 use std::fs;
 use std::io;
@@ -26,14 +26,15 @@ pub(crate) struct Rxe {
     address: IpAddr,
 }
 
-/// The time that a new device may take to become usable, because it has addresses only after the
-/// kernel's workers have run.
+/// The time that a new device may take to become usable. The kernel's workers give it addresses
+/// some time after its creation.
 const DEVICE_READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts to use a new device.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Returns the rxe device of the address `bind`, or of the first address of the host that has one.
-/// Loads no library. If there is no RDMA device at all, this only reads one directory of sysfs.
+/// Returns the rxe device of the address `bind`. Without `bind`, returns the rxe device of the
+/// first address of the host that has one. This loads no library. If the host has no RDMA device,
+/// it only reads one directory of sysfs.
 pub(crate) fn find(bind: Option<SocketAddr>) -> Option<Rxe> {
     find_in(Path::new(SYSFS), bind, &netdev::addresses().unwrap_or_default())
 }
@@ -55,7 +56,7 @@ fn find_in(sysfs: &Path, bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Opt
     candidates(bind, addresses).into_iter().find_map(rxe_of)
 }
 
-/// The candidate addresses for an adapter, the best one first.
+/// The addresses that an adapter may use, the best one first.
 fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
     let mut candidates: Vec<_> = addresses
         .iter()
@@ -77,7 +78,8 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
     let spin =
         params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
-    // Both switches are always passed, so that OPENDAT_PARAMS does not override the entry here.
+    // `strict` and `stats` are always in the parameters, so that OPENDAT_PARAMS does not override
+    // their values.
     let on = |switch| if switch { "on" } else { "off" };
     let (strict, stats) = (on(params.adapter.strict), on(params.adapter.stats));
     let params = format!("{} {spin} strict={strict} stats={stats}", rxe.address);
@@ -86,13 +88,13 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Ad
         .with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }
 
-/// Opens the existing device, or a new one, for `engine=kernel`.
+/// Opens an adapter for `engine=kernel`, on the existing rxe device or on a new one.
 ///
 /// # Errors
 /// - `DAT_INVALID_ADDRESS`: no network device can have an rxe device.
 /// - `DAT_INSUFFICIENT_RESOURCES`: the device cannot be created.
 /// - `DAT_PROVIDER_NOT_FOUND`: the libraries of provider-verbs are missing.
-/// - Those of [`open`].
+/// - The errors of [`open`].
 pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenError> {
     let bind = params.adapter.bind;
     if let Some(rxe) = find(bind) {
@@ -105,7 +107,7 @@ pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenE
     provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
     match netlink::add_rxe(&name, netdev) {
-        // Since the first call of `find`, another process has created a device, perhaps with
+        // Another process has created an rxe device since the first call of `find`, perhaps with
         // another name.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && find(bind).is_some() => {}
         result => result.map_err(|e| creation_error(&name, netdev, &e))?,
@@ -134,10 +136,12 @@ fn no_usable_address() -> OpenError {
 fn creation_error(name: &str, netdev: &str, error: &io::Error) -> OpenError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "only root may make one, and not on a VLAN: create it beforehand, or use engine=user"
+            "only root may create an rxe device, and not on a VLAN: create it beforehand, or use \
+             engine=user"
         }
         io::ErrorKind::AlreadyExists => {
-            "a device with this name or on this network device exists already (rdma link show)"
+            "an RDMA device with this name or on this network device exists already (rdma link \
+             show)"
         }
         _ => "the kernel has no rxe or cannot load it (modprobe rdma_rxe)",
     };

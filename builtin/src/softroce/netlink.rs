@@ -1,5 +1,5 @@
-//! One request of RDMA netlink: the one that `rdma link add NAME type rxe netdev DEVICE` sends
-//! (include/uapi/rdma/rdma_netlink.h).
+//! A request to the kernel by RDMA netlink, which creates an rxe device. `rdma link add NAME type
+//! rxe netdev DEVICE` sends the same request (include/uapi/rdma/rdma_netlink.h).
 
 use std::io;
 
@@ -23,7 +23,7 @@ const MESSAGE_ERROR: u16 = 2;
 const HEADER_BYTES: usize = 16;
 const SEQUENCE: u32 = 1;
 
-/// Creates an rxe device. The kernel loads the module if necessary.
+/// Creates an rxe device. The kernel loads its module rdma_rxe if necessary.
 ///
 /// # Errors
 /// Returns the kernel's error: `PermissionDenied` if the process is not root, or if the network
@@ -60,7 +60,7 @@ fn request(name: &str, netdev: &str) -> Vec<u8> {
     message
 }
 
-/// Parses the kernel's answer: 0 or a negative error number.
+/// Parses the kernel's answer, which contains 0 or a negative error number.
 fn parse_answer(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
     let code = answer

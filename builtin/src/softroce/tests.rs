@@ -1,5 +1,5 @@
-//! Tests of which engine serves an entry. The guest's tests (`tests/tests/programs/guest`) cover a
-//! machine with the kernel's rxe. These tests use the loopback device, which never has an rxe
+//! Tests of the choice of softroce's engine. The guest's tests (`tests/tests/programs/guest`) cover
+//! a machine with the kernel's rxe. These tests use the loopback device, which never has an rxe
 //! device.
 
 use dat_core::Error;

@@ -108,7 +108,11 @@ fn text(options: &Options, code: u16) -> String {
 
 fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
     for mac in [&frame[..6], &frame[6..12]] {
-        assert_eq!(mac[0] & 0b11, 0b10, "both ends must have the local address of one host");
+        assert_eq!(
+            mac[0] & 0b11,
+            0b10,
+            "each MAC address must be locally administered and must not be a group address"
+        );
     }
     let packet = &frame[14..];
     let (src, dst, id, protocol, body): (IpAddr, IpAddr, _, _, _) = match be16(frame, 12) {

@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::result::Measured;
 use crate::work::bench::Figures;
 
-/// The column names. Latencies and processor times are in seconds; a spread is a share of its
-/// median.
+/// The column names. Latencies and processor times are in seconds; a spread is a share of the
+/// median of the same figure.
 const COLUMNS: &str = "adapter,operation,size,depth,connections,wait,rounds,operations,noisy,\
                        latency_min,latency_p50,latency_p90,latency_p99,latency_p999,latency_max,\
                        latency_mean,latency_spread,operations_per_second,bytes_per_second,\

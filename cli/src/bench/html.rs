@@ -19,7 +19,7 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 52.0;
 
-/// The dash pattern of each line of an adapter. The index is that of the line.
+/// The dash patterns of an adapter's lines. Each line has the pattern with the line's index.
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
 
 /// A line of a plot.
@@ -27,7 +27,7 @@ struct Line {
     name: String,
     /// The index of the adapter.
     adapter: usize,
-    /// The index of the line among those of its adapter.
+    /// The index of the line among the lines of its adapter.
     nth: usize,
     /// The points of the line: message size, value, and the value as text.
     points: Vec<(usize, f64, String)>,
@@ -273,7 +273,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all.filter(|tick| (low..=high).contains(&tick.log10())).collect()
 }
 
-/// Returns as many sizes as there is room for labels.
+/// Returns the message sizes that get a label on the axis: at most 7, evenly spread.
 fn labelled_sizes(sizes: &BTreeSet<usize>) -> Vec<usize> {
     let every = sizes.len().div_ceil(7).max(1);
     sizes.iter().copied().step_by(every).collect()

@@ -7,7 +7,7 @@ use crate::operation::Operation;
 use crate::wait::Wait;
 use crate::work::bench::{Figures, Point};
 
-/// An adapter's name in the registry, and the name that its provider has for it.
+/// An adapter: its name in the registry, and the name of its provider.
 #[derive(Serialize)]
 pub(super) struct Subject {
     pub(super) name: String,
@@ -46,7 +46,7 @@ impl Measured {
     }
 }
 
-/// Examples for the tests of what prints the result.
+/// Examples of results, for the tests of the modules that print a result.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

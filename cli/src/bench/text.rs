@@ -232,8 +232,8 @@ fn noisy<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> String {
 /// A figure to print: its name, its value, and the format of the value.
 type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 
-/// Returns the figure that is most important for a point: the latency with one outstanding
-/// operation, the rate of small messages, and otherwise the bandwidth.
+/// Returns the most important figure of a row: the latency if only one operation is outstanding,
+/// else the rate if the messages are small, else the bandwidth.
 fn figure(row: &Measured) -> Figure {
     match row {
         Measured { depth: 1, connections: 1, .. } => {
@@ -327,10 +327,11 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
         format!("{subjects} at {address}; {place}, Linux {}.", circumstances.kernel),
         rounds(document) + turns,
         format!(
-            "Latency: with as many operations outstanding as the depth says; half a round trip for \
-             sends, and for writes with the send that announces them, the whole for reads and \
-             atomic operations. Bandwidth and rate: one way, a new operation is posted when \
-             one has completed at its sender, in the same rounds.{several} {waits}."
+            "Latency: half a round trip of a send, or of a write and the send that announces it; \
+             the whole round trip of a read or an atomic operation. The depth is the number of \
+             outstanding operations. Bandwidth and rate: in one direction, from the same rounds; \
+             whenever an operation completes at its sender, the sender posts another.{several} \
+             {waits}."
         ),
     ];
     let noisy =
@@ -359,8 +360,8 @@ fn rounds(document: &Document) -> String {
         let sizes = sizes.into_iter().map(units::size).collect::<Vec<_>>().join(", ");
         text += &format!(" ({sizes}: as many as fit into {} ms)", MAX_TRIAL_TIME.as_millis());
     }
-    text + ". Spread: half the distance between the quartiles of the rounds, of latency or rate, \
-            whichever is larger."
+    text + ". Spread: half the distance between the quartiles of the rounds, as a share of the \
+            median; of latency or rate, whichever is larger."
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Starts the provider of an entry in a process of its own, because it may crash or hang.
+//! Starts the provider of an entry in a process of its own, because the provider may crash or hang.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parent::{self, START_LIMIT};
 
-/// Why a library does not provide an entry, and what to do about it, if that is known.
+/// Why a library does not provide an entry, and the remedy, if one is known.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct LibraryFault {
     pub(super) why: String,
@@ -22,7 +22,7 @@ pub(super) struct LibraryFault {
 }
 
 impl LibraryFault {
-    /// A fault that says nothing about other entries of the library and has no known remedy.
+    /// Returns a fault that does not affect other entries of the library and has no known remedy.
     fn of_entry(why: String) -> LibraryFault {
         LibraryFault { why, remedy: None, of_library: false }
     }
@@ -41,7 +41,7 @@ pub(super) fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
 /// Runs a process that starts an entry's provider, and returns what it reports. A process that
 /// reports nothing or does not end is a fault of the library.
 fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<LibraryFault>> {
-    // Nobody reads what the library prints, so it must not fill a pipe.
+    // Nobody reads what the library prints, so the output is discarded. A pipe would become full.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let line = registry::conf::write(std::slice::from_ref(entry));
     let library = &entry.library;
@@ -50,8 +50,8 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
         (None, Some(status)) => Some(LibraryFault::of_entry(format!(
             "starting {library} terminates the program ({status})"
         ))),
-        // The fault counts for the whole library, because starting it for another entry would take
-        // as long.
+        // The fault counts for all entries of the library, because another start of the library
+        // would take as long.
         (_, None) => Some(LibraryFault {
             why: format!("starting {library} does not end within {} s", limit.as_secs_f32()),
             remedy: None,
@@ -61,7 +61,7 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
 }
 
 /// Starts the provider of the entry that the parent sends as a line of dat.conf, and tells the
-/// parent why it is not a provider.
+/// parent why the entry's library is not a provider.
 pub(crate) fn inspect() -> Result<bool> {
     let line: String = parent::receive_plan()?;
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
@@ -81,8 +81,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the fault of a library whose start is this script. The script's standard input is
-    /// the socket.
+    /// Runs this shell script in place of the process that starts a library, and returns the fault
+    /// that is found. The script's standard input is the socket.
     fn started(script: &str, limit: Duration) -> Option<LibraryFault> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -91,7 +91,7 @@ mod tests {
         start(command, &entries[0], limit).expect("sh starts")
     }
 
-    /// Like `started`, without a time limit.
+    /// Runs the script without a time limit, and returns the text of the fault.
     fn why(script: &str) -> Option<String> {
         started(script, Duration::MAX).map(|fault| fault.why)
     }

@@ -109,10 +109,10 @@ pub(super) fn foot(verified: bool, info: &ConnectionInfo, rows: &[Row]) -> Resul
 fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
     let unmeasured = UNMEASURED.map(units::size).join(" and ");
     let how = format!(
-        "Latency: half a round trip, for an RDMA write with the send that announces it; the whole \
-         round trip for an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same \
-         rounds; both {waits}, congestion control {congestion_control}. Messages of {unmeasured} \
-         were also verified."
+        "Latency: half a round trip of a send, or of an RDMA write and the send that announces it; \
+         the whole round trip of an RDMA read. Bandwidth: in one direction. Raw TCP: the same \
+         sizes in the same rounds, with congestion control {congestion_control}. Both processes \
+         {waits}. Messages of {unmeasured} were also verified."
     );
     [how, measured(rows), noise(rows)].iter().filter(|text| !text.is_empty()).fold(
         String::new(),
@@ -141,8 +141,8 @@ fn measured(rows: &[Row]) -> String {
         let longest = RULES.max_trial_time.as_millis();
         text += &format!(" ({}: as many as fit into {longest} ms)", sizes.join(", "));
     }
-    text + ". Spread: half the distance between the quartiles of the rounds, of the figure of the \
-            row where it is largest."
+    text + ". Spread: half the distance between the quartiles of the rounds, as a share of the \
+            median; the largest spread of the row's figures."
 }
 
 fn noise(rows: &[Row]) -> String {

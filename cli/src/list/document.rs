@@ -29,8 +29,8 @@ pub(super) struct Item {
 pub(super) enum State {
     Opens,
     Fails(String),
-    /// The entry was not opened, because as many other entries as the limit permits had been opened
-    /// before its turn.
+    /// The entry was not opened, because the limit on the number of opened entries was reached
+    /// first.
     NotOpened(&'static str),
     /// This program cannot use the entry.
     Unused(&'static str),
@@ -61,14 +61,14 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The advice if entries of a file fail, as those that distributions ship do, and the host has no
-/// device.
+/// The advice if entries of the registry file do not open and the host has no RDMA device. Registry
+/// files that distributions ship contain many such entries.
 pub(super) const NO_DEVICE: &str = "this host has no RDMA device: tcp-emu and softroce need none, \
                                     and are built in; `dat register NAME libdat_tcp_emu.so` adds \
                                     one under the name that a program asks for";
 
 impl Document {
-    /// Replaces control characters, since a registry file may contain anything.
+    /// Replaces control characters, because a registry file may contain any character.
     pub(super) fn printable(self) -> Document {
         let text = |text: String| printable(&text);
         let item = |item: Item| Item {

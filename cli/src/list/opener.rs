@@ -11,23 +11,25 @@ use registry::{Candidate, Entry};
 
 use super::probe::{Answer, probe_entry};
 
-/// How many entries are opened at the same time. Most of the time of an entry that does not open
-/// may be spent on waiting, for example for the resolver.
+/// How many entries are opened at the same time. The limit does not depend on the number of
+/// processors, because an attempt to open an entry may mostly wait, for example for the resolver.
 const MAX_AT_ONCE: usize = 16;
 
-/// Opens entries, equal ones once, and those of a registry file up to a limit.
+/// Opens entries. Equal entries are opened once, and there is a limit for entries of the registry
+/// file.
 pub(super) struct Opener<'a, P> {
-    /// Opens an entry. A test can count the calls.
+    /// The function that opens an entry. Tests pass a function that counts its calls.
     probe: P,
     /// How many more entries of the registry file may be opened.
     left: usize,
     answers: HashMap<Key<'a>, Answer>,
-    /// Libraries of the registry file that do not load, and why. They are tried once for all of
-    /// their entries.
+    /// Libraries of the registry file that do not load, and why. The other entries of such a
+    /// library are not tried.
     broken: HashMap<&'a str, String>,
 }
 
-/// What an adapter depends on. Entries with equal keys open equally.
+/// The fields of an entry on which the result of opening it depends. Entries with equal keys have
+/// the same result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<'a> {
     name: &'a str,
@@ -51,10 +53,11 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
         Opener { probe, left: limit, answers: HashMap::new(), broken: HashMap::new() }
     }
 
-    /// Opens the entries that the limit permits, in their order, but the first entry of each
-    /// library before all others. `done` is called for each that has been opened.
+    /// Opens as many entries as the limit permits: first all built-in entries and the first entry
+    /// of each library, then the other entries in their order. Calls `done` after each of them.
     pub(super) fn open(&mut self, candidates: &[&'a Candidate], done: impl Fn() + Sync) {
-        // The first entries show which libraries do not load.
+        // The first entry of each library shows whether the library loads. If the library does not
+        // load, its other entries are not opened.
         let mut libraries = HashSet::new();
         let mut is_first = |key: &Key<'a>| key.is_builtin || libraries.insert(key.library);
         self.open_some(candidates, &mut is_first, &done);
@@ -110,8 +113,8 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
     }
 
     /// Returns whether the entry opens. The answer may come from an equal entry, or from the
-    /// entry's library if the library does not load. `None`: the entry was not opened, because of
-    /// the limit.
+    /// entry's library if the library does not load. Returns `None` if the entry was not opened
+    /// because of the limit.
     pub(super) fn answer(&self, candidate: &'a Candidate) -> Option<Answer> {
         let key = Key::new(candidate);
         let of_library = || {
@@ -126,8 +129,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether one of the entries opens. `None` means unknown: no entry that was opened did open, and
-/// the limit did not permit to open all.
+/// Whether one of the entries opens. Returns `None` if every attempt has failed but the limit
+/// prevented further attempts.
 pub(crate) fn any_opens(candidates: &[&Candidate], limit: usize) -> Option<bool> {
     let mut opener = Opener::new(limit, probe_entry);
     opener.open(candidates, || ());
@@ -188,7 +191,7 @@ mod tests {
         let lines: String = (0..10_000).map(|n| line(&format!("ia{n}"), "x.so", "lo")).collect();
         let (answers, names) = opened(&candidates(&lines), 64, opens);
         assert_eq!(names.len(), 64);
-        assert!(answers[..64].iter().all(Option::is_some), "the first ones are opened");
+        assert!(answers[..64].iter().all(Option::is_some), "the first entries must be opened");
         assert!(answers[64..].iter().all(Option::is_none));
     }
 

@@ -44,8 +44,8 @@ pub(super) fn probe_entry(candidate: &Candidate) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.arg("probe");
-    // The messages of the process are part of the reason, so they are text on standard error. If
-    // the process logged, a message could be an event of the log instead.
+    // These variables could direct the messages of the process elsewhere, or into a log. The
+    // messages must be text on standard error, because they become part of the reason.
     for variable in ["DAT_DBG_DEST", "DAPL_DBG_DEST", "DAPL_DBG_TYPE", "OPENDAT_LOG"] {
         command.env_remove(variable);
     }
@@ -56,8 +56,8 @@ pub(super) fn probe_entry(candidate: &Candidate) -> Result<Answer> {
         .with_context(|| format!("running {}", program.display()))
 }
 
-/// The entry that the process opens. The process does not read the registry file again, which may
-/// be long.
+/// The entry that the process opens. The parent sends the entry, so that the process need not read
+/// the registry file again. That file may be long.
 #[derive(Serialize, Deserialize)]
 struct Plan {
     name: String,
@@ -66,7 +66,7 @@ struct Plan {
     library: String,
     version: String,
     parameters: String,
-    /// File, line and column of an entry of a file.
+    /// File, line and column of the entry. `None` for an entry that is not from a file.
     place: Option<(String, usize, usize)>,
     /// The name of the built-in adapter that serves the entry.
     builtin: Option<String>,
@@ -123,8 +123,8 @@ impl Plan {
 
 /// Runs a process that opens an entry, and returns its answer.
 fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answer> {
-    // The output goes to files, because a pipe that nobody reads would block its writer. A process
-    // that the library leaves running may also write to them.
+    // The output goes to files, because a full pipe that nobody reads would block the process, or a
+    // process that the library leaves running.
     let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
@@ -133,8 +133,8 @@ fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answe
         (Some(Answer::Fails(reason)), _) => reason,
         (Some(answer), Some(_)) => return Ok(answer),
         (None, Some(status)) => format!("opening it terminated the program ({status})"),
-        // The answer counts for the whole library, because opening another entry of it would take
-        // as long.
+        // The answer counts for all entries of the library, because opening another of them would
+        // take as long.
         (_, None) => {
             let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
             return Ok(Answer::Broken(append_output(reason, printed)?));
@@ -154,7 +154,7 @@ fn append_output(mut reason: String, printed: [File; 2]) -> Result<String> {
 }
 
 fn read_output(file: &mut File) -> std::io::Result<String> {
-    /// More than anybody reads.
+    /// The maximum size of the output that becomes part of the reason. Nobody reads more.
     const MAX_OUTPUT_BYTES: u64 = 1 << 20;
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    /// Returns the answer when opening an entry is this script. The script's standard input is the
-    /// socket.
+    /// Runs this shell script in place of the process that opens an entry, and returns the answer.
+    /// The script's standard input is the socket.
     fn opened(script: &str, limit: Duration) -> Answer {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -221,7 +221,7 @@ mod tests {
     fn an_entry_whose_opening_does_not_end_is_stopped_at_the_limit() {
         let answer = opened("echo said; exec sleep 1000", Duration::from_millis(50));
         let Answer::Broken(reason) = answer else {
-            panic!("others of its library would be asked, too")
+            panic!("other entries of the library would also be opened")
         };
         assert!(reason.starts_with("opening it does not end within 0.05 s"), "{reason}");
     }

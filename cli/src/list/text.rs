@@ -82,7 +82,8 @@ fn not_opened(document: &Document) -> Option<String> {
 fn fold_lines(text: &str, fold: Fold) -> String {
     let fold = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        // Escape sequences of colours have no width, and their lines are short.
+        // A line with colors is not folded: its escape sequences would count as text, and such
+        // lines are short.
         if fold == Fold::Never || line.contains('\x1b') {
             line.to_owned()
         } else {
@@ -93,14 +94,15 @@ fn fold_lines(text: &str, fold: Fold) -> String {
     text.lines().map(fold).collect::<Vec<_>>().join("\n") + end
 }
 
-/// Folds a text that follows a word on its line.
+/// Folds a text whose first line begins with `word`. Returns the text without `word`.
 fn fold_after(word: &str, text: &str, fold: Fold) -> String {
     let line = fold_lines(&format!("{word}{text}"), fold);
     line.strip_prefix(word).unwrap_or(&line).to_owned()
 }
 
-/// Groups the entries: first those that open, last those that this program cannot use, each in the
-/// order of the list.
+/// Groups the entries. The groups that open come first, then those that fail, then those that were
+/// not opened, and last those that this program cannot use. Otherwise the groups keep the order of
+/// the list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     let mut group_of: HashMap<_, usize> = HashMap::new();
@@ -133,15 +135,17 @@ impl Item {
         let reason = match &self.state {
             State::Opens => return None,
             State::Fails(reason) => reason.lines().next().unwrap_or_default(),
-            // The limit concerns the entries of all libraries alike.
+            // All entries that were not opened form one group, because the limit does not depend on
+            // the library.
             State::NotOpened(reason) => return Some((None, reason, None)),
             State::Unused(reason) => reason,
         };
         Some((self.library.as_deref(), reason, self.provider_message()))
     }
 
-    /// Returns the reason that one of our providers has printed, after the entry's name. Other
-    /// providers also print process IDs and times, so their text is never the same twice.
+    /// Returns the reason that a provider of OpenDAT has printed after the entry's name. The texts
+    /// of other providers do not count, because they contain process IDs and times, so no two of
+    /// them are equal.
     fn provider_message(&self) -> Option<&str> {
         let State::Fails(reason) = &self.state else { return None };
         reason.lines().find_map(|line| Some(line.strip_prefix("dat: ")?.split_once("): ")?.1))
@@ -246,10 +250,10 @@ fn summary(document: &Document) -> String {
     };
     let builtin = match count(true) {
         _ if document.builtins_off => {
-            "the built-in ones are turned off by builtin=off in OPENDAT_PARAMS".to_owned()
+            "the built-in entries are turned off by builtin=off in OPENDAT_PARAMS".to_owned()
         }
         (0, _) if document.file.is_none() && !document.errors.is_empty() => {
-            "the built-in ones are hidden".to_owned()
+            "the built-in entries are hidden".to_owned()
         }
         (0, _) => "none built in".to_owned(),
         (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
@@ -487,10 +491,10 @@ mod tests {
             not_opened: 0,
             hint: None,
         };
-        assert_eq!(summary(&unreadable), "no registry file; the built-in ones are hidden");
+        assert_eq!(summary(&unreadable), "no registry file; the built-in entries are hidden");
         assert_eq!(
             of(Some("F"), true, vec![]),
-            "no entry of F; the built-in ones are turned off by builtin=off in OPENDAT_PARAMS"
+            "no entry of F; the built-in entries are turned off by builtin=off in OPENDAT_PARAMS"
         );
         assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
         assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");

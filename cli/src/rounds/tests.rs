@@ -10,7 +10,7 @@ const RULES: Rules = Rules {
 };
 
 /// A simulated machine. `each` contains the seconds that an operation of each part takes. `delay`
-/// returns the additional seconds of the trial with this number.
+/// returns the additional seconds that a trial takes, by the number of the trial.
 struct Machine<'a> {
     each: &'a [f64],
     delay: &'a dyn Fn(usize) -> f64,

@@ -1,9 +1,11 @@
-//! The places of the clients of `dat serve` that have sent a plan. Each place stands for a process.
+//! Limits the clients of `dat serve` that have sent a plan. A client needs a place, which is the
+//! right to have a process on this host.
 //!
 //! A client whose DAT connection is established keeps its place. A client that has not connected
-//! yet may be silent on purpose. If there are too many of these, the oldest of the address with the
-//! most makes room for the next one, but only after [`MIN_CONNECT_TIME`]. Until then, the next one
-//! waits. So silent clients delay others, but do not keep them out.
+//! yet may be silent on purpose. If too many clients have not connected yet, one of them loses its
+//! place to the next client: the oldest client of the address with the most such clients, but not
+//! before [`MIN_CONNECT_TIME`]. Until then, the next client waits. So silent clients delay others,
+//! but do not keep them out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -15,33 +17,35 @@ use anyhow::{Result, bail, ensure};
 
 /// The maximum number of clients that are connected at a time.
 const MAX_CONNECTED: usize = 32;
-/// The maximum number of them that have one address, so that one host cannot take all places.
+/// The maximum number of connected clients from one address, so that one host cannot take all
+/// places.
 const MAX_CONNECTED_OF_ONE: usize = 24;
 /// The maximum number of clients that have a process and are not connected yet.
 const MAX_CONNECTING: usize = 32;
 /// The maximum number of clients that wait for a process. Each has a thread.
 const MAX_WAITING: usize = 512;
-/// The maximum number of them that have one address.
+/// The maximum number of clients from one address that wait for a process.
 const MAX_WAITING_OF_ONE: usize = 64;
-/// A client keeps its process for this long, even if others wait. A client that is not silent
-/// usually connects within a second.
+/// A client keeps its process for at least this long, even if other clients wait for one. An honest
+/// client usually connects within a second.
 const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Places {
     state: Mutex<State>,
-    /// A client has left, or is connected.
+    /// Signaled when a client has received a place, has connected, or has left.
     changed: Condvar,
 }
 
-/// A client's place, which is free again when this value is dropped.
+/// The right of a client to have a process. Dropping this value frees the place.
 pub(super) struct Place<'a> {
     places: &'a Places,
     number: u64,
     address: IpAddr,
 }
 
-/// Clients are known by numbers. Addresses are those of [`network`].
+/// The clients of the server. Each client has a number. An address here is the result of
+/// [`network`].
 #[derive(Default)]
 struct State {
     next_number: u64,
@@ -60,8 +64,8 @@ struct Connecting {
 }
 
 impl Places {
-    /// Waits for a place for a client. The client may lose the place until it is connected. Then
-    /// nothing more can be received from the client.
+    /// Waits until the client has a place. Until the client is connected, it may lose the place
+    /// again. The loss shuts down the receiving side of the client's socket.
     pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Place<'_>> {
         let address = network(client.peer_addr()?.ip());
         let mut state = self.lock();
@@ -71,7 +75,7 @@ impl Places {
             let waited = self.changed.wait_timeout(state, timeout);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // The next client of this address may be able to enter, too.
+        // The next client of this address may now also get a place.
         self.changed.notify_all();
         Ok(Place { places: self, number, address })
     }
@@ -82,7 +86,7 @@ impl Places {
 }
 
 impl Place<'_> {
-    /// Says that the client is connected, so that it keeps its place.
+    /// Records that the client is connected, so that it keeps its place.
     pub(super) fn set_connected(&self) -> Result<()> {
         let mut state = self.places.lock();
         state.check(self.number)?;
@@ -121,7 +125,8 @@ impl State {
         Ok(number)
     }
 
-    /// Gives the waiting client a place, if there is one. Otherwise returns when to try again.
+    /// Gives a place to the waiting client and returns `None`. If no place is free, returns the
+    /// time at which to try again.
     fn try_enter(
         &mut self,
         number: u64,
@@ -140,7 +145,8 @@ impl State {
             if now < until {
                 return Some(until);
             }
-            // This ends the thread that watches the client, and so its process.
+            // This shutdown ends the thread that watches the client. That thread then ends the
+            // client's process.
             let _ = other.client.shutdown(Shutdown::Read);
             self.remove(oldest, other.address);
         }

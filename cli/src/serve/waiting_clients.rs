@@ -2,7 +2,8 @@
 //!
 //! A client that sends nothing costs a descriptor and no thread. If there are too many clients, the
 //! oldest of the address with the most clients is disconnected, so that silent clients do not block
-//! others. No client is disconnected whose plan has arrived, whether it was read before or not.
+//! others. A client whose plan has arrived is not disconnected, even if the plan has not been read
+//! yet.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};
@@ -19,23 +20,24 @@ use socket2::SockRef;
 
 /// The maximum octets of a plan.
 const MAX_PLAN_BYTES: usize = 64 << 10;
-/// The maximum number of clients that have not sent their plan yet. They also hold at most a
-/// quarter of the process's descriptors.
+/// The maximum number of clients that have not sent their plan yet. The maximum is lower if these
+/// clients would use more than a quarter of the process's descriptors.
 const MAX_WAITING_CLIENTS: u64 = 4096;
 /// How long a client may take to send its plan.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
-/// No client is disconnected before this time to make room for another one. Until then, further
-/// clients wait in the kernel. A client sends its plan at once, but the system may run other
-/// processes first.
+/// A client is not disconnected to make room for another before it has had this much time. Until
+/// then, further clients wait in the kernel. An honest client sends its plan at once, but the
+/// system may run other processes first.
 const MIN_PLAN_TIME: Duration = Duration::from_millis(50);
 /// How often clients are checked for [`PLAN_TIMEOUT`].
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the server waits after `accept` has failed, for example because there is no descriptor.
+/// How long the server waits after `accept` has failed, for example because the process has no free
+/// descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// The number of clients that are accepted before the plans of others are read.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
 
-/// The token of the listener. Clients have their indices.
+/// The token of the listener in the poller. The token of a client is its index.
 const LISTENER: Token = Token(usize::MAX);
 
 /// The listener, and the clients that have not sent their whole plan yet.
@@ -44,14 +46,14 @@ pub(super) struct WaitingClients {
     poll: Poll,
     events: Events,
     clients: Table<Client>,
-    /// The clients by their indices.
+    /// The indices of the clients, by address and age.
     half_open: HalfOpen<usize>,
     max_clients: usize,
     /// Clients whose plan has arrived.
     complete: VecDeque<(TcpStream, Vec<u8>)>,
-    /// The listener may have further clients.
+    /// Whether further clients may wait to be accepted.
     can_accept: bool,
-    /// No client is accepted before this time.
+    /// The time before which the server accepts no further client, if any.
     accept_at: Option<Instant>,
     checked_at: Instant,
 }
@@ -126,11 +128,13 @@ impl WaitingClients {
                 return;
             }
             match self.listener.accept() {
-                // If the poller has no memory for the client, it is disconnected.
+                // If the poller cannot watch the client, for lack of memory, the client is
+                // disconnected.
                 Ok((stream, peer)) => drop(self.add(stream, peer.ip(), now)),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => self.can_accept = false,
-                    // This client has disconnected already.
+                    // The client has disconnected already, or a signal has interrupted the call.
+                    // Neither affects the next client.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => self.accept_at = Some(now + ACCEPT_RETRY_DELAY),
                 },
@@ -141,7 +145,7 @@ impl WaitingClients {
     fn add(&mut self, stream: TcpStream, address: IpAddr, now: Instant) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let (descriptor, index) = (stream.as_raw_fd(), self.clients.next_index());
-        // The poller also reports what has arrived before.
+        // The poller also reports data that arrived before this registration.
         let mut source = SourceFd(&descriptor);
         self.poll.registry().register(&mut source, Token(index), Interest::READABLE)?;
         self.clients.insert(Client { stream, address, accepted_at: now, received: Vec::new() });
@@ -149,10 +153,11 @@ impl WaitingClients {
         Ok(())
     }
 
-    /// Makes room for another client. If there is no room yet, it returns when to try again.
+    /// Makes room for another client. If there is no room yet, returns the time at which to try
+    /// again.
     fn make_room(&mut self, now: Instant) -> Option<Instant> {
         while let Some(&oldest) = self.half_open.one_too_many(self.max_clients - 1) {
-            // Its plan may have arrived since the poller was asked.
+            // The plan of this client may have arrived after the poller was last called.
             self.read(oldest);
             let Some(client) = self.clients.get_mut(oldest) else { continue };
             let until = client.accepted_at + MIN_PLAN_TIME;
@@ -202,7 +207,7 @@ impl WaitingClients {
         Some(client)
     }
 
-    /// Disconnects a client with a RST, which leaves nothing of the connection on this host.
+    /// Disconnects a client with a RST, so that no state of the connection stays on this host.
     fn disconnect(&mut self, index: usize) {
         if let Some(client) = self.remove(index) {
             let _ = SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
@@ -226,7 +231,8 @@ impl WaitingClients {
     }
 }
 
-/// Raises the number of descriptors that the process may have as far as it may, and returns it.
+/// Raises the limit on the descriptors of this process as far as the system permits. Returns the
+/// new limit.
 fn raise_descriptor_limit() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

@@ -260,7 +260,7 @@ impl Point {
     ) -> Result<Trial<Measurement>> {
         let each = operations.div_ceil(self.connections);
         // The first `depth` operations find a shorter queue, so their times do not count. Therefore
-        // there must be more operations than that.
+        // there must be more than `depth` operations.
         let each = if kind == Kind::Rate { each } else { each.max(2 * self.depth) };
         sockets.barrier()?;
         let (start, cpu) = (Instant::now(), cpu::time());

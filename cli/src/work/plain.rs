@@ -11,7 +11,8 @@ use crate::plain_sockets::{Against, PlainSockets};
 use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step};
 use crate::wait::Role;
 
-/// The minimum time of one trial. Each round has one of DAT and one of the plain socket.
+/// The minimum time of one trial. Each round has two trials: one of DAT and one of the plain
+/// socket.
 pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
 /// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
 /// take longer.
@@ -48,8 +49,8 @@ impl Work {
             min_trial_time: MIN_TRIAL_TIME,
             operations: MIN_OPERATIONS,
             max_trial_time: MAX_TRIAL_TIME,
-            // There is one attempt, because the result is the ratio, and each round is reported
-            // separately.
+            // A noisy row is not measured again. Its result is the ratio of DAT to the plain
+            // socket, and each round yields a ratio of its own.
             attempts: 1,
         };
         let mut schedule = Schedule::new(rules, 2);

@@ -1,4 +1,4 @@
-//! The call of dat_extension_op, which is the only function with variable arguments. Here all
+//! Calls dat_extension_op, which is the only function with variable arguments. In this binding, all
 //! variable arguments are 64-bit words.
 
 use dat_sys::*;
@@ -11,17 +11,19 @@ compile_error!("dat_extension_op needs the va_list of this architecture");
 /// The way in which dat_extension_op is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtensionOp {
-    /// The function of a C library is called.
+    /// The suite calls the function that a C library exports.
     Exported(unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN),
-    /// The provider's function, which takes a `va_list`, is called through the linked registry.
+    /// The suite calls the provider's function, which takes a `va_list`, through the linked
+    /// registry.
     Linked,
 }
 
-/// The variable arguments after handle and operation. An operation reads only as many as it has.
+/// The variable arguments, which follow the handle and the operation. Each operation reads only the
+/// first ones that it needs.
 pub(crate) type Words = [u64; 6];
 
-/// A `va_list` with all arguments in memory, as if no registers were left (System V AMD64 ABI,
-/// 3.5.7).
+/// A `va_list` with all arguments in memory, as if earlier arguments had used up the registers
+/// (System V AMD64 ABI, 3.5.7).
 #[repr(C)]
 struct VaList {
     gp_offset: u32,

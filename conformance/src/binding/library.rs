@@ -12,24 +12,24 @@ use crate::api::Api;
 /// The version of DAT that a C library implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Version {
-    /// The version uDAPL 1.2, of a `libdat.so.1`.
+    /// uDAPL 1.2, which a `libdat.so.1` implements.
     V1_2,
-    /// The version uDAPL 2.0, of a `libdat2.so.2`.
+    /// uDAPL 2.0, which a `libdat2.so.2` implements.
     V2_0,
 }
 
-/// Returns the functions of a library of 2.0.
+/// Returns the functions of a library of uDAPL 2.0.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     let library = load_forever(path)?;
-    // SAFETY: the exports show that the library is one of 2.0 (`version`).
+    // SAFETY: the exports show that the library implements uDAPL 2.0 (`version`).
     Ok(Box::leak(Box::new(unsafe { Api::of(library) })))
 }
 
-/// Loads a library for use. It is never unloaded, because its providers have threads.
+/// Loads a library, which is never unloaded, because the providers that it loads have threads.
 pub(super) fn load_forever(path: &Path) -> Result<&'static Library, String> {
     // The symbols are loaded into the global scope, because OFED's libdat2 looks up its own symbols
-    // there for its providers.
-    // SAFETY: loading runs the library's initialisers, which the user has asked for.
+    // there for its providers. SAFETY: loading runs the library's initializers, which the user has
+    // asked for.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     let library: &Library = Box::leak(Box::new(library.map_err(|error| load_error(path, &error))?));
     // SAFETY: these functions have the same types in both versions.
@@ -42,14 +42,14 @@ pub(super) fn load_forever(path: &Path) -> Result<&'static Library, String> {
             })
         })
     };
-    // SAFETY: the functions are the library's, and the library stays loaded.
+    // SAFETY: the functions come from the library, which stays loaded.
     unsafe { registry::abi::forward_to(fns.map_err(|error| load_error(path, &error))?) };
     Ok(library)
 }
 
 /// Returns the version of DAT that a library implements.
 pub(super) fn version(path: &Path) -> Result<Version, String> {
-    // SAFETY: loading runs the library's initialisers, which the user has asked for.
+    // SAFETY: loading runs the library's initializers, which the user has asked for.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
     let library = library.map_err(|error| load_error(path, &error))?;
     // SAFETY: the symbol is only looked up and not used.
@@ -65,7 +65,7 @@ pub(super) fn version(path: &Path) -> Result<Version, String> {
     }
 }
 
-/// Returns the dynamic linker's message, which is the source of libloading's error.
+/// Returns the message of the dynamic linker, which libloading's error contains as its source.
 fn load_error(path: &Path, error: &libloading::Error) -> String {
     let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     format!("cannot load {}: {reason}", path.display())

@@ -1,5 +1,5 @@
-//! The linked registry. Within this program, it takes the place of libdat2 between a consumer and a
-//! provider's table.
+//! The registry that is linked into this program. In this binding, it takes the place of libdat2
+//! between a consumer and the function table of a provider.
 
 use std::ffi::CStr;
 
@@ -12,7 +12,8 @@ use super::extension::ExtensionOp;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// The adapters that only the suite has. They are listed before all others.
+/// The adapters that only the conformance suite has. The registry lists them before all other
+/// adapters.
 static ADAPTERS: &[Builtin] = &[
     Builtin { name: "mem", ..MEM },
     Builtin { name: "mem-strict", params: "conformance strict=on", ..MEM },
@@ -33,11 +34,11 @@ const BUILTINS: Builtins = Builtins {
     threadsafe: &[false, true],
 };
 
-/// The registry of this binding. The cases of the crate `dat` use it, too.
+/// The registry of this binding. The cases about the crate `dat` also use it.
 pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS).reporting_open_errors();
 
-/// The kind of object that a function expects as its first argument: a function that finds the
-/// provider's object, and the subtype of the error if there is none.
+/// The type of object that a function expects as its first argument: a function that finds the
+/// provider's object for a handle, and the subtype of the error if there is no such object.
 type Kind = (fn(DAT_HANDLE) -> Option<DAT_HANDLE>, DAT_RETURN_SUBTYPE);
 
 const IA: Kind = (ia::provider_ia, DAT_INVALID_HANDLE_IA);
@@ -64,7 +65,7 @@ macro_rules! link {
             dat_ia_close: Some(dat_ia_close),
             dat_registry_add_provider: Some(registry::FNS.add_provider),
             dat_registry_remove_provider: Some(registry::FNS.remove_provider),
-            // Only the C library has the following three functions.
+            // The following three functions exist only in the C library.
             dat_registry_list_providers: None,
             dat_registry_providers_related: None,
             dat_strerror: None,
@@ -84,8 +85,8 @@ macro_rules! link {
                 let Some(function) = (unsafe { (*table).$slot }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: the function and the object are the provider's own. The case guarantees
-                // the other arguments.
+                // SAFETY: the function and the object belong to the same provider. The case
+                // guarantees the other arguments.
                 unsafe { function(object $(, $arg)*) }
             }
         )*

@@ -16,15 +16,17 @@ pub(crate) use self::linked::REGISTRY;
 /// The way in which the suite calls the functions of DAT.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Binding {
-    /// Through the registry and function tables that are linked into this program, as in the crate
-    /// `dat`. `mem` and `tcp-emu` are built in. Other names are looked up in dat.conf.
+    /// The suite uses the registry and the function tables that are linked into this program, as
+    /// the crate `dat` does. The adapters `mem` and `tcp-emu` are built in. Other names are looked
+    /// up in dat.conf.
     Linked,
-    /// Through a C library in this file.
+    /// The suite loads the C library at this path, which implements this version, and calls its
+    /// functions.
     Library(PathBuf, Version),
 }
 
 impl Binding {
-    /// Returns the binding to a library of either version.
+    /// Returns the binding to the C library at this path, which may implement either version.
     ///
     /// # Errors
     ///
@@ -33,7 +35,7 @@ impl Binding {
         Ok(Binding::Library(path.to_owned(), library::version(path)?))
     }
 
-    /// Returns the functions of the binding. A library stays loaded.
+    /// Returns the functions of the binding. A library that is loaded for this is never unloaded.
     pub(crate) fn api(&self) -> Result<&'static Api, String> {
         match self {
             Binding::Linked => Ok(&linked::API),

@@ -1,4 +1,4 @@
-//! Attributes of EPs, SRQs, adapters and providers that no other case covers.
+//! Cases about attributes of EPs, SRQs, adapters and providers that no other file covers.
 
 use std::ptr::null_mut;
 
@@ -13,8 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-message-size",
         "PARAMETERS 6; dat_ep_post_send, RETURN VALUES: length error",
-        "A message longer than the EP's max_message_size is a length error; one of this length is \
-         not.",
+        "A message longer than the EP's max_message_size is a length error. A message of exactly \
+         this length is sent.",
         |rig| {
             let (pair, from, to) =
                 start(rig, &DAT_EP_ATTR { max_message_size: 8, ..rig.ep_attr() })?;
@@ -33,7 +33,7 @@ pub(super) const CASES: &[Row] = &[
                 )?;
                 rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
             }
-            // This attribute does not limit RDMA operations.
+            // max_message_size does not limit RDMA operations.
             let (ep, request) = (pair.active.ep, pair.active.request);
             ok(rig.write(ep, &[from.all()], 5, &to.remote()))?;
             rig.completes(request, 5, DAT_DTO_SUCCESS).map(drop)
@@ -42,8 +42,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-rdma-size",
         "PARAMETERS 6; dat_ep_post_rdma_write, RETURN VALUES: length error",
-        "An RDMA write or read longer than the EP's max_rdma_size is a length error; one of this \
-         length is not.",
+        "An RDMA write or read longer than the EP's max_rdma_size is a length error. An operation \
+         of exactly this length is carried out.",
         |rig| {
             let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_rdma_size: 8, ..rig.ep_attr() })?;
             let (ep, request) = (pair.active.ep, pair.active.request);
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Row] = &[
                     rig.completes(request, id, DAT_DTO_SUCCESS)?;
                 }
             }
-            // This attribute does not limit messages.
+            // max_rdma_size does not limit messages.
             ok(rig.recv(pair.passive.ep, &[to.all()], 5))?;
             ok(rig.send(ep, &[from.all()], 6))?;
             ensure_equal(
@@ -73,7 +73,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/request-flags",
         "RETURN VALUES 4",
-        "Request flags that do not configure a request stream are invalid.",
+        "Request completion flags that a request stream cannot have are invalid.",
         |rig| {
             for request_completion_flags in [
                 DAT_COMPLETION_SUPPRESS_FLAG,
@@ -89,8 +89,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/read-and-write-iov",
         "RETURN VALUES 4",
-        "An EP can have IOVs of RDMA reads and writes up to the adapter's limits, and no EP can \
-         have longer ones.",
+        "The IOVs of an EP's RDMA reads and writes can be as long as the adapter's limits, and no \
+         longer.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read;
             let max_rdma_write_iov = rig.attr.max_iov_segments_per_rdma_write;
@@ -112,8 +112,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/specific-attributes",
         "RETURN VALUES 4",
-        "A named attribute of an EP that the provider does not know, and a negative number of \
-         them, are invalid.",
+        "An EP attribute with a name that the provider does not know is invalid. A negative number \
+         of named attributes is invalid, too.",
         |rig| {
             let (name, value) = (c"no-such-attribute".as_ptr(), c"1".as_ptr());
             let mut named = DAT_NAMED_ATTR { name, value };
@@ -145,21 +145,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/soft-watermark",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "The soft high watermark in the attributes is set: more buffers of the SRQ are reported. \
-         A negative watermark is invalid.",
+        "The EP gets the soft high watermark in the attributes: if it uses more buffers of the \
+         SRQ, an event reports that. A negative watermark is invalid.",
         |rig| soft_watermark(rig, 1, |_| Ok(true)),
     ),
     must(
         "dat_ep_create_with_srq/soft-watermark-of-zero",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "A soft high watermark of 0 in the attributes is set: the first buffer of the SRQ is \
-         reported.",
+        "The EP gets a soft high watermark of 0 from the attributes: an event reports the first \
+         buffer of the SRQ that the EP uses.",
         |rig| soft_watermark(rig, 0, |rig| rig.is_strict()),
     ),
     must(
         "dat_ep_post_rdma_read/too-many-segments",
         "RETURN VALUES: invalid parameter",
-        "More segments than the EP's max_rdma_read_iov are invalid.",
+        "A read with more segments than the EP's max_rdma_read_iov is invalid.",
         |rig| {
             let (pair, near, far) =
                 start(rig, &DAT_EP_ATTR { max_rdma_read_iov: 1, ..rig.ep_attr() })?;
@@ -174,8 +174,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/impossible-attributes",
         "RETURN VALUES",
-        "More segments than the adapter allows, a low watermark above the length of the queue, and \
-         negative values are invalid.",
+        "Invalid attributes of an SRQ are: more segments than the adapter allows, a low watermark \
+         above the length of the queue, and negative values.",
         |rig| {
             rig.srq(4)?;
             let good = DAT_SRQ_ATTR {
@@ -200,7 +200,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/low-watermark",
         "DESCRIPTION",
-        "The low watermark in the attributes is set: the empty queue is reported as low.",
+        "An SRQ gets the low watermark in its attributes. Because the new queue is empty, an event \
+         reports at once that it is below the watermark.",
         |rig| {
             let (mut attr, mut srq) =
                 (DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 2 }, null_mut());
@@ -209,14 +210,14 @@ pub(super) const CASES: &[Row] = &[
             }
             ok(rig.api.dat_srq_create(rig.ia, rig.pz()?, &mut attr, &mut srq))?;
             ensure_equal("low_watermark", rig.query_srq(srq)?.low_watermark, 2)?;
-            ensure_equal("what the event is about", rig.async_event()?.0, srq)
+            ensure_equal("the object of the event", rig.async_event()?.0, srq)
         },
     ),
     // ---- Event dispatchers ----
     must(
         "dat_evd_create/impossible-parameters",
         "RETURN VALUES",
-        "Flags without a stream, and a negative queue length, are invalid.",
+        "dat_evd_create refuses flags that name no stream, and a negative queue length.",
         |rig| {
             let mut evd = null_mut();
             let mut create = |qlen, flags| {
@@ -230,8 +231,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-limits",
         "Interface Adapter Attributes: SRQs; DAPL Provider Attributes: SRQs",
-        "The limits of SRQs are positive if and only if SRQs are supported, and a queue can be as \
-         long as the limit.",
+        "The limits of SRQs are positive if and only if SRQs are supported. An SRQ can be as long \
+         as the limit.",
         |rig| {
             let there_are = rig.provider.srq_supported != DAT_FALSE;
             for (what, limit) in [
@@ -248,8 +249,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/iov-and-read-limits",
         "Interface Adapter Attributes: RDMA reads",
-        "An adapter allows at least as many reads as one of its EPs, and its guarantees are \
-         booleans.",
+        "An adapter allows at least as many RDMA reads as one of its EPs. The attributes that \
+         guarantee numbers of reads are booleans.",
         |rig| {
             let attr = &rig.attr;
             ensure(attr.max_iov_segments_per_rdma_read > 0, "max_iov_segments_per_rdma_read is 0")?;
@@ -259,11 +260,11 @@ pub(super) const CASES: &[Row] = &[
             )?;
             ensure(
                 attr.max_rdma_read_in >= attr.max_rdma_read_per_ep_in,
-                "max_rdma_read_in is less than of an EP",
+                "max_rdma_read_in is less than max_rdma_read_per_ep_in",
             )?;
             ensure(
                 attr.max_rdma_read_out >= attr.max_rdma_read_per_ep_out,
-                "max_rdma_read_out is less than of an EP",
+                "max_rdma_read_out is less than max_rdma_read_per_ep_out",
             )?;
             is_truth(
                 "max_rdma_read_per_ep_in_guaranteed",
@@ -278,7 +279,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/provider-truth-values",
         "DAPL Provider Attributes",
-        "The provider's boolean attributes are true or false.",
+        "Each boolean attribute of the provider is either DAT_TRUE or DAT_FALSE.",
         |rig| {
             let provider = &rig.provider;
             for (what, value) in [
@@ -298,7 +299,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/truth-values-of-2-0",
         "2.0 headers: DAT_IA_ATTR, DAT_PROVIDER_ATTR",
-        "The boolean attributes of 2.0 are true or false.",
+        "Each boolean attribute that only uDAPL 2.0 has is either DAT_TRUE or DAT_FALSE.",
         |rig| {
             is_truth("zb_supported", rig.attr.zb_supported)?;
             let (provider, exposure) = (&rig.provider, "rdma_read_lmr_rmr_context_exposure");
@@ -310,10 +311,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/watermarks",
         "DAPL Provider Attributes: SRQ watermarks",
-        "Watermarks of EPs can be set if and only if the attribute lists them.",
+        "The watermarks of an EP can be set if and only if srq_watermarks_supported lists them.",
         |rig| {
-            // These bits, which have no names in the headers, are the low watermark of an SRQ, and
-            // the soft and hard watermark of an EP.
+            // The headers have no names for these bits. They are the low watermark of an SRQ, and
+            // the soft and the hard watermark of an EP.
             let known = 0x111;
             let named = rig.provider.srq_watermarks_supported;
             ensure(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
@@ -331,7 +332,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-info",
         "DAPL Provider Attributes: SRQ info",
-        "A count of an SRQ is returned if and only if the attribute names it.",
+        "dat_srq_query returns a count if and only if srq_info_supported lists the count.",
         |rig| {
             let (named, srq) = (rig.provider.srq_info_supported, rig.srq(4)?);
             let param = rig.query_srq(srq)?;
@@ -348,8 +349,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/reads-and-remote-write",
         "DAPL Provider Attributes: RDMA write for RDMA read",
-        "The local memory of a read needs the remote write privilege if and only if the attribute \
-         says so.",
+        "The local memory of an RDMA read needs the remote write privilege if and only if \
+         rdma_write_for_rdma_read_req is true.",
         |rig| {
             let (pair, far) = (rig.pair()?, rig.memory(8)?);
             far.store(0, b"readable");
@@ -367,8 +368,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/asynchronous-returns",
         "DAPL Provider Attributes: asynchronous return of DTOs",
-        "If the attribute guarantees it, posts return before the events of their transfers are \
-         dequeued.",
+        "If dto_async_return_guaranteed is true, a post returns before the event of its transfer \
+         is dequeued.",
         |rig| {
             if rig.provider.dto_async_return_guaranteed == DAT_FALSE {
                 return crate::check::unsupported("dto_async_return_guaranteed is false");
@@ -385,22 +386,22 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/rmr-scopes",
         "2.0 headers: rmr_scope_supported",
-        "RMRs with the scope of a zone or of an EP can be created if and only if the attribute \
-         lists the scope.",
+        "RMRs with the scope of a zone, or with that of an EP, can be created if and only if \
+         rmr_scope_supported lists the scope.",
         |rig| {
             let (scope, pz, mut rmr) = (rig.provider.rmr_scope_supported, rig.pz()?, null_mut());
             let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;
             let of_ep = rig.api.dat_rmr_create_for_ep(pz, &mut rmr) == DAT_SUCCESS;
-            // The scope of an EP has the value 0, and so has the attribute of a provider without
-            // RMRs.
+            // DAT_RMR_SCOPE_EP has the value 0. A provider without RMRs also reports 0, so max_rmrs
+            // decides which it is.
             let (zone, ep) = match scope {
                 DAT_RMR_SCOPE_EP => (false, rig.attr.max_rmrs > 0),
                 DAT_RMR_SCOPE_PZ => (true, false),
                 _ => (true, true),
             };
-            ensure_equal("whether there are RMRs of a zone", of_zone, zone)?;
+            ensure_equal("whether an RMR of a zone can be created", of_zone, zone)?;
             ensure_equal(
-                "whether there are RMRs of an EP",
+                "whether an RMR of an EP can be created",
                 of_ep,
                 ep && rig.api.has("dat_rmr_create_for_ep"),
             )
@@ -408,7 +409,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates a connection of EPs with these attributes, and memory of 64 bytes on both sides.
+/// Returns two connected EPs with these attributes, and 64 bytes of memory for each of them.
 fn start(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<(Pair, Region, Region)> {
     Ok((rig.pair_with(attr)?, rig.memory(64)?, rig.memory(64)?))
 }
@@ -418,8 +419,9 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
     Ok(rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep))
 }
 
-/// Checks that an EP with this watermark reports one more buffer if `is_reported`, and that
-/// dat_ep_set_watermark changes the watermark.
+/// Checks that an EP with this soft watermark reports the first buffer beyond the watermark. If
+/// `is_reported` is false, checks that the EP reports such a buffer only after a call of
+/// dat_ep_set_watermark.
 fn soft_watermark(
     rig: &Rig,
     srq_soft_hw: DAT_COUNT,
@@ -428,7 +430,7 @@ fn soft_watermark(
     let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
     if rig.provider.srq_watermarks_supported & 0x10 == 0 {
         return crate::check::unsupported(
-            "srq_watermarks_supported names no soft watermark of EPs",
+            "srq_watermarks_supported does not list the soft watermark of EPs",
         );
     }
     let ep = rig.ep_on_with(srq, rig.pz()?, &DAT_EP_ATTR { srq_soft_hw, ..rig.ep_attr() })?;
@@ -449,7 +451,7 @@ fn soft_watermark(
         ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
         receive(11)?;
     }
-    ensure_equal("what the event is about", rig.async_event()?.0, ep.ep)
+    ensure_equal("the object of the event", rig.async_event()?.0, ep.ep)
 }
 
 #[track_caller]

@@ -1,4 +1,4 @@
-//! Consumer notification objects.
+//! Cases about consumer notification objects (CNOs).
 
 use std::ptr::null_mut;
 
@@ -12,7 +12,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/triggered",
         "DESCRIPTION",
-        "An event on an EVD of the CNO wakes the waiter, which gets that EVD.",
+        "An event on an EVD of the CNO wakes the thread that waits on the CNO. dat_cno_wait \
+         returns the EVD.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
@@ -22,7 +23,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/times-out",
         "RETURN VALUES",
-        "If nothing arrives, the result is DAT_QUEUE_EMPTY and a null EVD.",
+        "If no event arrives in time, dat_cno_wait returns DAT_QUEUE_EMPTY and a null EVD.",
         |rig| {
             let (cno, _) = both(rig)?;
             let mut evd = rig.async_evd;
@@ -33,7 +34,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/each-evd",
         "DESCRIPTION",
-        "Each of several EVDs with events is returned.",
+        "If several EVDs of a CNO have events, successive calls of dat_cno_wait return each of \
+         them.",
         |rig| {
             let (cno, one) = both(rig)?;
             let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
@@ -50,27 +52,33 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/not-while-waited-for",
         "dat_evd_wait, DESCRIPTION",
-        "An event that wakes a waiter of the EVD does not trigger the CNO.",
+        "An event that wakes a thread that waits on the EVD does not trigger the CNO of the EVD.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.while_waiting(evd, || ok(rig.post_se(evd, 1)))?)?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must("dat_cno_wait/completion", "DESCRIPTION", "A DTO completion triggers the CNO.", |rig| {
-        let cno = rig.cno()?;
-        let pair = rig.pair()?;
-        ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
-        let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-        ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-        ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-        ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
-        rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
-    }),
+    must(
+        "dat_cno_wait/completion",
+        "DESCRIPTION",
+        "The completion of a DTO on an EVD triggers the EVD's CNO.",
+        |rig| {
+            let cno = rig.cno()?;
+            let pair = rig.pair()?;
+            ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
+            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
+            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+        },
+    ),
     must(
         "dat_cno_wait/unsignalled-completion",
         "DESCRIPTION",
-        "An unsignalled completion does not trigger a CNO; a signalled one does.",
+        "An unsignalled completion does not trigger the CNO of its EVD. A signalled completion \
+         does.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -78,7 +86,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_evd_modify_cno(pair.active.request, cno))?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
-            // Triggers are synchronous, so a dequeue without waiting is enough.
+            // A completion triggers the CNO before it can be dequeued. So a trigger that has not
+            // happened by now never will.
             let mut event = DAT_EVENT::zeroed();
             let dequeue =
                 || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
@@ -105,7 +114,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_disable/no-trigger",
         "DESCRIPTION",
-        "Events on a disabled EVD are queued, but do not trigger its CNO.",
+        "Events on a disabled EVD are queued, but do not trigger the EVD's CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
@@ -118,7 +127,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_enable/triggers-again",
         "DESCRIPTION",
-        "An EVD that is enabled again triggers its CNO.",
+        "Events on an EVD that is enabled again trigger the EVD's CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
@@ -131,7 +140,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_modify_cno/new-one-only",
         "DESCRIPTION",
-        "An EVD that was disabled, given another CNO and enabled again triggers only the new CNO.",
+        "An EVD is disabled, gets another CNO, and is enabled again. Its events then trigger only \
+         the new CNO.",
         |rig| {
             let (old, evd) = both(rig)?;
             let new = rig.cno()?;
@@ -144,13 +154,18 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO removes the EVD's CNO.", |rig| {
-        let (cno, evd) = both(rig)?;
-        ok(rig.api.dat_evd_modify_cno(evd, DAT_HANDLE_NULL))?;
-        ok(rig.post_se(evd, 1))?;
-        answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
-        ok(rig.api.dat_cno_free(cno))
-    }),
+    must(
+        "dat_evd_modify_cno/none",
+        "DESCRIPTION",
+        "If dat_evd_modify_cno gets a null CNO, the EVD has no CNO afterwards.",
+        |rig| {
+            let (cno, evd) = both(rig)?;
+            ok(rig.api.dat_evd_modify_cno(evd, DAT_HANDLE_NULL))?;
+            ok(rig.post_se(evd, 1))?;
+            answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
+            ok(rig.api.dat_cno_free(cno))
+        },
+    ),
     must(
         "dat_cno_free/in-use",
         "RETURN VALUES",
@@ -165,7 +180,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_query/parameters",
         "DESCRIPTION",
-        "The IA is returned; without an agent there is no proxy.",
+        "dat_cno_query returns the IA of the CNO. For a CNO without an agent, it returns no proxy.",
         |rig| {
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(rig.cno()?, DAT_CNO_FIELD_ALL, &mut param))?;
@@ -176,7 +191,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_create/bad-ia",
         "RETURN VALUES",
-        "A null IA handle and a null result pointer are refused.",
+        "dat_cno_create refuses a null IA handle and a null pointer for the new handle.",
         |rig| {
             let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
             answers(
@@ -189,7 +204,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_trigger/wakes",
         "2.0 headers: dat_cno_trigger",
-        "A consumer can trigger a CNO without an event, and gets the EVD that triggered it last.",
+        "dat_cno_trigger triggers a CNO without an event, and returns the EVD that triggered the \
+         CNO last.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
@@ -201,7 +217,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_fd_create/descriptor",
         "2.0 headers: dat_cno_fd_create",
-        "A CNO can have a file descriptor, which dat_cno_query returns.",
+        "A CNO can be created with a file descriptor. dat_cno_query reports that it has one.",
         |rig| {
             let (mut fd, mut cno) = (-1, null_mut());
             ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;

@@ -1,4 +1,4 @@
-//! Establishing and ending connections.
+//! Cases that establish and end connections.
 
 use std::ptr::null_mut;
 
@@ -12,8 +12,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/private-data",
         "DESCRIPTION: private data",
-        "The caller's private data are delivered with the request, those of the answer with the \
-         established event.",
+        "The private data of dat_ep_connect arrive with the connection request. The private data \
+         of dat_cr_accept arrive with the established event.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b"a question"))?;
@@ -39,7 +39,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/answer-stays",
         "DESCRIPTION: private data",
-        "Private data of the answer stays until the EP is reset or freed.",
+        "The private data in the answer to a connection request stay valid until the EP is reset \
+         or freed.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
@@ -53,7 +54,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/no-listener",
         "DESCRIPTION: events",
-        "Without a listener, the connection is rejected with a non-peer rejection.",
+        "If nobody listens on the qualifier, the caller gets a non-peer rejection.",
         |rig| {
             let (ep, qualifier) = (rig.ep()?, rig.free_qualifier()?);
             ok(rig.connect(ep.ep, qualifier, b""))?;
@@ -65,7 +66,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/failure-flushes-receives",
         "state transitions",
-        "Receives that wait for a connection are flushed if it fails.",
+        "If a connection attempt fails, the receives that were posted to the EP are flushed.",
         |rig| {
             let (ep, qualifier, memory) = (rig.ep()?, rig.free_qualifier()?, rig.memory(8)?);
             ok(rig.recv(ep.ep, &[memory.all()], 1))?;
@@ -77,7 +78,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/times-out",
         "DESCRIPTION: timeout",
-        "A connection attempt that is not answered in time times out.",
+        "If nobody answers a connection attempt within its time limit, the attempt times out.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect_within(ep.ep, listener.qualifier, b"", 100_000))?;
@@ -101,7 +102,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "More private data than the provider allows is invalid; the EP stays unconnected.",
+        "More private data than the provider allows is an invalid parameter, and the EP stays \
+         unconnected.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -112,7 +114,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/null-private-data",
         "RETURN VALUES: invalid parameter",
-        "Private data with a null pointer, and a negative size, are invalid.",
+        "Private data with a null pointer, and private data of a negative size, are invalid.",
         |rig| {
             let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
             for size in [4, -1] {
@@ -200,7 +202,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_query/ports",
         "dat_ep_connect: local_port_qual",
-        "The request has the caller's port, and both ends report both ports.",
+        "The connection request and the passive EP have the port of the active EP as the remote \
+         port. The active EP has the address of its peer.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
@@ -227,7 +230,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/model-not-connected",
         "RETURN VALUES: invalid state",
-        "The EP to duplicate must be connected.",
+        "dat_ep_dup_connect refuses to duplicate the connection of an EP that is not connected.",
         |rig| {
             let (ep, model) = (rig.ep()?, rig.ep()?);
             let answer = rig.api.dat_ep_dup_connect(
@@ -244,7 +247,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/bad-model",
         "RETURN VALUES: invalid handle",
-        "The EP to duplicate must be a valid EP.",
+        "dat_ep_dup_connect refuses to duplicate the connection of a null EP or of an object that \
+         is not an EP.",
         |rig| {
             let ep = rig.ep()?;
             for model in [DAT_HANDLE_NULL, rig.pz()?] {
@@ -264,8 +268,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/graceful-completes-first",
         "DESCRIPTION",
-        "A graceful disconnect completes posted operations first; the disconnected event follows \
-         their completions.",
+        "A graceful disconnect first completes the posted operations. The disconnected event \
+         follows their completions.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
@@ -288,8 +292,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/abrupt-flushes-in-order",
         "DESCRIPTION",
-        "An abrupt disconnect completes outstanding operations in order; after the first flushed \
-         one, all are flushed.",
+        "An abrupt disconnect completes the outstanding operations in order. If one is flushed, \
+         all later ones are flushed, too.",
         |rig| {
             let pair = rig.pair()?;
             let memory = rig.memory(8)?;
@@ -306,7 +310,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/peer-is-told",
         "DESCRIPTION",
-        "The peer is also disconnected, and its receives are flushed.",
+        "dat_ep_disconnect also disconnects the peer's EP, whose receives are flushed.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
@@ -319,7 +323,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/one-event",
         "DESCRIPTION",
-        "There is a single disconnected event, however often the EP is disconnected.",
+        "An EP that is disconnected several times reports only one disconnected event.",
         |rig| {
             let pair = rig.ended_pair()?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
@@ -330,7 +334,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/pending-attempt",
         "state transitions",
-        "A pending connection attempt ends with a disconnected event.",
+        "If dat_ep_disconnect ends a pending connection attempt, the EP reports a disconnected \
+         event.",
         |rig| {
             let (ep, _) = rig.request(b"")?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
@@ -351,7 +356,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_reset/connects-again",
         "DESCRIPTION",
-        "After a reset the EP can be connected again, and moves data.",
+        "After a reset, an EP can be connected again and can transfer data.",
         |rig| {
             let pair = rig.ended_pair()?;
             ok(rig.api.dat_ep_reset(pair.active.ep))?;
@@ -366,7 +371,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_reset/keeps-early-receives",
         "DESCRIPTION",
-        "A reset of an unconnected EP keeps the posted receives.",
+        "A reset of an unconnected EP keeps the receives that were posted to the EP.",
         |rig| {
             let (passive, to, from) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(passive.ep, &[to.all()], 5))?;
@@ -389,7 +394,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/reports-requests",
         "DESCRIPTION",
-        "A request event has the PSP, qualifier, address and handle.",
+        "The event of a connection request contains the PSP, its qualifier, its address, and the \
+         handle of the request.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect(ep.ep, listener.qualifier, b""))?;
@@ -443,7 +449,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/evd-of-other-stream",
         "RETURN VALUES",
-        "An EVD without the connection-request stream is refused.",
+        "dat_psp_create refuses an EVD that does not have the stream of connection requests.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             let answer = rig.api.dat_psp_create(
@@ -459,7 +465,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/backlog",
         "DESCRIPTION: backlog",
-        "More requests than the EVD holds are rejected with a non-peer rejection.",
+        "If more connection requests arrive than the PSP's EVD can hold, the surplus callers get a \
+         non-peer rejection.",
         |rig| {
             let listener = rig.listen_for(DAT_PSP_CONSUMER_FLAG, 1)?;
             let room = rig.query_evd(listener.evd)?.evd_qlen;
@@ -467,7 +474,7 @@ pub(super) const CASES: &[Row] = &[
             for caller in &callers {
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
-            // The order in which the requests arrive determines which of them is refused.
+            // Which of the requests is refused depends on the order in which they arrive.
             let is_refusal =
                 |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;
@@ -485,10 +492,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create_any/qualifier",
         "DESCRIPTION",
-        "A free qualifier is chosen and returned.",
+        "dat_psp_create_any chooses a free qualifier and returns it.",
         |rig| {
             let (one, two) = (rig.listen()?, rig.listen()?);
-            ensure(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+            ensure(one.qualifier != two.qualifier, "two PSPs have the same qualifier")?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
             ensure_equal("conn_qual", param.conn_qual, one.qualifier)
@@ -497,7 +504,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_free/pending-requests-stay",
         "DESCRIPTION",
-        "A request that has arrived can be accepted after its PSP was freed; later ones are \
+        "A request that arrived before its PSP was freed can still be accepted. Later requests are \
          rejected.",
         |rig| {
             let (early, late, passive, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
@@ -513,7 +520,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_create/one-request",
         "DESCRIPTION",
-        "An RSP accepts one request; the next is rejected with a non-peer rejection.",
+        "An RSP accepts one connection request. The next request gets a non-peer rejection.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -528,7 +535,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_query/parameters",
         "DESCRIPTION",
-        "The parameters with which the RSP was created are returned.",
+        "dat_rsp_query returns the parameters with which the RSP was created.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -542,7 +549,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_free/releases-the-ep",
         "DESCRIPTION",
-        "The EP of a freed RSP is unconnected again.",
+        "After an RSP has been freed, its EP is unconnected again.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -554,8 +561,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/without-ep",
         "RETURN VALUES: invalid handle",
-        "A request at a consumer's PSP needs an EP; a call without one does not affect the \
-         request.",
+        "If the consumer creates the EPs of a PSP, dat_cr_accept needs an EP. A call without an EP \
+         does not affect the request.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             answers(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""), DAT_INVALID_HANDLE)?;
@@ -566,7 +573,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/with-ep-at-rsp",
         "RETURN VALUES: invalid handle",
-        "A request at an RSP has an EP; another EP is refused.",
+        "A request at an RSP has the EP of the RSP. dat_cr_accept refuses another EP.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -578,8 +585,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "Too much private data, or private data with a null pointer, is invalid; the request is \
-         not affected.",
+        "dat_cr_accept refuses too much private data, and private data with a null pointer. \
+         Neither call affects the request.",
         |rig| {
             let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -594,7 +601,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/handle-is-dead",
         "DESCRIPTION",
-        "The handle of an answered request is refused.",
+        "The handle of a connection request is refused after the request was accepted, rejected or \
+         handed off.",
         |rig| {
             let (_, accepted) = rig.request(b"")?;
             ok(rig.accept(accepted.cr, rig.ep()?.ep, b""))?;
@@ -615,8 +623,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/provider-made-ep",
         "DESCRIPTION",
-        "A request at a PSP whose EPs the provider creates is accepted with that EP after the EP \
-         is configured.",
+        "If the provider creates the EPs of a PSP, a request is accepted with the EP of the \
+         request, after the consumer has configured this EP.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -659,7 +667,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/peer-is-told",
         "DESCRIPTION",
-        "The caller is rejected by the peer and disconnected.",
+        "If the peer rejects a connection request, the caller gets a peer rejection, and its EP is \
+         disconnected.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b""))?;
@@ -670,7 +679,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/private-data",
         "2.0 headers: private data of dat_cr_reject",
-        "Private data of a rejection is delivered with its event.",
+        "The private data of dat_cr_reject arrive with the rejection event.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b"no, thank you"))?;
@@ -689,7 +698,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/reserved-ep",
         "state transitions",
-        "The EP of a rejected request at an RSP is unconnected again.",
+        "After a request at an RSP has been rejected, the EP of the RSP is unconnected again.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -702,7 +711,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/tentative-ep",
         "state transitions",
-        "The EP that the provider created for a rejected request no longer exists.",
+        "If the provider has created an EP for a request, a rejection of the request frees the EP.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -724,7 +733,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/to-another-psp",
         "DESCRIPTION",
-        "A request that is handed off arrives at the other qualifier, and its old handle is \
+        "A request that is handed off arrives at the PSP of the other qualifier. Its old handle is \
          invalid.",
         |rig| {
             let (caller, arrival) = rig.request(b"pass it on")?;
@@ -747,22 +756,25 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/nobody-there",
         "DESCRIPTION",
-        "If a request is handed off to a qualifier without a listener, the caller gets a non-peer \
-         rejection.",
+        "If a request is handed off to a qualifier on which nobody listens, the caller gets a \
+         non-peer rejection.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.api.dat_cr_handoff(arrival.cr, rig.free_qualifier()?))?;
             rig.connection(caller.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
         },
     ),
-    must("dat_cr_handoff/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_cr_handoff(DAT_HANDLE_NULL, 1), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_cr_handoff/bad-handle",
+        "RETURN VALUES",
+        "dat_cr_handoff refuses a null handle.",
+        |rig| answers(rig.api.dat_cr_handoff(DAT_HANDLE_NULL, 1), DAT_INVALID_HANDLE),
+    ),
     must(
         "dat_ep_common_connect/connects",
         "2.0 headers: dat_csp_create, dat_ep_common_connect",
-        "A common service point accepts a common connection to the address that dat_csp_query \
-         returns.",
+        "dat_ep_common_connect can connect to a common service point, at the address that \
+         dat_csp_query returns.",
         |rig| {
             let (point, ep) = (rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_ep_common_connect(
@@ -783,8 +795,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/in-use",
         "2.0 headers: DAT_PORT_IN_USE, DAT_COMM_NOT_SUPPORTED",
-        "The port of a service point is in use until the point is freed; an unknown communicator \
-         is not supported.",
+        "The port of a common service point is in use until the service point is freed. An unknown \
+         communicator is not supported.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut csp) = (rig.common_point()?, null_mut());
@@ -798,7 +810,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/bad-arguments",
         "2.0 headers: dat_csp_create",
-        "A null address, an invalid communicator, and an EVD of other streams are refused.",
+        "dat_csp_create refuses a null address, a null communicator, and an EVD without the stream \
+         of connection requests.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
@@ -815,7 +828,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_query/parameters",
         "2.0 headers: DAT_CSP_PARAM",
-        "The parameters with which the service point was created are returned.",
+        "dat_csp_query returns the parameters with which the common service point was created.",
         |rig| {
             let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
             ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
@@ -825,8 +838,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_free/dead",
         "2.0 headers: dat_csp_free",
-        "The handle of a freed service point is refused, and other service points continue to \
-         listen.",
+        "After a common service point has been freed, its handle is refused, and other service \
+         points continue to listen.",
         |rig| {
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;

@@ -1,4 +1,4 @@
-//! Sends, receives, RDMA reads, and the flags of all DTOs.
+//! Cases about sends, receives and RDMA reads, and about the completion flags of all DTOs.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/message",
         "DESCRIPTION",
-        "A message arrives completely; both completions have EP, cookie, length and status.",
+        "A message arrives completely. The completions on both sides have the EP, cookie, length \
+         and status.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             from.store(0, b"forty-two bytes of no particular meaning!!");
@@ -42,7 +43,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completions have the operation code of their DTOs.",
+        "The completions of a send and of a receive have the operation codes of these DTOs.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
@@ -62,7 +63,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/empty",
         "DESCRIPTION",
-        "An empty message uses a receive, with or without segments.",
+        "An empty message uses one receive. The send may have segments of length 0 or no segments.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             for segments in [&[][..], &[memory.part(0, 0)]] {
@@ -81,7 +82,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/scatter",
         "dat_ep_post_recv, DESCRIPTION",
-        "The segments of a receive are filled in their order.",
+        "A message fills the segments of a receive in the order of the segments.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             from.store(0, b"abcdefgh");
@@ -118,41 +119,39 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/too-long-for-receive",
         "dat_ep_post_recv: length",
-        "A message longer than the receive completes it with a local length error, and breaks the \
-         connection.",
+        "If a message is longer than the receive, the receive completes with a local length error, \
+         and the connection breaks.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             ok(rig.recv(pair.passive.ep, &[to.part(0, 8)], 1))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 9)], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_LENGTH)?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            ensure_equal("the byte behind the receive", to.load(8, 1), vec![0])
+            ensure_equal("the byte after the buffer of the receive", to.load(8, 1), vec![0])
         },
     ),
     must(
         "dat_ep_post_send/too-many",
         "RETURN VALUES: insufficient resources",
-        "More requests than the EP holds are refused.",
+        "dat_ep_post_send refuses a send if the EP has no free slot for a request.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             rig.completes(pair.active.request, 0, DAT_DTO_ERR_FLUSHED)?;
-            // The queue has room for one more request again.
+            // One request has completed, so the queue has room for one more.
             ok(rig.send(pair.active.ep, &[], 100))
         },
     ),
     must(
         "dat_ep_post_send/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP allows, a negative number, and null pointers \
-         are invalid.",
+        "dat_ep_post_send refuses a segment beyond its LMR, too many segments, a negative number \
+         of segments, and null pointers.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let max = rig
@@ -181,7 +180,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/unsignalled-not-configured",
         "DESCRIPTION: completion flags",
-        "The unsignalled flag is invalid on an EP that was not created for it.",
+        "A send with the unsignalled flag is invalid if the EP was created without that flag.",
         |rig| {
             let pair = rig.pair()?;
             ok(rig.recv(pair.passive.ep, &[], 0))?;
@@ -196,8 +195,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that succeed are not reported, and their slots are free after a later \
-         reported one.",
+        "A suppressed send that succeeds is not reported. Its slot is free after a later reported \
+         send has completed.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
             let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
@@ -223,8 +222,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed-only",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that have completed occupy no slots, whether or not a reported one \
-         follows.",
+        "A suppressed send that has completed occupies no slot, even if no reported send follows.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
             let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
@@ -237,7 +235,7 @@ pub(super) const CASES: &[Row] = &[
                         answer = rig.send_with(pair.active.ep, &[], n, suppress);
                         DAT_GET_TYPE(answer) != DAT_INSUFFICIENT_RESOURCES
                     },
-                    "a suppressed send finds room after those before it were carried out",
+                    "a suppressed send finds a free slot after the earlier sends have completed",
                 )?;
                 ok(answer)?;
                 rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS)?;
@@ -264,7 +262,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/solicited-wait",
         "DESCRIPTION: completion flags",
-        "A solicited send wakes a receiver that waits for solicited events; another send only \
+        "A solicited send wakes a thread that waits for solicited events. Any other send only \
          queues its completion.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
@@ -278,14 +276,14 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send_with(pair.active.ep, &[], 4, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
             })?;
             ok(woken)?;
-            // The waiter has dequeued the first completion. The second was queued.
+            // The wait has dequeued the first completion. The second completion is still queued.
             rig.completes(passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
     must(
         "dat_ep_post_recv/early",
         "DESCRIPTION",
-        "A receive that was posted before the connection takes its first message.",
+        "A receive that is posted before the connection takes the first message of the connection.",
         |rig| {
             let (passive, from, to) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(passive.ep, &[to.all()], 1))?;
@@ -299,8 +297,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/flags",
         "DESCRIPTION: completion flags",
-        "Receives cannot be suppressed or fenced, and can be unsignalled only if the EP was \
-         created for it.",
+        "Receives cannot be suppressed or fenced. They can be unsignalled only if the EP was \
+         created for that.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
@@ -317,8 +315,8 @@ pub(super) const CASES: &[Row] = &[
     ),
     must(
         "dat_ep_post_recv/needs-local-write",
-        "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
-        "Memory without the local write privilege cannot receive a message.",
+        "RETURN VALUES: privileges (the page says read; dat_srq_post_recv says write)",
+        "A receive cannot use memory without the local write privilege.",
         |rig| {
             let (pair, memory) =
                 (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -329,7 +327,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/freed-lmr",
         "RETURN VALUES: privileges",
-        "A segment of a freed LMR is a privileges violation.",
+        "A receive with a segment of a freed LMR is a privileges violation.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.api.dat_lmr_free(memory.lmr))?;
@@ -340,7 +338,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/other-pz",
         "RETURN VALUES: protection",
-        "Memory of another zone is a protection violation.",
+        "A receive into memory of another zone than the EP's is a protection violation.",
         |rig| {
             let (pair, memory) =
                 (rig.pair()?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
@@ -351,7 +349,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/too-many",
         "RETURN VALUES: insufficient resources",
-        "More receives than the EP holds are refused.",
+        "dat_ep_post_recv refuses a receive if the EP has no free slot for it.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let max = rig.query(ep.ep)?.ep_attr.max_recv_dtos;
@@ -362,7 +360,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP allows, or a negative number are invalid.",
+        "dat_ep_post_recv refuses a segment beyond its LMR, too many segments, and a negative \
+         number of segments.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let ep = pair.passive.ep;
@@ -386,8 +385,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/reads",
         "DESCRIPTION",
-        "The remote buffer is read into the segments in their order; the completion has the \
-         length.",
+        "An RDMA read copies the remote buffer into the local segments in their order. The \
+         completion has the length.",
         |rig| {
             if rig.attr.max_iov_segments_per_rdma_read < 2 {
                 return unsupported("the IA attribute max_iov_segments_per_rdma_read is 1");
@@ -411,7 +410,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion has the operation code of an RDMA read.",
+        "The completion of an RDMA read has the operation code of an RDMA read.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
@@ -425,14 +424,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/longer-than-local",
         "RETURN VALUES: length error",
-        "More remote data than the local segments hold is a length error.",
+        "A read of more remote data than the local segments can hold is a length error.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             far.store(0, &[7; 16]);
             let answer = rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote());
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length of the read.
+                // Without strict=on, the local segments determine the length of the read.
                 let read = rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length;
                 return ensure_equal(
                     "the bytes and the memory",
@@ -443,16 +442,25 @@ pub(super) const CASES: &[Row] = &[
             ensure_equal("the memory", near.load(0, 16), vec![0; 16])
         },
     ),
-    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of length 0 succeeds.", |rig| {
-        let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
-        ok(rig.read(pair.active.ep, &[near.part(0, 0)], 1, &far.remote_part(0, 0)))?;
-        ensure_equal("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 0)
-    }),
+    must(
+        "dat_ep_post_rdma_read/empty",
+        "DESCRIPTION",
+        "An RDMA read of length 0 succeeds.",
+        |rig| {
+            let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
+            ok(rig.read(pair.active.ep, &[near.part(0, 0)], 1, &far.remote_part(0, 0)))?;
+            ensure_equal(
+                "the bytes",
+                rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length,
+                0,
+            )
+        },
+    ),
     must(
         "dat_ep_post_rdma_read/no-remote-read",
         "RETURN VALUES: privileges",
-        "A read of memory without the remote read privilege is a remote access error, and breaks \
-         the connection.",
+        "A read of remote memory without the remote read privilege fails with a remote access \
+         error, and the connection breaks.",
         |rig| {
             let write_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
                 | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
@@ -469,7 +477,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/more-than-the-depth",
         "DESCRIPTION",
-        "More reads than can be in progress wait their turn, and all complete in order.",
+        "If more reads are posted than can be in progress, the surplus reads wait, and all \
+         complete in order.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             for id in 0..12 {
@@ -483,12 +492,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send_with_invalidate/kills-a-context",
         "2.0 headers: dat_ep_post_send_with_invalidate",
-        "The context in the send is invalid when the receive completes, and the completion names \
-         it.",
+        "When the receive of the message completes, the RMR context in the send is invalid. The \
+         completion contains this context.",
         |rig| {
             let (pair, memory, from) = (rig.pair()?, rig.memory(64)?, rig.memory(8)?);
             let (mut rmr, mut context) = (null_mut(), 0);
-            // With verbs, a peer cannot invalidate an RMR that is bound for all EPs of a zone.
+            // Over verbs devices, a peer cannot invalidate an RMR that is bound for all EPs of a
+            // zone.
             match rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr) {
                 answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
                 answer => ok(answer)?,
@@ -528,7 +538,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_get_status/idle",
         "DESCRIPTION",
-        "A queue is idle exactly when nothing is outstanding on it.",
+        "A queue of an EP is idle if and only if no request or receive is outstanding on it.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             idle(rig, pair, (DAT_TRUE, DAT_TRUE))?;
@@ -542,8 +552,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/hard",
         "DESCRIPTION",
-        "An EP may use as many buffers of an SRQ as the hard watermark; one more breaks its \
-         connection.",
+        "An EP may use as many buffers of an SRQ as its hard watermark says. One more buffer \
+         breaks its connection.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
@@ -560,7 +570,8 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[], id))?;
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
-            // The read succeeds only over a connection, and only after both messages were received.
+            // The read succeeds only if the connection exists, and completes only after the peer
+            // has received both messages.
             rig.wait_for_writes(pair)?;
             rig.expect_no_event(ep.connect)?;
             rig.state_is(ep.ep, DAT_EP_STATE_CONNECTED)?;
@@ -571,8 +582,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/soft",
         "DESCRIPTION",
-        "More buffers of an SRQ than the soft watermark are reported once, on the asynchronous \
-         EVD.",
+        "If an EP uses more buffers of an SRQ than its soft watermark, one event on the \
+         asynchronous EVD reports that.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
@@ -588,13 +599,14 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..2 {
                 ok(rig.send(pair.active.ep, &[], id))?;
             }
-            // The data of the read arrive after both messages have been received.
+            // The data of the read arrive after the peer has received both messages.
             let near = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
-            // The number of buffers equals the watermark, so it does not exceed it.
+            // The EP uses as many buffers as the soft watermark, so it does not exceed the
+            // watermark.
             rig.expect_no_event(rig.async_evd)?;
-            // One more buffer exceeds the watermark and is reported.
+            // One more buffer exceeds the soft watermark, and an event must report that.
             ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
             let is_trouble = event.event_number & 0x8000 != 0;
@@ -602,18 +614,21 @@ pub(super) const CASES: &[Row] = &[
                 is_trouble,
                 format_args!("the event is {:#x}", event.event_number),
             )?;
-            // A further buffer is not reported again.
+            // Yet another buffer beyond the watermark is not reported again.
             ok(rig.send(pair.active.ep, &[], 3))?;
             (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
             rig.expect_no_event(rig.async_evd)
         },
     ),
-    must("dat_ep_set_watermark/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {
-        answers(rig.api.dat_ep_set_watermark(DAT_HANDLE_NULL, 1, 1), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_ep_set_watermark/bad-handle",
+        "RETURN VALUES",
+        "dat_ep_set_watermark refuses a null handle.",
+        |rig| answers(rig.api.dat_ep_set_watermark(DAT_HANDLE_NULL, 1, 1), DAT_INVALID_HANDLE),
+    ),
 ];
 
-/// Checks whether the receives and the requests of the passive side are idle.
+/// Checks whether the receive queue and the request queue of the passive side are idle.
 #[track_caller]
 fn idle(rig: &Rig, pair: Pair, wanted: (DAT_BOOLEAN, DAT_BOOLEAN)) -> Outcome {
     let (mut state, mut recv, mut request) = (0, 7, 7);

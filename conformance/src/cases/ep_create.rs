@@ -21,7 +21,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/parameters",
         "PARAMETERS 1-6",
-        "The EP belongs to the IA, zone and EVDs that it was created with.",
+        "A new EP belongs to the IA, zone and EVDs with which it was created.",
         |rig| {
             let ep = rig.ep()?;
             let param = rig.query(ep.ep)?;
@@ -33,15 +33,20 @@ pub(super) const CASES: &[Row] = &[
             ensure_equal("srq_handle", param.srq_handle, DAT_HANDLE_NULL)
         },
     ),
-    must("dat_ep_create/handle-type", "PARAMETERS 7", "The handle is that of an EP.", |rig| {
-        let mut kind = DAT_HANDLE_TYPE::MAX;
-        ok(rig.api.dat_get_handle_type(rig.ep()?.ep, &mut kind))?;
-        ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
-    }),
+    must(
+        "dat_ep_create/handle-type",
+        "PARAMETERS 7",
+        "The handle that dat_ep_create returns has the type of an EP.",
+        |rig| {
+            let mut kind = DAT_HANDLE_TYPE::MAX;
+            ok(rig.api.dat_get_handle_type(rig.ep()?.ep, &mut kind))?;
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+        },
+    ),
     must(
         "dat_ep_create/other-pz-in-segment",
         "DESCRIPTION 3",
-        "An EP cannot send from memory of another zone.",
+        "An EP cannot send from memory of a zone that is not its own.",
         |rig| {
             let pair = rig.pair()?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -56,15 +61,15 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/other-pz-at-target",
         "DESCRIPTION 3",
-        "Peers cannot write through the connection of an EP to memory of another zone.",
+        "The peer of an EP cannot write to memory of a zone that is not the EP's.",
         |rig| {
             let pair = rig.pair()?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
             let from = rig.memory(64)?;
             from.store(0, &[0xff; 64]);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &strange.remote()))?;
-            // Whether the initiator gets the reason depends on the transport. The connection ends
-            // in any case.
+            // The transport determines whether the initiator learns the reason of the failure. The
+            // connection ends in any case.
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
             ensure_equal("the memory", strange.load(0, 64), vec![0; 64])
         },
@@ -72,7 +77,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/completions-go-to-their-evd",
         "DESCRIPTION 4",
-        "Receives complete on the receive EVD; sends, RDMA writes and reads on the request EVD.",
+        "Receives complete on the receive EVD of the EP. Sends, RDMA writes and RDMA reads \
+         complete on its request EVD.",
         |rig| {
             let pair = rig.pair()?;
             let (near, far) = (rig.memory(64)?, rig.memory(64)?);
@@ -92,7 +98,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/binds-complete-on-request-evd",
         "DESCRIPTION 4",
-        "RMR binds complete on the request EVD.",
+        "RMR binds complete on the request EVD of the EP to which they are posted.",
         |rig| {
             let pair = rig.pair()?;
             let (rmr, memory, mut context) = (rig.rmr()?, rig.memory(64)?, 0);
@@ -116,7 +122,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/connection-events-go-to-connect-evd",
         "DESCRIPTION 5",
-        "Connection events of the EP come to its connect EVD, and name the EP.",
+        "The connection events of an EP arrive at its connect EVD and contain the EP.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
@@ -136,7 +142,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/attributes",
         "DESCRIPTION 6",
-        "The EP has the requested attributes, or larger ones.",
+        "A new EP has the requested attributes, or larger ones.",
         |rig| {
             let requested = rig.ep_attr();
             let is = rig.query(rig.ep_with(&requested)?.ep)?.ep_attr;
@@ -162,7 +168,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-attributes",
         "DESCRIPTION 6",
-        "Without attributes the provider fills in its own, within the limits of the adapter.",
+        "If the consumer passes no attributes, the EP has attributes of the provider's choice, \
+         within the limits of the adapter.",
         |rig| {
             let is = rig.query(rig.ep_in(rig.pz()?, None)?.ep)?.ep_attr;
             ensure(
@@ -181,7 +188,8 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create/reasonable-defaults",
         "USAGE 7",
-        "An EP with the provider's attributes can be connected, and send and receive.",
+        "An EP with the attributes of the provider's choice can be connected, and can send and \
+         receive.",
         |rig| {
             let pz = rig.pz()?;
             let pair = rig.pair_of(rig.ep_in(pz, None)?, rig.ep_in(pz, None)?)?;
@@ -194,13 +202,16 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/defaults-can-be-modified",
         "USAGE 6",
-        "An EP with the provider's attributes can be queried, modified and freed.",
+        "An EP with the attributes of the provider's choice can be queried, modified and freed.",
         |rig| {
             let ep = rig.ep_in(rig.pz()?, None)?;
             let mut param = rig.query(ep.ep)?;
             param.ep_attr.max_recv_dtos = 5;
             ok(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param))?;
-            ensure(rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5, "max_recv_dtos has not become 5")?;
+            ensure(
+                rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5,
+                "dat_ep_modify has not set max_recv_dtos to 5",
+            )?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
             ok(rig.api.dat_ep_free(ep.ep))
         },
@@ -208,7 +219,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-recv-evd",
         "PARAMETERS 3",
-        "Without a receive EVD, receives complete without being reported.",
+        "If an EP has no receive EVD, its receives complete without events.",
         |rig| {
             let mut passive = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -221,7 +232,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(passive.ep, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            // A read after the send on the same connection sees the data of the send.
+            // The read follows the send on the same connection, so it returns the data that the
+            // send has transferred.
             let back = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[back.all()], 3, &to.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
@@ -232,7 +244,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-request-evd",
         "PARAMETERS 4",
-        "Without a request EVD, requests complete without being reported.",
+        "If an EP has no request EVD, its requests complete without events.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -250,7 +262,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-connect-evd",
         "PARAMETERS 5",
-        "An EP can be created without a connect EVD, and get one later.",
+        "An EP can be created without a connect EVD, and can get one later.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -288,7 +300,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/pz-other-ia",
         "RETURN VALUES 3",
-        "A zone of another IA is refused.",
+        "dat_ep_create refuses a zone that belongs to another IA.",
         |rig| {
             if rig.provider.pz_support == DAT_PZ_SHAREABLE {
                 return crate::check::unsupported("zones are shared by all IAs of this provider");
@@ -299,13 +311,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-as-pz",
         "RETURN VALUES 3",
-        "A handle of another kind is refused as a zone.",
+        "dat_ep_create refuses the handle of an object of another type in place of a zone.",
         |rig| with_pz(rig, rig.evd(DAT_EVD_DTO_FLAG)?),
     ),
     must(
         "dat_ep_create/evd-recv-freed",
         "RETURN VALUES 3",
-        "A freed receive EVD is refused.",
+        "dat_ep_create refuses the handle of a freed EVD as the receive EVD.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             ok(rig.api.dat_evd_free(evds.recv))?;
@@ -315,7 +327,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-request-freed",
         "RETURN VALUES 3",
-        "A freed request EVD is refused.",
+        "dat_ep_create refuses the handle of a freed EVD as the request EVD.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             ok(rig.api.dat_evd_free(evds.request))?;
@@ -325,7 +337,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-connect-freed",
         "RETURN VALUES 3",
-        "A freed connect EVD is refused.",
+        "dat_ep_create refuses the handle of a freed EVD as the connect EVD.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             ok(rig.api.dat_evd_free(evds.connect))?;
@@ -335,7 +347,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-recv-other-ia",
         "RETURN VALUES 3",
-        "A receive EVD of another IA is refused.",
+        "dat_ep_create refuses a receive EVD that belongs to another IA.",
         |rig| {
             let recv = rig.evd_of(rig.other_ia()?, 8, DAT_EVD_DTO_FLAG)?;
             with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
@@ -344,7 +356,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-recv-other-stream",
         "RETURN VALUES 3",
-        "A receive EVD without the DTO stream is refused.",
+        "dat_ep_create refuses a receive EVD that does not have the stream of DTOs.",
         |rig| {
             let recv = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
             with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
@@ -353,7 +365,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-request-other-stream",
         "RETURN VALUES 3",
-        "A request EVD without the DTO stream is refused.",
+        "dat_ep_create refuses a request EVD that does not have the stream of DTOs.",
         |rig| {
             let request = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
             with_evds(rig, Ep { request, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_REQUEST)
@@ -362,7 +374,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-connect-other-stream",
         "RETURN VALUES 3",
-        "A connect EVD without the connection stream is refused.",
+        "dat_ep_create refuses a connect EVD that does not have the stream of connection events.",
         |rig| {
             let connect = rig.evd(DAT_EVD_DTO_FLAG)?;
             with_evds(rig, Ep { connect, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_CONN)
@@ -371,7 +383,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/pz-as-evd",
         "RETURN VALUES 3",
-        "A handle of another kind is refused as an EVD.",
+        "dat_ep_create refuses the handle of an object of another type in place of an EVD.",
         |rig| {
             let recv = rig.pz()?;
             with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
@@ -380,21 +392,22 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-out",
         "RETURN VALUES 4",
-        "With a null pointer for the handle, nothing is created.",
+        "If the pointer for the new handle is null, dat_ep_create fails and creates no EP.",
         |rig| {
             let (evds, attr) = (rig.evds_of_an_ep()?, rig.ep_attr());
             let Ep { recv, request, connect, .. } = evds;
             let answer =
                 rig.api.dat_ep_create(rig.ia, rig.pz()?, recv, request, connect, &attr, null_mut());
             answers(answer, DAT_INVALID_PARAMETER)?;
-            // If an EP had been created, it would keep the EVDs in use.
+            // If the failed call had created an EP, the EP would use the EVDs, and they could not
+            // be freed.
             ok(rig.api.dat_evd_free(recv))
         },
     ),
     must(
         "dat_ep_create/negative-counts",
         "RETURN VALUES 4",
-        "Negative attributes are invalid.",
+        "dat_ep_create refuses attributes with negative values.",
         |rig| {
             with_attr(rig, DAT_EP_ATTR { max_recv_dtos: -1, ..rig.ep_attr() })?;
             with_attr(rig, DAT_EP_ATTR { max_request_dtos: -1, ..rig.ep_attr() })?;
@@ -407,7 +420,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/recv-flags",
         "RETURN VALUES 4",
-        "Receives cannot be suppressed or fenced: such receive flags are invalid.",
+        "Receives cannot be suppressed or fenced, so dat_ep_create refuses these receive \
+         completion flags.",
         |rig| {
             for recv_completion_flags in
                 [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG]
@@ -424,8 +438,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/service-type",
         "RETURN VALUES 5",
-        "A service type that the provider does not support is refused with \
-         DAT_MODEL_NOT_SUPPORTED.",
+        "dat_ep_create returns DAT_MODEL_NOT_SUPPORTED for a service type that the provider does \
+         not support.",
         |rig| {
             let attr = DAT_EP_ATTR { service_type: 77, ..rig.ep_attr() };
             let answer = create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr);
@@ -435,7 +449,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/qos",
         "RETURN VALUES 5",
-        "A QoS that the provider does not support is refused with DAT_MODEL_NOT_SUPPORTED.",
+        "dat_ep_create returns DAT_MODEL_NOT_SUPPORTED for a quality of service that the provider \
+         does not support.",
         |rig| {
             for qos in
                 [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM]
@@ -455,42 +470,45 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
-    must(
-        "dat_ep_create/connects",
-        "USAGE 1",
-        "A connection can be requested on a new EP.",
-        |rig| rig.request(b"").map(drop),
-    ),
-    must("dat_ep_create/dup-connects", "USAGE 1", "dat_ep_dup_connect works on a new EP.", |rig| {
-        let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
-        ok(rig.connect(first.ep, listener.qualifier, b""))?;
-        ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
-        rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-        let (size, data) = (0, null_mut());
-        ok(rig.api.dat_ep_dup_connect(
-            third.ep,
-            first.ep,
-            crate::rig::event_timeout_us(),
-            size,
-            data,
-            DAT_QOS_BEST_EFFORT,
-        ))?;
-        ensure_equal(
-            "the qualifier",
-            rig.request_event(listener.evd)?.qualifier,
-            listener.qualifier,
-        )
+    must("dat_ep_create/connects", "USAGE 1", "dat_ep_connect can connect a new EP.", |rig| {
+        rig.request(b"").map(drop)
     }),
+    must(
+        "dat_ep_create/dup-connects",
+        "USAGE 1",
+        "dat_ep_dup_connect can connect a new EP.",
+        |rig| {
+            let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
+            ok(rig.connect(first.ep, listener.qualifier, b""))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
+            rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+            let (size, data) = (0, null_mut());
+            ok(rig.api.dat_ep_dup_connect(
+                third.ep,
+                first.ep,
+                crate::rig::event_timeout_us(),
+                size,
+                data,
+                DAT_QOS_BEST_EFFORT,
+            ))?;
+            ensure_equal(
+                "the qualifier",
+                rig.request_event(listener.evd)?.qualifier,
+                listener.qualifier,
+            )
+        },
+    ),
     must(
         "dat_ep_create/accepts",
         "USAGE 2",
-        "A request without an EP can be accepted on a new EP.",
+        "A connection request at a PSP can be accepted with a new EP.",
         |rig| rig.pair().map(drop),
     ),
     must(
         "dat_ep_create/reserves",
         "USAGE 3",
-        "An RSP can be created with a new EP; a request that arrives has this EP.",
+        "An RSP can be created with a new EP. A connection request that arrives at the RSP has \
+         this EP.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -547,7 +565,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/unsignalled-request-and-default-recv",
         "USAGE 4",
-        "On a shared EVD, receives must be unsignalled if requests are.",
+        "If an EP has one EVD for requests and receives, and requests are unsignalled, receives \
+         must be unsignalled, too.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             let evds = Ep { recv: evds.request, ..evds };
@@ -566,7 +585,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/solicited-wait-evd-for-recv-only",
         "USAGE 4",
-        "A receive EVD with solicited wait cannot be used for another stream.",
+        "An EVD whose receives have the flag for solicited wait cannot have another stream.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;

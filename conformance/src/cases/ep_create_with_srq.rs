@@ -21,7 +21,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/parameters",
         "PARAMETERS 1-6",
-        "The EP belongs to the IA, zone, EVDs and SRQ that it was created with.",
+        "A new EP belongs to the IA, zone, EVDs and SRQ with which it was created.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -36,7 +36,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/handle-type",
         "PARAMETERS 8",
-        "The handle is that of an EP.",
+        "The handle that dat_ep_create_with_srq returns has the type of an EP.",
         |rig| {
             let mut kind = DAT_HANDLE_TYPE::MAX;
             ok(rig.api.dat_get_handle_type(rig.ep_on(rig.srq(8)?)?.ep, &mut kind))?;
@@ -46,7 +46,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-recv-evd",
         "PARAMETERS 3",
-        "Without a receive EVD, receives complete without being reported.",
+        "If an EP on an SRQ has no receive EVD, its receives complete without events.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -65,7 +65,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-recv-evd-frees-buffers",
         "PARAMETERS 3",
-        "Without a receive EVD, a message that uses a buffer of the SRQ frees a slot for another.",
+        "If an EP has no receive EVD, a message that uses a buffer of the SRQ frees the buffer's \
+         slot in the SRQ.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -85,7 +86,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-request-evd",
         "PARAMETERS 4",
-        "An EP can be created without a request EVD.",
+        "An EP on an SRQ can be created without a request EVD.",
         |rig| {
             let evds = Ep { request: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -94,7 +95,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-connect-evd",
         "PARAMETERS 5",
-        "An EP can be created without a connect EVD.",
+        "An EP on an SRQ can be created without a connect EVD.",
         |rig| {
             let evds = Ep { connect: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -103,7 +104,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-attributes",
         "PARAMETERS 7",
-        "The attributes must not be null.",
+        "dat_ep_create_with_srq refuses a null pointer for the attributes.",
         |rig| {
             let answer = try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, None).1;
             answers(answer, DAT_INVALID_PARAMETER)
@@ -112,7 +113,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/other-pz-in-segment",
         "DESCRIPTION 3",
-        "An EP cannot send from memory of another zone.",
+        "An EP on an SRQ cannot send from memory of a zone that is not its own.",
         |rig| {
             let pair = rig.pair_of(rig.ep_on(rig.srq(8)?)?, rig.ep()?)?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -123,8 +124,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/recv-of-other-pz",
         "DESCRIPTION 3",
-        "The memory of a receive belongs to the zone of the SRQ: another zone is a protection \
-         violation.",
+        "A receive that is posted to an SRQ must use memory of the SRQ's zone. Memory of another \
+         zone is a protection violation.",
         |rig| {
             let srq = rig.srq(8)?;
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -136,8 +137,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/different-pz",
         "DESCRIPTION 3",
-        "An EP can have another zone than its SRQ if and only if the attribute allows it; receives \
-         use memory of the SRQ's zone.",
+        "The zones of an EP and its SRQ can differ if and only if srq_ep_pz_difference_supported \
+         is true. Receives use memory of the SRQ's zone.",
         |rig| {
             let other = rig.new_pz()?;
             let (srq, evds) = (rig.srq_in(other, 8)?, rig.evds_of_an_ep()?);
@@ -158,8 +159,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/completions-go-to-their-evd",
         "DESCRIPTION 4",
-        "Receives complete on the receive EVD of the EP that took them; requests on the request \
-         EVD.",
+        "A receive completes on the receive EVD of the EP that took it from the SRQ. A request \
+         completes on the EP's request EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(64)?);
             let (one, two) = (
@@ -186,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/connection-events",
         "DESCRIPTION 5",
-        "Connection events come to the connect EVD.",
+        "The connection events of an EP on an SRQ arrive at the EP's connect EVD.",
         |rig| {
             let pair = rig.pair_of(rig.ep_on(rig.srq(8)?)?, rig.ep()?)?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
@@ -196,7 +197,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/takes-from-srq",
         "DESCRIPTION 6",
-        "The EP takes its receive buffers from the SRQ.",
+        "An EP on an SRQ takes its receive buffers from the SRQ.",
         |rig| {
             let srq = rig.srq(8)?;
             receives(rig, srq, rig.ep_on(srq)?)
@@ -205,7 +206,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reset",
         "DESCRIPTION 7",
-        "After a reset the EP uses the same SRQ.",
+        "An EP on an SRQ uses the same SRQ after a reset.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -221,7 +222,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/srq-cannot-be-replaced",
         "DESCRIPTION 8",
-        "dat_ep_modify cannot change or remove the EP's SRQ.",
+        "dat_ep_modify cannot change or remove the SRQ of an EP.",
         |rig| {
             let (srq, other) = (rig.srq(8)?, rig.srq(8)?);
             let ep = rig.ep_on(srq)?;
@@ -236,7 +237,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/free-lets-go",
         "DESCRIPTION 8",
-        "The SRQ is in use as long as the EP exists.",
+        "As long as an EP exists, its SRQ is in use and cannot be freed.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -248,7 +249,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/no-post-recv",
         "DESCRIPTION 9",
-        "Receives cannot be posted to the EP itself.",
+        "dat_ep_post_recv refuses receives to an EP that has an SRQ.",
         |rig| {
             let (ep, memory) = (rig.ep_on(rig.srq(8)?)?, rig.memory(8)?);
             let answer = rig.recv(ep.ep, &[memory.all()], 1);
@@ -258,7 +259,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/requests-at-least",
         "DESCRIPTION 11",
-        "max_request_dtos and max_request_iov are at least the requested values.",
+        "The max_request_dtos and max_request_iov of an EP on an SRQ are at least the requested \
+         values.",
         |rig| {
             let requested =
                 DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
@@ -276,7 +278,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/exact",
         "DESCRIPTION 11",
-        "Receives, sizes and RDMA reads are exactly as requested.",
+        "An EP on an SRQ has exactly the requested number of receives, message and RDMA sizes, and \
+         numbers of RDMA reads.",
         |rig| {
             let requested = DAT_EP_ATTR {
                 max_recv_dtos: 3,
@@ -297,7 +300,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/exact-others",
         "DESCRIPTION 11",
-        "The other attributes are exactly as requested; the SRQ determines the IOV of receives.",
+        "An EP on an SRQ has exactly the requested flags, service type, watermark and IOVs of \
+         RDMA. Its max_recv_iov is ignored.",
         |rig| {
             let requested = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
             let is = attributes(rig, &requested)?;
@@ -321,7 +325,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/cannot-satisfy",
         "DESCRIPTION 11",
-        "A value that the provider cannot provide makes the creation fail, for every attribute.",
+        "dat_ep_create_with_srq fails if the provider cannot satisfy any one of the requested \
+         attributes.",
         |rig| {
             let limits = &rig.attr;
             let above = |limit: DAT_COUNT| limit.saturating_add(1);
@@ -350,7 +355,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/read-iov-too-large",
         "RETURN VALUES 4",
-        "An RDMA read IOV beyond the adapter's limit is invalid.",
+        "dat_ep_create_with_srq refuses an RDMA read IOV beyond the adapter's limit.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read.saturating_add(1);
             let attr = DAT_EP_ATTR { max_rdma_read_iov, ..rig.ep_attr() };
@@ -378,13 +383,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/pz-as-srq",
         "RETURN VALUES 3",
-        "A handle of another kind is refused as an SRQ.",
+        "dat_ep_create_with_srq refuses the handle of an object of another type in place of an \
+         SRQ.",
         |rig| with_srq(rig, rig.pz()?),
     ),
     must(
         "dat_ep_create_with_srq/srq-of-other-ia",
         "RETURN VALUES 3",
-        "An SRQ of another IA is refused.",
+        "dat_ep_create_with_srq refuses an SRQ that belongs to another IA.",
         |rig| {
             let ia = rig.other_ia()?;
             let (pz, mut srq) = (rig.pz_of(ia)?, null_mut());
@@ -431,7 +437,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/freed-recv-evd",
         "RETURN VALUES 3",
-        "The handle of a freed EVD is refused.",
+        "dat_ep_create_with_srq refuses the handle of a freed EVD as the receive EVD.",
         |rig| {
             let (srq, evds) = (rig.srq(8)?, rig.evds_of_an_ep()?);
             ok(rig.api.dat_evd_free(evds.recv))?;
@@ -442,7 +448,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-out",
         "RETURN VALUES 4",
-        "With a null pointer for the handle, nothing is created.",
+        "If the pointer for the new handle is null, dat_ep_create_with_srq fails and creates no \
+         EP.",
         |rig| {
             let (srq, attr, evds) = (rig.srq(8)?, rig.ep_attr(), rig.evds_of_an_ep()?);
             let Ep { recv, request, connect, .. } = evds;
@@ -463,7 +470,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/connects",
         "USAGE 1",
-        "dat_ep_connect and dat_ep_dup_connect work on a new EP.",
+        "dat_ep_connect and dat_ep_dup_connect can connect a new EP on an SRQ.",
         |rig| {
             let srq = rig.srq(8)?;
             let (first, second, third, listener) =
@@ -485,13 +492,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/accepts",
         "USAGE 2",
-        "A request without an EP can be accepted on a new EP.",
+        "A connection request at a PSP can be accepted with a new EP on an SRQ.",
         |rig| rig.pair_of(rig.ep()?, rig.ep_on(rig.srq(8)?)?).map(drop),
     ),
     must(
         "dat_ep_create_with_srq/reserves",
         "USAGE 3",
-        "An RSP can be created with a new EP.",
+        "An RSP can be created with a new EP on an SRQ.",
         |rig| {
             let ep = rig.ep_on(rig.srq(8)?)?;
             let (evd, qualifier, mut rsp) =
@@ -533,7 +540,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/signalled-receives",
         "USAGE 4",
-        "Receives that were posted to an SRQ complete with a signal: a waiter is woken.",
+        "The completion of a receive from an SRQ is signalled: it wakes a thread that waits on the \
+         EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -547,7 +555,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/solicited-wait",
         "USAGE 4",
-        "A receive EVD with solicited wait cannot be used for another stream.",
+        "An EVD whose receives have the flag for solicited wait cannot have another stream.",
         |rig| {
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             let evds = Ep { recv: both, connect: both, ..rig.evds_of_an_ep()? };
@@ -562,7 +570,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/threshold",
         "USAGE 4",
-        "On an EVD with thresholds, all DTO streams have thresholds; other streams can share it.",
+        "If a DTO stream of an EVD has the threshold flag, all its DTO streams must have it. Other \
+         streams can share the EVD.",
         |rig| {
             let srq = rig.srq(8)?;
             let threshold = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
@@ -584,7 +593,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/eps-of-different-pz",
         "USAGE 6",
-        "EPs of one SRQ can have different zones if the attribute allows it.",
+        "EPs on one SRQ can have different zones if srq_ep_pz_difference_supported is true.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -600,8 +609,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/rdma-stays-in-its-zone",
         "USAGE 7",
-        "The peer of an EP with its own zone can write to memory of that zone, and not of the \
-         SRQ's zone.",
+        "If the zones of an EP and its SRQ differ, the EP's peer can write to memory of the EP's \
+         zone, but not to memory of the SRQ's zone.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -623,7 +632,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/ready-to-connect",
         "USAGE 8",
-        "A new EP can be connected, even if other EPs have just been disconnected and freed.",
+        "A new EP can be connected even if other EPs have just been disconnected and freed.",
         |rig| {
             let srq = rig.srq(8)?;
             for _ in 0..8 {
@@ -639,7 +648,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/attributes-survive-connecting",
         "USAGE 11",
-        "Attributes that the consumer specified are unchanged when the connection is established.",
+        "A connection does not change the attributes that the consumer has specified for the EP.",
         |rig| {
             let srq = rig.srq(8)?;
             let requested = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
@@ -668,7 +677,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/reads-default-to-none",
         "USAGE 11",
-        "If the consumer has specified no RDMA reads, connecting does not fail because of them.",
+        "If an EP allows no RDMA reads, a connection attempt does not fail because of that.",
         |rig| {
             let none = DAT_EP_ATTR { max_rdma_read_in: 0, max_rdma_read_out: 0, ..rig.ep_attr() };
             let srq = rig.srq(8)?;
@@ -679,11 +688,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reads-have-resources",
         "USAGE 12",
-        "As many RDMA reads of as many segments as the attributes allow can be outstanding.",
+        "An EP has resources for as many RDMA reads, each with as many segments, as its attributes \
+         say.",
         |rig| {
             let attr = rig.ep_attr();
             if attr.max_rdma_read_out == 0 {
-                return unsupported("the adapter does no RDMA reads");
+                return unsupported("the adapter does not support RDMA reads");
             }
             let pair = rig.pair_of(rig.ep_on_with(rig.srq(8)?, rig.pz()?, &attr)?, rig.ep()?)?;
             let (near, far) = (rig.memory(4096)?, rig.memory(4096)?);
@@ -731,7 +741,7 @@ fn create(
     Ok(ep)
 }
 
-/// Returns the attributes that an EP has got.
+/// Creates an EP with the requested attributes. Returns the attributes that it has.
 #[track_caller]
 fn attributes(rig: &Rig, requested: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
     let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(requested))?;
@@ -747,7 +757,7 @@ fn with_srq(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ)
 }
 
-/// Sends a message to the EP, which is not connected yet, into a buffer of the SRQ.
+/// Connects the EP, and sends it a message, which must arrive in a buffer of the SRQ.
 #[track_caller]
 fn receives(rig: &Rig, srq: DAT_SRQ_HANDLE, ep: Ep) -> Outcome {
     let (from, to) = (rig.memory(8)?, rig.memory(8)?);

@@ -1,5 +1,5 @@
-//! Cases about the attributes of an endpoint that can be changed, and when; about the names of its
-//! states; and about the options of a connection.
+//! Cases about three subjects: which attributes of an endpoint can be changed and when, the names
+//! of its states, and the options of a connection.
 
 use std::ptr::null_mut;
 
@@ -13,8 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/every-attribute",
         "DESCRIPTION: list of parameters",
-        "The zone, EVDs and attributes of an unconnected EP can be modified, and dat_ep_query \
-         returns the new ones.",
+        "The zone, EVDs and attributes of an unconnected EP can be modified. dat_ep_query returns \
+         the new values.",
         |rig| {
             let (ep, other) = (rig.ep()?, rig.evds_of_an_ep()?);
             let ep_attr = DAT_EP_ATTR {
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/never",
         "DESCRIPTION: list of parameters",
-        "IA, state, addresses, ports and SRQ cannot be modified.",
+        "dat_ep_modify cannot change the IA, state, addresses, ports or SRQ of an EP.",
         |rig| {
             let (ep, param) = (rig.ep()?, DAT_EP_PARAM::zeroed());
             for field in [
@@ -96,8 +96,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/recv-flags-with-receives",
         "DESCRIPTION: list of parameters",
-        "The completion flags of receives cannot be modified after a receive was posted; those of \
-         requests can.",
+        "After a receive was posted to an EP, the completion flags of receives cannot be modified. \
+         The completion flags of requests can.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let param = DAT_EP_PARAM { ep_attr: rig.ep_attr(), ..DAT_EP_PARAM::zeroed() };
@@ -111,8 +111,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/fewer-receives-than-posted",
         "DESCRIPTION: list of parameters",
-        "A maximum below the number of posted receives is refused, and none of them is lost; an \
-         equal one is accepted.",
+        "A max_recv_dtos below the number of posted receives is refused, and no receive is lost. A \
+         max_recv_dtos of that number is accepted.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             for id in 1..=3 {
@@ -136,7 +136,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/bad-arguments",
         "RETURN VALUES",
-        "Unknown fields and a null EP are refused.",
+        "dat_ep_modify refuses unknown fields and a null EP.",
         |rig| {
             let (ep, param) =
                 (rig.ep()?, DAT_EP_PARAM { ep_attr: rig.ep_attr(), ..DAT_EP_PARAM::zeroed() });
@@ -150,7 +150,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_free/subtypes",
         "RETURN VALUES: invalid state",
-        "The subtype names the state: reserved, or passive connection pending.",
+        "If dat_ep_free refuses an EP because of its state, the subtype of the status names the \
+         state.",
         |rig| {
             let (ep, evd, qualifier) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
@@ -166,7 +167,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/timeouts",
         "RETURN VALUES: invalid parameter",
-        "A time limit must be positive, and may be infinite.",
+        "dat_ep_connect refuses a time limit of 0. The time limit may be infinite.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             rig.forbidden(
@@ -177,7 +178,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
                 ok(rig.connect_within(ep.ep, listener.qualifier, b"", DAT_TIMEOUT_INFINITE))?;
             }
-            // Neither attempt ends before the request is answered.
+            // No connection attempt ends before the passive side answers the request.
             let arrival = rig.request_event(listener.evd)?;
             let (status, _) = rig.wait(ep.connect, 50_000, 1, &mut DAT_EVENT::zeroed());
             answers(status, DAT_TIMEOUT_EXPIRED)?;
@@ -189,7 +190,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/quality-of-service",
         "RETURN VALUES: model not supported",
-        "A quality of service that the provider does not support is refused at once.",
+        "dat_ep_connect refuses a quality of service that the provider does not support.",
         |rig| {
             not_supported(
                 rig,
@@ -202,7 +203,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/several-paths",
         "2.0, RETURN VALUES: model not supported",
-        "A request for several paths is refused at once if the provider has only one path.",
+        "dat_ep_connect refuses to connect over several paths if the provider has only one path.",
         |rig| {
             let several =
                 if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };
@@ -212,7 +213,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_add_provider/twice",
         "RETURN VALUES",
-        "An interface can be registered once, and is gone when it was removed.",
+        "A provider can be registered only once under one name, and can be removed only once.",
         |rig| {
             let (table, mut info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
             for (to, from) in info.ia_name.iter_mut().zip(b"conformance") {
@@ -231,7 +232,8 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Checks that a connection with this option is refused, unless the provider `has` the option.
+/// Checks that dat_ep_connect refuses an option that the provider lacks. `has` are the qualities of
+/// service that the provider has, or all bits if it has the option in `flags`.
 #[track_caller]
 fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS) -> Outcome {
     let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);

@@ -1,5 +1,5 @@
-//! Every operation in every state of an endpoint, as one table. The table follows only the
-//! operations' manual pages ("valid in", "state transitions").
+//! One table with the result of every operation in every state of an endpoint. The table follows
+//! only the manual pages of the operations ("valid in", "state transitions").
 
 mod operation;
 mod reach;
@@ -11,31 +11,31 @@ use crate::case::{Case, Level, Run};
 use crate::check::{NotPassed, Outcome, answers, ensure_equal, failed, name, ok, supported};
 use crate::rig::Rig;
 
-/// An operation in a state, which is a cell of the table.
+/// A cell of the table: an operation, the state of the endpoint, and the expected result.
 struct Cell {
     operation: Operation,
     state: DAT_EP_STATE,
     expected: Expected,
 }
 
-/// The result of an operation in a state.
+/// The expected result of an operation in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     /// The operation is refused with DAT_INVALID_STATE, and the endpoint does not change.
     Refused,
-    /// The operation succeeds, and the state stays the same.
+    /// The operation succeeds, and the state of the endpoint does not change.
     Stays,
-    /// The operation succeeds, and the endpoint changes to this state, immediately or later.
+    /// The operation succeeds, and the endpoint enters this state, immediately or later.
     To(DAT_EP_STATE),
     /// The operation succeeds, and the posted request is flushed.
     Flushed,
     /// The operation succeeds, and the endpoint no longer exists.
     Gone,
-    /// The standard does not determine the result, so there is no case.
+    /// The standard does not determine the result, so no case tests it.
     Open,
 }
 
-/// The states in the order of the columns, with the words in the names of cases.
+/// The states of endpoints in the order of the columns, each with its words in the names of cases.
 const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_UNCONNECTED, "unconnected"),
     (DAT_EP_STATE_UNCONFIGURED_UNCONNECTED, "unconfigured-unconnected"),
@@ -54,7 +54,7 @@ const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_CONNECTED_MULTI_PATH, "connected-multi-path"),
 ];
 
-/// Short names of the results, so that a row of the table fits on a line.
+/// Short names of the expected results, so that each row of the table fits on one line.
 const X: Expected = Expected::Refused;
 const S: Expected = Expected::Stays;
 const F: Expected = Expected::Flushed;
@@ -68,8 +68,8 @@ const ACT: Expected = Expected::To(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
 const CON: Expected = Expected::To(DAT_EP_STATE_CONNECTED);
 const DIS: Expected = Expected::To(DAT_EP_STATE_DISCONNECTED);
 
-/// The table of results. Single-path and multi-path connected are kinds of connected (headers of
-/// 2.0).
+/// The table of results. The states connected-single-path and connected-multi-path are kinds of the
+/// state connected (headers of 2.0).
 #[rustfmt::skip]
 const TABLE: &[(Operation, [Expected; 15])] = {
     use Operation::*;
@@ -117,7 +117,7 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
                     true => "2.0 headers: states of a connection over several paths",
                     false => operation.clause(),
                 },
-                requirement: format!("In the state {words} the operation {}.", expected.words()),
+                requirement: format!("In the state {words}, {}.", expected.words()),
                 run: Run::Numbered(|rig, number| Cell::numbered(number).0.run(rig), number),
             }
         })
@@ -127,21 +127,26 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
 impl Expected {
     fn words(self) -> String {
         match self {
-            Expected::Refused => "is an invalid state".into(),
-            Expected::Stays => "succeeds and leaves the state".into(),
+            Expected::Refused => "the operation is refused, and the state stays the same".into(),
+            Expected::Stays => "the operation succeeds, and the state stays the same".into(),
             Expected::To(to) => match STATES.iter().find(|(state, _)| *state == to) {
-                Some((_, words)) => format!("succeeds and leads to {words}"),
-                None => "succeeds".into(),
+                Some((_, words)) => {
+                    format!("the operation succeeds, and the state becomes {words}")
+                }
+                None => "the operation succeeds".into(),
             },
-            Expected::Flushed => "succeeds and is flushed at once".into(),
-            Expected::Gone => "succeeds and ends the endpoint".into(),
-            Expected::Open => "is not determined".into(),
+            Expected::Flushed => {
+                "the operation succeeds, and the request is flushed at once".into()
+            }
+            Expected::Gone => "the operation succeeds and frees the endpoint".into(),
+            Expected::Open => "the standard does not determine the result".into(),
         }
     }
 }
 
 impl Cell {
-    /// Returns a cell of the table by its number, row by row, and the words of its state.
+    /// Returns the cell of the table with this number, and the words for its state. Cells are
+    /// numbered row by row.
     fn numbered(number: usize) -> (Cell, &'static str) {
         let (row, column) = (number / STATES.len(), number % STATES.len());
         let ((operation, results), (state, words)) = (TABLE[row], STATES[column]);
@@ -150,14 +155,14 @@ impl Cell {
 
     /// Brings an endpoint into the state, runs the operation, and checks the result.
     fn run(&self, rig: &mut Rig) -> Outcome {
-        // The objects that the operation needs are created before the state is reached, because the
-        // state may not last.
+        // The objects that the operation needs are created first, because the endpoint may leave
+        // the state after a short time.
         let tools = operation::Tools::new(rig, self.operation)?;
         let end = reach::reach(rig, self.state)?;
         let answer = self.operation.run(rig, &tools, end);
         if self.operation == Operation::ModifyAddress {
-            // The attribute can never be modified. The provider decides which of the two errors it
-            // reports.
+            // The address can never be modified, whatever the state is. The provider decides which
+            // of the two errors it reports.
             return rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE]);
         }
         match self.expected {
@@ -192,8 +197,8 @@ impl Cell {
         }
     }
 
-    /// Checks that the endpoint has this state, or that it changes to this state with the
-    /// corresponding connection event.
+    /// Checks that the endpoint enters this state. If an event reports the entry, waits for the
+    /// event.
     fn comes_to(&self, rig: &Rig, ep: DAT_EP_HANDLE, to: DAT_EP_STATE) -> Outcome {
         let event = match to {
             DAT_EP_STATE_CONNECTED => DAT_CONNECTION_EVENT_ESTABLISHED,

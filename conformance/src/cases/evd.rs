@@ -9,12 +9,12 @@ use crate::check::{Outcome, answers, answers_with, ensure, ensure_equal, ok, one
 use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[
-    // dat_evd_create has no manual page. It is defined by the headers, by other pages and by OFED's
-    // behaviour.
+    // dat_evd_create has no manual page. The headers, other pages and the behavior of OFED's
+    // library define it.
     must(
         "dat_evd_create/queue-length-is-a-minimum",
         "headers: evd_min_qlen",
-        "The queue holds at least the requested number of events.",
+        "The queue of a new EVD holds at least the requested number of events.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 10, DAT_EVD_SOFTWARE_FLAG)?;
             ensure(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/no-queue",
         "headers: evd_min_qlen",
-        "A queue of no length, or less, is an invalid parameter.",
+        "dat_evd_create refuses a queue length of 0 or less.",
         |rig| {
             for qlen in [0, -1, DAT_COUNT::MIN] {
                 let mut evd = null_mut();
@@ -53,7 +53,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/freed-cno",
         "headers: cno_handle",
-        "An invalid CNO handle is refused.",
+        "dat_evd_create refuses an invalid CNO handle.",
         |rig| {
             let cno = rig.cno()?;
             ok(rig.api.dat_cno_free(cno))?;
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/no-streams",
         "headers: DAT_EVD_FLAGS",
-        "An EVD without streams, or with unknown ones, is an invalid parameter.",
+        "dat_evd_create refuses flags without a stream, and unknown flags.",
         |rig| {
             for flags in [0, 0x4000_0000] {
                 let answer =
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/null-out",
         "headers: evd_handle",
-        "With a null pointer for the handle, nothing is created.",
+        "If the pointer for the new handle is null, dat_evd_create fails and creates no EVD.",
         |rig| {
             let answer =
                 rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
@@ -87,7 +87,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/parameters",
         "DESCRIPTION",
-        "The parameters with which the EVD was created are returned.",
+        "dat_evd_query returns the parameters with which the EVD was created.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
@@ -102,7 +102,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/null",
         "RETURN VALUES",
-        "A requested structure must not be null, and a mask must have only defined bits.",
+        "If the mask of dat_evd_query requests fields, the pointer for them must not be null. The \
+         mask must have only defined bits.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             answers(
@@ -119,31 +120,42 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/event",
         "DESCRIPTION",
-        "The first event is dequeued, and the remaining ones are counted.",
+        "dat_evd_wait dequeues the first event and returns the number of events that are still \
+         queued.",
         |rig| {
             let evd = soft(rig, 3)?;
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, event_timeout_us(), 1, &mut event);
             ok(status)?;
-            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 2))
+            ensure_equal(
+                "the first event and the number of remaining events",
+                (software_value(&event), more),
+                (0, 2),
+            )
         },
     ),
     must(
         "dat_evd_wait/threshold-reached",
         "DESCRIPTION: threshold",
-        "If enough events are queued, one is dequeued, and at least threshold - 1 are left.",
+        "If as many events are queued as the threshold, dat_evd_wait dequeues one. At least \
+         threshold - 1 events are left.",
         |rig| {
             let evd = soft(rig, 5)?;
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, event_timeout_us(), 3, &mut event);
             ok(status)?;
-            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 4))
+            ensure_equal(
+                "the first event and the number of remaining events",
+                (software_value(&event), more),
+                (0, 4),
+            )
         },
     ),
     must(
         "dat_evd_wait/threshold-not-reached",
         "DESCRIPTION: threshold, timeout",
-        "With too few events, the wait times out, takes nothing, and counts the queued events.",
+        "If fewer events are queued than the threshold, dat_evd_wait times out, dequeues no event, \
+         and returns the number of queued events.",
         |rig| {
             let evd = soft(rig, 2)?;
             let mut event = DAT_EVENT::zeroed();
@@ -156,7 +168,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-wakes",
         "DESCRIPTION: threshold",
-        "The event that reaches the threshold wakes the waiter.",
+        "The event that reaches the threshold of dat_evd_wait wakes the waiting thread.",
         |rig| {
             let evd = soft(rig, 1)?;
             let mut event = DAT_EVENT::zeroed();
@@ -175,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-range",
         "RETURN VALUES: invalid parameter",
-        "A threshold below 1 or above the length of the queue is invalid.",
+        "dat_evd_wait refuses a threshold below 1 or above the length of the queue.",
         |rig| {
             let evd = soft(rig, 1)?;
             let qlen = rig.query_evd(evd)?.evd_qlen;
@@ -189,20 +201,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-on-unsignalled",
         "RETURN VALUES: invalid state",
-        "On an EVD with an unsignalled or solicited stream, a threshold above 1 is an invalid \
-         state.",
+        "If a stream of the EVD is unsignalled or has solicited wait, dat_evd_wait returns an \
+         invalid state for a threshold above 1.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // OFED's providers return "invalid parameter".
+            // The providers of OFED return DAT_INVALID_PARAMETER for such a threshold.
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(
         "dat_evd_wait/poll",
         "DESCRIPTION: timeout",
-        "With a time-out of 0, a wait takes an event or times out at once.",
+        "With a time limit of 0, dat_evd_wait takes an event or times out at once.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0)?;
@@ -214,7 +226,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/times-out",
         "DESCRIPTION: timeout",
-        "A wait ends after its time, and not before.",
+        "dat_evd_wait returns when its time limit has passed, and not earlier.",
         |rig| {
             let evd = soft(rig, 0)?;
             let begun = std::time::Instant::now();
@@ -226,7 +238,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/infinite",
         "DESCRIPTION: timeout",
-        "A wait without limit ends with an event.",
+        "dat_evd_wait without a time limit returns when an event arrives.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.wait(evd, DAT_TIMEOUT_INFINITE, 1, &mut DAT_EVENT::zeroed()).0)
@@ -235,7 +247,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/null-arguments",
         "RETURN VALUES: invalid parameter",
-        "The pointers for event and count must not be null.",
+        "dat_evd_wait refuses null pointers for the event and for the number of events.",
         |rig| {
             let (evd, mut event, mut more) = (soft(rig, 1)?, DAT_EVENT::zeroed(), 0);
             answers(rig.api.dat_evd_wait(evd, 0, 1, null_mut(), &mut more), DAT_INVALID_PARAMETER)?;
@@ -249,7 +261,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/null-handle",
         "RETURN VALUES: invalid handle",
-        "A null or freed EVD is refused.",
+        "dat_evd_wait refuses a null EVD handle and the handle of a freed EVD.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.api.dat_evd_free(evd))?;
@@ -262,7 +274,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/one-waiter",
         "DESCRIPTION: only one waiter",
-        "While a thread waits, a second wait and a dequeue return an invalid state.",
+        "While a thread waits on an EVD, dat_evd_wait and dat_evd_dequeue of another thread return \
+         an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || {
@@ -276,7 +289,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/wakes-the-waiter",
         "DESCRIPTION",
-        "The call wakes a waiting thread, whose wait returns an invalid state.",
+        "dat_evd_set_unwaitable wakes a thread that waits on the EVD. The wait returns an invalid \
+         state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || ok(rig.api.dat_evd_set_unwaitable(evd)))?;
@@ -286,8 +300,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/blocks-waits",
         "DESCRIPTION",
-        "Waits on an unwaitable EVD return an invalid state, with or without events; dequeuing \
-         works.",
+        "dat_evd_wait on an unwaitable EVD returns an invalid state, with or without queued \
+         events. dat_evd_dequeue succeeds.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
@@ -307,7 +321,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_clear_unwaitable/waits-again",
         "DESCRIPTION",
-        "After the call, the EVD can be waited on again.",
+        "After dat_evd_clear_unwaitable, dat_evd_wait on the EVD succeeds again.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
@@ -319,8 +333,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/order",
         "DESCRIPTION",
-        "Events are dequeued in the order in which they were posted, each once; then the queue is \
-         empty.",
+        "Events are dequeued in the order in which they were posted, each event once. Then the \
+         queue is empty.",
         |rig| {
             let evd = soft(rig, 20)?;
             let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
@@ -331,8 +345,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/null-event",
         "RETURN VALUES",
-        "The pointer for the event must not be \
-                                                         null.",
+        "dat_evd_dequeue refuses a null pointer for the event.",
         |rig| {
             let evd = soft(rig, 1)?;
             answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
@@ -358,7 +371,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/delivered",
         "DESCRIPTION",
-        "A software event has its pointer and number.",
+        "A software event is delivered with the pointer with which it was posted.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.post_se(evd, 0xabcd_ef01))?;
@@ -372,7 +385,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/other-stream",
         "RETURN VALUES",
-        "An EVD without the software stream refuses software events.",
+        "dat_evd_post_se refuses an EVD without the stream of software events.",
         |rig| {
             let answer = rig.post_se(rig.evd(DAT_EVD_DTO_FLAG)?, 1);
             rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_HANDLE, DAT_INVALID_STATE])
@@ -381,7 +394,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/other-number",
         "RETURN VALUES",
-        "An event that is not a software event is an invalid parameter.",
+        "dat_evd_post_se refuses an event that is not a software event.",
         |rig| {
             let evd = soft(rig, 0)?;
             let event = DAT_EVENT { event_number: DAT_DTO_COMPLETION_EVENT, ..DAT_EVENT::zeroed() };
@@ -393,7 +406,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/full",
         "RETURN VALUES",
-        "A full queue refuses the event; nothing is lost and no overflow is reported.",
+        "If the queue is full, dat_evd_post_se refuses the event. No event is lost, and no \
+         overflow is reported.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
             let qlen = rig.query_evd(evd)?.evd_qlen;
@@ -408,7 +422,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more events, and no event is lost.",
+        "A queue that dat_evd_resize makes longer holds more events, and no event is lost.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
             (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
@@ -422,7 +436,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/below-fill",
         "RETURN VALUES",
-        "A queue cannot become shorter than the number of queued events.",
+        "dat_evd_resize cannot make a queue shorter than the number of queued events.",
         |rig| {
             let evd = soft(rig, 20)?;
             answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
@@ -432,7 +446,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/no-queue",
         "RETURN VALUES",
-        "A length of 0 or less is an invalid parameter.",
+        "dat_evd_resize refuses a queue length of 0 or less.",
         |rig| {
             let evd = soft(rig, 0)?;
             answers(rig.api.dat_evd_resize(evd, 0), DAT_INVALID_PARAMETER)?;
@@ -442,7 +456,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/while-connected",
         "DESCRIPTION",
-        "Completions are not lost when their queue is resized.",
+        "No completion is lost while the queue of its EVD is resized.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             for id in 0..4 {
@@ -458,7 +472,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/fed-by-ep",
         "RETURN VALUES",
-        "An EVD of an EP is in use, in each of its three roles.",
+        "An EVD that an EP uses cannot be freed, whether for receives, for requests or for \
+         connection events.",
         |rig| {
             let Ep { ep, recv, request, connect } = rig.ep()?;
             for evd in [recv, request, connect] {
@@ -471,36 +486,51 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
-    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD of a PSP is in use.", |rig| {
-        let listener = rig.listen()?;
-        answers(rig.api.dat_evd_free(listener.evd), DAT_INVALID_STATE)?;
-        ok(rig.api.dat_psp_free(listener.psp))?;
-        ok(rig.api.dat_evd_free(listener.evd))
-    }),
-    must("dat_evd_free/fed-by-rsp", "RETURN VALUES", "An EVD of an RSP is in use.", |rig| {
-        let (ep, evd, qualifier, mut rsp) =
-            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-        answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
-        ok(rig.api.dat_rsp_free(rsp))?;
-        ok(rig.api.dat_evd_free(evd))
-    }),
+    must(
+        "dat_evd_free/fed-by-psp",
+        "RETURN VALUES",
+        "An EVD that a PSP uses cannot be freed.",
+        |rig| {
+            let listener = rig.listen()?;
+            answers(rig.api.dat_evd_free(listener.evd), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_psp_free(listener.psp))?;
+            ok(rig.api.dat_evd_free(listener.evd))
+        },
+    ),
+    must(
+        "dat_evd_free/fed-by-rsp",
+        "RETURN VALUES",
+        "An EVD that an RSP uses cannot be freed.",
+        |rig| {
+            let (ep, evd, qualifier, mut rsp) =
+                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+            answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+            ok(rig.api.dat_rsp_free(rsp))?;
+            ok(rig.api.dat_evd_free(evd))
+        },
+    ),
     must(
         "dat_evd_free/with-events",
         "DESCRIPTION",
-        "An EVD with events in it can be freed.",
+        "An EVD that contains events can be freed.",
         |rig| ok(rig.api.dat_evd_free(soft(rig, 3)?)),
     ),
-    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is refused.", |rig| {
-        let evd = soft(rig, 0)?;
-        ok(rig.api.dat_evd_free(evd))?;
-        answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)
-    }),
+    must(
+        "dat_evd_free/twice",
+        "RETURN VALUES",
+        "dat_evd_free refuses the handle of an EVD that has already been freed.",
+        |rig| {
+            let evd = soft(rig, 0)?;
+            ok(rig.api.dat_evd_free(evd))?;
+            answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)
+        },
+    ),
     must(
         "dat_evd_create/overflow",
         "dat_evd_create: asynchronous errors; evd_min_qlen",
-        "Completions that do not fit are reported as an EVD overflow. If the queue is longer than \
-         reported, none is lost.",
+        "Completions for which the queue has no room are reported as an EVD overflow. If the queue \
+         is longer than it reports, no completion is lost.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;
@@ -513,11 +543,11 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[], 0))?;
             let write = |id| rig.write(pair.active.ep, &[from.all()], id, &to.remote());
             let posted = (0..count).take_while(|&id| write(id) == DAT_SUCCESS).count();
-            // The connection may be broken at this time.
+            // An overflow may already have broken the connection.
             let last = rig.send(pair.active.ep, &[], count);
             one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
-            // Whatever the result of this operation is, all operations before it either have been
-            // executed or will never be.
+            // Whether the send succeeds or fails, each operation before it either has been executed
+            // now or will never be.
             rig.completion(pair.passive.recv)?;
             let mut event = DAT_EVENT::zeroed();
             let mut has_overflowed =
@@ -531,7 +561,7 @@ pub(super) const CASES: &[Row] = &[
                             && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
                         taken >= all || has_overflowed
                     },
-                    "all has completed, or the overflow is reported",
+                    "all operations have completed, or the overflow is reported",
                 )?;
                 if !has_overflowed {
                     return ensure_equal("the completions, without an overflow", taken, all);
@@ -547,8 +577,8 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// The number of completions beyond the queue's reported length. A provider is unlikely to round
-/// the length up by that many.
+/// How many more completions the case causes than the queue's reported length. A provider is
+/// unlikely to round the length up by this number.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
 

@@ -1,6 +1,6 @@
-//! Cases about the IB extension: immediate data, atomic operations, counters. The requirements are
-//! those of the header of OFED's extension 2.0.9. In all other respects the operations are DTOs
-//! (uDAPL 2.0 pages of the RDMA functions).
+//! Cases about the IB extension: immediate data, atomic operations, counters. The header of OFED's
+//! extension 2.0.9 contains the requirements. Where the header says nothing, the operations must
+//! behave as other DTOs do (uDAPL 2.0, pages of the RDMA functions).
 
 use dat_sys::ib::*;
 use dat_sys::*;
@@ -14,14 +14,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/attributes",
         "2.0 headers: extension_supported, extension_version",
-        "A provider that lists operations of the extension reports that it has the extension, and \
-         its version.",
+        "A provider that lists operations of the IB extension reports in its attributes that it \
+         has the extension, and the version.",
         |rig| {
             let any = [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS]
                 .into_iter()
                 .any(|name| has(rig, name) == Ok(true));
             if !any {
-                return unsupported("the provider names no operation of the IB extension");
+                return unsupported("the provider lists no operation of the IB extension");
             }
             ensure_equal("extension_supported", rig.attr.extension_supported, DAT_EXTENSION_IB)?;
             ensure(
@@ -33,8 +33,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/unknown-operation",
         "2.0 headers: DAT_NOT_IMPLEMENTED",
-        "An undefined operation is not executed, and returns \"not implemented\" or \"not \
-         supported\".",
+        "dat_extension_op does not execute an undefined operation. It returns \"not implemented\" \
+         or \"not supported\".",
         |rig| {
             let answer = rig.api.dat_extension_op(rig.ep()?.ep, 0x7ff, [0; 6]);
             rig.answers_or(answer, DAT_GET_TYPE(DAT_NOT_IMPLEMENTED), &[DAT_MODEL_NOT_SUPPORTED])
@@ -43,7 +43,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/null-handle",
         "2.0 headers: DAT_INVALID_HANDLE",
-        "An invalid handle returns DAT_INVALID_HANDLE.",
+        "dat_extension_op returns DAT_INVALID_HANDLE for an invalid handle.",
         |rig| {
             answers(
                 rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]),
@@ -54,10 +54,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/datagrams-by-name-only",
         "2.0, dat_ep_create: service_type; DAT_IB_ATTR_UD",
-        "An endpoint for datagrams is not supported where the provider does not name DAT_IB_UD.",
+        "If the provider does not list the attribute DAT_IB_UD, endpoints for datagrams are not \
+         supported.",
         |rig| {
             if has(rig, "DAT_IB_UD")? {
-                return unsupported("the provider has datagrams, which no case is about");
+                return unsupported("the provider has datagrams, which no case tests");
             }
             let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..rig.ep_attr() };
             let mut ep = DAT_HANDLE_NULL;
@@ -71,8 +72,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed",
         "2.0, dat_ib_post_rdma_write_immed",
-        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs with the operation and \
-         the bytes written.",
+        "The data and the 32 bits of immediate data arrive. Both completions are a \
+         DAT_IB_DTO_EVENT with the operation and the number of bytes.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, b"written, and told of");
@@ -102,8 +103,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-empty",
         "2.0, dat_ib_post_rdma_write_immed",
-        "A write of length 0, with or without segments, delivers its 32 bits, whatever their \
-         value.",
+        "A write with immediate data and length 0, with or without segments, delivers its 32 bits, \
+         whatever their value is.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             for (n, number) in [0, 1, u32::MAX].into_iter().enumerate() {
@@ -124,8 +125,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-takes-a-receive",
         "2.0, dat_ib_post_rdma_write_immed: note to consumers",
-        "A write with immediate data uses one receive buffer, in order with messages, and does not \
-         write to it.",
+        "A write with immediate data uses one receive, in order with messages. It does not write \
+         to the buffer of the receive.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             let buffers = rig.memory(24)?;
@@ -149,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-suppressed",
         "2.0, dat_ib_post_rdma_write_immed: completion flags",
-        "A write with immediate data and a suppressed completion is reported to the peer only.",
+        "A write with immediate data and a suppressed completion is reported only to the peer.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             ok(rig.recv(pair.passive.ep, &[], 1))?;
@@ -165,7 +166,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-too-long",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_LENGTH_ERROR",
-        "Data that does not fit into the remote segment is refused, and nothing is written.",
+        "A write with immediate data that does not fit into the remote segment is refused, and \
+         nothing is written.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, &[1; 64]);
@@ -173,7 +175,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = write_immed(rig, pair, &[from.all()], 2, &to.remote_part(0, 63), 1, 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length of the write.
+                // Without strict=on, the local segments determine the length of the write.
                 ensure_equal("the bytes", extended(rig, pair.passive.recv)?.length, 64)?;
                 return ensure_equal("the target", to.load(0, 64), vec![1; 64]);
             }
@@ -184,7 +186,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-no-remote-write",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "If the peer may not write, nothing is written or reported, and the connection breaks.",
+        "If the remote memory does not have the remote write privilege, nothing is written or \
+         reported, and the connection breaks.",
         |rig| {
             let Immediate { pair, from, .. } = immediate(rig)?;
             let to = rig.memory_with(
@@ -192,7 +195,8 @@ pub(super) const CASES: &[Row] = &[
                 64,
                 DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
             )?;
-            // It is also correct if such memory has no context for peers at all.
+            // If the provider gives this memory no RMR context, the write must fail in the same
+            // way.
             from.store(0, &[1; 64]);
             ok(rig.recv(pair.passive.ep, &[], 1))?;
             ok(write_immed(rig, pair, &[from.all()], 2, &to.remote(), 1, 0))?;
@@ -205,7 +209,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/fetch-and-add",
         "2.0, dat_ib_post_fetch_and_add",
-        "The 64 bits at the target are increased modulo 2^64, and the old value is returned.",
+        "Fetch-and-add increases the 64 bits at the target modulo 2^64 and returns the old value.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for (n, (before, add)) in
@@ -234,8 +238,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/cmp-and-swap",
         "2.0, dat_ib_post_cmp_and_swap",
-        "The 64 bits at the target are replaced if they are as expected, and the old value is \
-         always returned.",
+        "Compare-and-swap replaces the 64 bits at the target if they have the expected value. It \
+         always returns the old value.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, CMP_SWAP)?;
             let there = 0x1234_5678_9abc_def0;
@@ -260,7 +264,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-among-connections",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's",
-        "Operations over several connections at once are atomic: each finds a different value.",
+        "Additions over several connections at the same time are atomic: each addition returns a \
+         different old value.",
         |rig| {
             const EACH: u64 = 32;
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
@@ -268,7 +273,7 @@ pub(super) const CASES: &[Row] = &[
             let all = rig.memory(8 * 3 * EACH as u32)?;
             let mut posted = [0; 3];
             let mut found = Vec::new();
-            // Post as many operations at a time as an endpoint accepts.
+            // Post as many operations as the endpoint accepts without waiting for a completion.
             while found.len() < 3 * EACH as usize {
                 for (n, pair) in pairs.into_iter().enumerate() {
                     while posted[n] < EACH {
@@ -295,7 +300,8 @@ pub(super) const CASES: &[Row] = &[
                         found.push(load(&all, dto_completion(&event).cookie as u32));
                     }
                 }
-                // The dequeue does not wait, so that the peer's side also makes progress.
+                // This uses dequeues without a wait, because the peer's side must also make
+                // progress.
                 let mut event = DAT_EVENT::zeroed();
                 rig.wait(pair.passive.recv, 1000, 1, &mut event);
             }
@@ -307,7 +313,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-fence",
         "2.0, dat_ib_post_fetch_and_add: DAT_COMPLETION_BARRIER_FENCE_FLAG",
-        "An operation posted with a barrier fence starts after the result has arrived.",
+        "An operation with a barrier fence starts after the result of the preceding atomic \
+         operation has arrived.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             let to = rig.memory(8)?;
@@ -329,8 +336,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-not-aligned",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's, InfiniBand 9.4.5",
-        "An operation at an address that is not a multiple of 8 changes nothing: it is refused, or \
-         fails and breaks the connection.",
+        "An atomic operation at an address that is not a multiple of 8 changes nothing. Either it \
+         is refused, or it fails and breaks the connection.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(4, 8))
@@ -339,8 +346,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-privilege",
         "2.0 headers: DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
-        "An operation without the privilege for atomic operations changes nothing and breaks the \
-         connection.",
+        "An atomic operation on memory without the privilege for atomic operations changes nothing \
+         and breaks the connection.",
         |rig| {
             let Atomics { pair, sink, .. } = atomics(rig, FETCH_ADD)?;
             let target = rig.memory(64)?;
@@ -350,8 +357,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-outside",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PROTECTION_VIOLATION",
-        "An operation beyond the end of the target's region changes nothing, and the connection \
-         breaks.",
+        "An atomic operation beyond the end of the target's region changes nothing, and the \
+         connection breaks.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(64, 8))
@@ -360,8 +367,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-local-write",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "A local segment without the write privilege is refused without an effect at the target, \
-         or the operation fails.",
+        "If the local segment does not have the write privilege, the atomic operation is refused \
+         without an effect at the target, or fails.",
         |rig| {
             let Atomics { pair, target, .. } = atomics(rig, FETCH_ADD)?;
             let sink = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
@@ -378,15 +385,16 @@ pub(super) const CASES: &[Row] = &[
                 answer => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
             }
             ensure_equal("the sink", load(&sink, 0), 0)?;
-            // A provider that learns of the error only from the peer's answer learns of it too
-            // late.
+            // If the post succeeds, the provider detects the error only when the peer's answer
+            // arrives. By then, the peer has carried out the addition.
             ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
     must(
         "dat_extension_op/atomic-too-short",
         "2.0, dat_ib_post_cmp_and_swap",
-        "A local or remote segment of fewer than 8 bytes is a length error.",
+        "An atomic operation with a local or remote segment of fewer than 8 bytes is a length \
+         error.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for local in [7, 0] {
@@ -397,17 +405,18 @@ pub(super) const CASES: &[Row] = &[
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 7), 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The operation determines the length of the completion.
+                // Without strict=on, the adapter carries out the operation.
                 extended(rig, pair.active.request)?;
             }
             ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
-    // ---- As other DTOs ----
+    // ---- Behavior that all DTOs share ----
     must(
         "dat_extension_op/flushed",
         "2.0, dat_ep_disconnect: posts after it",
-        "On a disconnected endpoint, each operation is flushed, with an event of its own kind.",
+        "On a disconnected endpoint, each operation of the extension is flushed, and its event is \
+         an event of the extension.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             has(rig, IMMEDIATE)
@@ -435,7 +444,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/unconnected",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_INVALID_STATE",
-        "An operation on an endpoint that was never connected is refused.",
+        "dat_extension_op refuses an operation on an endpoint that was never connected.",
         |rig| {
             let Atomics { sink, target, .. } = atomics(rig, FETCH_ADD)?;
             let ep = rig.ep()?;
@@ -447,7 +456,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/not-an-endpoint",
         "2.0 headers: DAT_INVALID_HANDLE",
-        "Operations of an endpoint are refused on other objects.",
+        "dat_extension_op refuses an operation of endpoints if the handle is not the handle of an \
+         endpoint.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for handle in [rig.pz()?, pair.active.request] {
@@ -461,7 +471,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/counters",
         "2.0, dat_ib_query_counters",
-        "An endpoint counts its posts and their bytes; a reset sets the counters to 0; a single \
+        "An endpoint counts its posts and their bytes. A reset sets the counters to 0. A single \
          counter can be queried.",
         |rig| {
             let pair = counting(rig)?;
@@ -504,7 +514,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/counters-of-objects",
         "2.0, dat_ib_query_counters",
-        "Adapters, endpoints and event dispatchers have counters; a protection zone has none.",
+        "Adapters, endpoints and event dispatchers have counters. A protection zone has no \
+         counters.",
         |rig| {
             let pair = counting(rig)?;
             let query = |handle, all: u32| {
@@ -518,7 +529,10 @@ pub(super) const CASES: &[Row] = &[
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
-            ensure(values[DCNT_EVD_WAIT as usize] > 0, "nothing has waited for the connection")?;
+            ensure(
+                values[DCNT_EVD_WAIT as usize] > 0,
+                "the connect EVD has not counted the wait for the connection",
+            )?;
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
@@ -530,7 +544,7 @@ const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
 const COUNTERS: &str = "DAT_COUNTERS";
 const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
 
-/// Returns whether the provider names an operation.
+/// Returns whether the provider lists an operation in its named attributes.
 fn has(rig: &Rig, name: &str) -> Outcome<bool> {
     let DAT_PROVIDER_ATTR { num_provider_specific_attr, provider_specific_attr, .. } = rig.provider;
     let attributes =
@@ -542,17 +556,17 @@ fn needs(rig: &Rig, name: &str) -> Outcome {
     if has(rig, name)? {
         Ok(())
     } else {
-        unsupported(format_args!("the provider does not name {name}"))
+        unsupported(format_args!("the provider does not list {name}"))
     }
 }
 
-/// Creates two connected endpoints of a provider that has counters.
+/// Returns two connected endpoints. If the provider has no counters, the case is unsupported.
 fn counting(rig: &Rig) -> Outcome<Pair> {
     needs(rig, COUNTERS)?;
     rig.pair()
 }
 
-/// The connection and memory for writes with immediate data: 64 bytes at each end.
+/// Two connected endpoints, and 64 bytes of memory at each of them for writes with immediate data.
 struct Immediate {
     pair: Pair,
     from: Region,
@@ -564,7 +578,7 @@ fn immediate(rig: &Rig) -> Outcome<Immediate> {
     Ok(Immediate { pair: rig.pair()?, from: rig.memory(64)?, to: rig.memory(64)? })
 }
 
-/// The connection and memory for atomic operations: 64 bytes at each end.
+/// Two connected endpoints, and 64 bytes of memory at each of them for atomic operations.
 struct Atomics {
     pair: Pair,
     sink: Region,
@@ -578,7 +592,7 @@ fn atomics(rig: &Rig, name: &str) -> Outcome<Atomics> {
     Ok(Atomics { pair: rig.pair()?, sink: rig.memory(64)?, target })
 }
 
-/// Converts a pointer to a word.
+/// Converts a reference to a word, as an argument of dat_extension_op.
 fn word<V>(place: &V) -> u64 {
     std::ptr::from_ref(place).expose_provenance() as u64
 }
@@ -643,7 +657,7 @@ impl Extended {
     }
 }
 
-/// Returns the next event, which must be that of an extended operation.
+/// Returns the next event, which must be the completion of an extended operation.
 #[track_caller]
 fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
     let event = rig.expect(evd, DAT_IB_DTO_EVENT)?;
@@ -665,7 +679,8 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
     })
 }
 
-/// Checks an addition that the peer refuses. Nothing changes on either side.
+/// Checks that an atomic addition which must not be carried out fails. Neither the target nor the
+/// local memory may change.
 fn remote_fails(
     rig: &Rig,
     pair: Pair,
@@ -678,7 +693,10 @@ fn remote_fails(
     match fetch_add(rig, pair, 1, &sink.part(0, 8), 1, at, 0) {
         DAT_SUCCESS => {
             let failed = extended(rig, pair.active.request)?;
-            ensure(failed.status != DAT_DTO_SUCCESS, "it is said to have succeeded")?;
+            ensure(
+                failed.status != DAT_DTO_SUCCESS,
+                "the completion says that the addition has succeeded",
+            )?;
             ensure_equal(
                 "kind and outcome",
                 (failed.kind, failed.outcome),
@@ -695,7 +713,7 @@ fn remote_fails(
     ensure_equal("the sink", load(sink, 0), 77)
 }
 
-/// Checks that both sides are notified of the end of the connection.
+/// Checks that both endpoints get an event about the end of the connection.
 fn broken(rig: &Rig, pair: Pair) -> Outcome {
     for end in [pair.passive, pair.active] {
         let event = rig.event(end.connect)?;

@@ -1,4 +1,4 @@
-//! Cases with peers in another process, which can be stopped or killed.
+//! Cases whose peer is another process, which the case can stop or kill.
 
 use dat_sys::*;
 
@@ -10,7 +10,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/another-process",
         "DESCRIPTION",
-        "An endpoint can be connected to another process, and can read its memory.",
+        "An endpoint can connect to an endpoint of another process, and can read that process's \
+         memory.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
             memory.store(0, &[0xff; 8]);
@@ -27,8 +28,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/silent-peer",
         "DESCRIPTION: timeout",
-        "If the peer does not answer in time, the event is timed out or unreachable, and the EP is \
-         disconnected.",
+        "If the peer does not answer a connection attempt in time, the event is \"timed out\" or \
+         \"unreachable\", and the EP is disconnected.",
         |rig| {
             let ((_, peer), ep) = (rig.pair_with_peer_process()?, rig.ep()?);
             peer.stop_process()?;
@@ -42,8 +43,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/peer-dies",
         "DESCRIPTION: transport errors",
-        "If the peer's process dies, the EP is disconnected with an event, and its operations are \
-         flushed.",
+        "If the process of the peer dies, the EP is disconnected with an event, and its operations \
+         are flushed.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
             ok(rig.recv(ep.ep, &[memory.part(0, 8)], 1))?;
@@ -69,7 +70,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/silent-peer",
         "DESCRIPTION: abrupt",
-        "An abrupt disconnect does not wait for the peer or for its outstanding answers.",
+        "An abrupt disconnect does not wait for a peer that does not answer, nor for RDMA reads \
+         that the peer still has to answer.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
             peer.stop_process()?;
@@ -89,8 +91,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/peer-is-gone",
         "DESCRIPTION: events",
-        "If the caller is gone at the time of the accept, the EP is disconnected with an event, \
-         and its receives are flushed.",
+        "If the caller no longer exists when its request is accepted, the EP is disconnected with \
+         an event, and its receives are flushed.",
         |rig| {
             let ((_, mut peer), listener, ep) =
                 (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);

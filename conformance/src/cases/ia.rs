@@ -12,7 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/unknown-name",
         "dat_ia_open, RETURN VALUES",
-        "A name that the registry does not have is not found.",
+        "dat_ia_openv returns DAT_PROVIDER_NOT_FOUND for a name that is not in the registry.",
         |rig| {
             let answer = rig.openv(c"no such adapter", 8, &mut null_mut(), &mut null_mut());
             answers(answer, DAT_PROVIDER_NOT_FOUND)
@@ -21,7 +21,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/other-version",
         "dat_ia_open, RETURN VALUES",
-        "A major version that the registry does not have is not found.",
+        "dat_ia_openv returns DAT_PROVIDER_NOT_FOUND for a major version that is not in the \
+         registry.",
         |rig| {
             let (mut evd, name) = (DAT_HANDLE_NULL, rig.name().as_ptr().cast_mut());
             let answer = rig.api.dat_ia_openv(name, 8, &mut evd, &mut null_mut(), 77, 0, DAT_FALSE);
@@ -31,7 +32,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/bad-arguments",
         "dat_ia_open, RETURN VALUES",
-        "A null name and null result pointers are refused.",
+        "dat_ia_openv refuses a null name, and null pointers for the EVD and for the new handle.",
         |rig| {
             let (api, name, mut evd, mut ia) =
                 (rig.api, rig.name().as_ptr().cast_mut(), DAT_HANDLE_NULL, null_mut());
@@ -50,17 +51,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/again",
         "dat_ia_open, DESCRIPTION",
-        "An adapter can be opened several times: each open has its own handle and asynchronous \
-         EVD.",
+        "An adapter can be opened several times. Each open has its own handle and its own \
+         asynchronous EVD.",
         |rig| {
             let (ia, evd) = rig.open_again(DAT_HANDLE_NULL)?;
-            ensure(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
+            ensure(
+                ia != rig.ia && evd != rig.async_evd,
+                "the second open has a handle of the first open",
+            )
         },
     ),
     must(
         "dat_ia_openv/shared-async-evd",
         "dat_ia_open, DESCRIPTION",
-        "A second open can use the asynchronous EVD of the first.",
+        "A second open of an adapter can use the asynchronous EVD of the first open.",
         |rig| {
             let (ia, evd) = rig.open_again(rig.async_evd)?;
             ensure_equal("the EVD", evd, rig.async_evd)?;
@@ -72,7 +76,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/async-evd-elsewhere",
         "dat_ia_open, DESCRIPTION",
-        "An open that uses an existing asynchronous EVD reports DAT_EVD_OUT_OF_SCOPE as its EVD.",
+        "If an open uses DAT_EVD_ASYNC_EXISTS, dat_ia_query returns DAT_EVD_OUT_OF_SCOPE as its \
+         asynchronous EVD.",
         |rig| {
             let (ia, _) = rig.open_again(DAT_EVD_ASYNC_EXISTS)?;
             let mut returned = DAT_HANDLE_NULL;
@@ -83,7 +88,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/bad-async-evd",
         "dat_ia_open, RETURN VALUES",
-        "An EVD without the asynchronous stream is refused.",
+        "dat_ia_openv refuses an asynchronous EVD that does not have the stream of asynchronous \
+         events.",
         |rig| {
             let (mut evd, mut ia) = (rig.evd(DAT_EVD_DTO_FLAG)?, null_mut());
             answers(rig.openv(rig.name(), 8, &mut evd, &mut ia), DAT_INVALID_HANDLE)
@@ -106,7 +112,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/abrupt",
         "DESCRIPTION",
-        "An abrupt close destroys everything: the handles of its objects are refused.",
+        "An abrupt close destroys all objects of the adapter. Their handles are refused \
+         afterwards.",
         |rig| {
             let ia = rig.other_ia()?;
             let (pz, evd) = (rig.pz_of(ia)?, rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?);
@@ -120,7 +127,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/wakes-waiters",
         "DESCRIPTION",
-        "An abrupt close ends waits on EVDs with DAT_ABORT.",
+        "An abrupt close ends each wait on an EVD of the adapter with DAT_ABORT.",
         |rig| {
             let ia = rig.other_ia()?;
             let evd = rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?;
@@ -139,7 +146,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_get_handle_type/every-kind",
         "DESCRIPTION",
-        "Every handle has the type of its object.",
+        "For each handle, dat_get_handle_type returns the type of the object.",
         |rig| {
             for (object, wanted) in one_of_each(rig)? {
                 let mut kind = DAT_HANDLE_TYPE::MAX;
@@ -152,7 +159,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_get_handle_type/bad-arguments",
         "RETURN VALUES",
-        "A null handle and a null result pointer are refused.",
+        "dat_get_handle_type refuses a null handle and a null pointer for the type.",
         |rig| {
             answers(rig.api.dat_get_handle_type(DAT_HANDLE_NULL, &mut 0), DAT_INVALID_HANDLE)?;
             answers(rig.api.dat_get_handle_type(rig.pz()?, null_mut()), DAT_INVALID_PARAMETER)
@@ -161,7 +168,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_set_consumer_context/every-kind",
         "DESCRIPTION",
-        "The consumer can set a context for every object, and the object keeps it.",
+        "The consumer can set a context for an object of each type, and the object keeps the \
+         context.",
         |rig| {
             for (value, (object, _)) in (0xfeed_0000_0000_u64..).zip(one_of_each(rig)?) {
                 ok(rig.api.dat_set_consumer_context(object, cookie(value)))?;
@@ -179,7 +187,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_get_consumer_context/bad-handle",
         "RETURN VALUES",
-        "A null or freed handle is refused.",
+        "The functions for consumer contexts refuse a null handle and the handle of a freed \
+         object.",
         |rig| {
             let pz = rig.new_pz()?;
             ok(rig.api.dat_pz_free(pz))?;
@@ -196,7 +205,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_list_providers/lists",
         "DESCRIPTION",
-        "The open adapter is among those listed.",
+        "The list of dat_registry_list_providers contains the open adapter.",
         |rig| {
             let names = named_infos(rig)?;
             let name = rig.name().to_string_lossy();
@@ -206,7 +215,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_list_providers/bad-arguments",
         "RETURN VALUES",
-        "The pointers for count and structures must not be null.",
+        "dat_registry_list_providers refuses null pointers for the number of providers and for the \
+         list.",
         |rig| {
             let mut count = 0;
             answers(
@@ -222,7 +232,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_providers_related/unknown-name",
         "2.0 headers: dat_registry_providers_related",
-        "Queries of an unknown adapter fail.",
+        "dat_registry_providers_related fails if the registry does not have one of the two \
+         adapters.",
         |rig| {
             let mut related = 0;
             let name = rig.name().as_ptr();
@@ -237,7 +248,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_strerror/every-status",
         "DESCRIPTION",
-        "A status has a name; an unknown status and null result pointers are invalid parameters.",
+        "dat_strerror returns texts for each status. It refuses an unknown status and null \
+         pointers for the texts.",
         |rig| {
             let (mut major, mut minor) = (std::ptr::null(), std::ptr::null());
             for status in [
@@ -261,8 +273,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/thread-safety",
         "dat_ia_open, RETURN VALUES",
-        "If no thread-safe provider is registered, the subtype says so; otherwise the open \
-         succeeds.",
+        "If no thread-safe provider is registered, an open that requests one fails, and the \
+         subtype of the status gives this reason.",
         |rig| {
             let (mut evd, mut ia, name) =
                 (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
@@ -274,8 +286,8 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates an object of every kind that needs no peer. Returns their handles, and that of the
-/// adapter, each with its type.
+/// Creates one object of each type. Returns their handles and the adapter's handle, each with its
+/// type.
 fn one_of_each(rig: &Rig) -> Outcome<Vec<(DAT_HANDLE, DAT_HANDLE_TYPE)>> {
     let (ep, reserved, evd, qualifier) =
         (rig.ep()?, rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);

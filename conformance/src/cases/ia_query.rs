@@ -38,7 +38,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/other-kind-of-handle",
         "PARAMETERS 1",
-        "The handle of an object of another type is refused.",
+        "dat_ia_query refuses the handle of an object that is not an IA.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let pz = rig.pz()?;
@@ -50,7 +50,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/async-evd",
         "PARAMETERS 2",
-        "The asynchronous EVD of the open is returned.",
+        "dat_ia_query returns the asynchronous EVD with which the IA was opened.",
         |rig| {
             let mut evd = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/fills-structures",
         "DESCRIPTION 1",
-        "Both structures of the consumer are filled in.",
+        "dat_ia_query fills in both structures that the consumer passes.",
         |rig| {
             let mut ia = DAT_IA_ATTR { max_eps: -7, ..DAT_IA_ATTR::zeroed() };
             let mut provider =
@@ -74,23 +74,23 @@ pub(super) const CASES: &[Row] = &[
                 all_provider,
                 &mut provider,
             ))?;
-            ensure(ia.max_eps != -7, "the IA attributes are left as they were")?;
+            ensure(ia.max_eps != -7, "the IA attributes have not been filled in")?;
             ensure(
                 provider.max_private_data_size != -7,
-                "the provider attributes are left as they were",
+                "the provider attributes have not been filled in",
             )
         },
     ),
     must(
         "dat_ia_query/null-structures-with-empty-masks",
         "DESCRIPTION 2",
-        "With empty masks, the structures may be null.",
+        "If both masks of dat_ia_query are empty, the pointers for the structures may be null.",
         |rig| ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), 0, null_mut())),
     ),
     must(
         "dat_ia_query/null-ia-attributes",
         "RETURN VALUES 2",
-        "A request for IA attributes without a structure is an invalid parameter.",
+        "dat_ia_query refuses a mask of IA attributes with a null pointer for the structure.",
         |rig| {
             let answer = rig.api.dat_ia_query(
                 rig.ia,
@@ -106,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/null-provider-attributes",
         "RETURN VALUES 2",
-        "A request for provider attributes without a structure is an invalid parameter.",
+        "dat_ia_query refuses a mask of provider attributes with a null pointer for the structure.",
         |rig| {
             let mask = DAT_PROVIDER_FIELD_ALL;
             let answer = rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, null_mut());
@@ -116,7 +116,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/unknown-mask-bit",
         "RETURN VALUES 2",
-        "A mask with undefined bits is an invalid parameter.",
+        "dat_ia_query refuses a mask with undefined bits.",
         |rig| {
             let (mut ia, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
             let (ia_mask, provider_mask) = (DAT_IA_FIELD_ALL + 1, DAT_PROVIDER_FIELD_ALL + 1);
@@ -136,7 +136,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/one-field",
         "DESCRIPTION 2",
-        "A mask of one field returns that field, with the same value as with all fields.",
+        "If the mask contains a single field, dat_ia_query returns the field with the same value \
+         as for all fields.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let mask = DAT_IA_FIELD_IA_MAX_EVD_QLEN;
@@ -155,7 +156,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/common-to-all-opens",
         "Interface Adapter Attributes 1",
-        "The IA attributes are those of any other open of the adapter.",
+        "The IA attributes are the same for all opens of an adapter.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let ia = rig.other_ia()?;
@@ -178,7 +179,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/adapter-name",
         "Interface Adapter Attributes: adapter name",
-        "The adapter has the name by which it was opened.",
+        "The attribute adapter_name is the name with which the adapter was opened.",
         |rig| {
             let name = rig.name().to_string_lossy().into_owned();
             ensure_equal("adapter_name", text(&rig.attr.adapter_name), Some(name))
@@ -187,7 +188,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/names-are-terminated",
         "Interface Adapter Attributes: vendor name",
-        "The names of vendor and provider are terminated and not empty.",
+        "The names of the vendor and of the provider are NUL-terminated and not empty.",
         |rig| {
             for (what, field) in [
                 ("vendor_name", &rig.attr.vendor_name),
@@ -202,7 +203,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/address",
         "Interface Adapter Attributes: address",
-        "The adapter has an address, and can be reached at it.",
+        "An adapter has an address, and other EPs can connect to this address.",
         |rig| {
             ensure(!rig.attr.ia_address_ptr.is_null(), "ia_address_ptr is null")?;
             rig.pair().map(drop)
@@ -211,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/limits-are-positive",
         "Interface Adapter Attributes: maxima",
-        "The limits that every adapter must have are positive.",
+        "The limits of objects that every adapter must have are positive.",
         |rig| {
             let attr = &rig.attr;
             for (what, limit) in [
@@ -233,7 +234,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-dto-per-ep",
         "Interface Adapter Attributes: DTOs for each EP",
-        "An EP can have as many outstanding receives as the limit, and no EP can have more.",
+        "An EP can have as many outstanding receives as max_dto_per_ep says, and no EP can have \
+         more.",
         |rig| {
             let max = rig.attr.max_dto_per_ep;
             let attr = DAT_EP_ATTR { max_recv_dtos: max, max_request_dtos: max, ..rig.ep_attr() };
@@ -249,7 +251,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-rdma-reads",
         "Interface Adapter Attributes: RDMA reads for each EP",
-        "An EP can have as many RDMA reads in and out as the limits, and no EP can have more.",
+        "An EP can have as many incoming and outgoing RDMA reads as the adapter's limits, and no \
+         EP can have more.",
         |rig| {
             let (max_in, max_out) =
                 (rig.attr.max_rdma_read_per_ep_in, rig.attr.max_rdma_read_per_ep_out);
@@ -266,7 +269,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-evd-qlen",
         "Interface Adapter Attributes: EVD queue size",
-        "An EVD can be as long as the limit, and no EVD can be longer.",
+        "The queue of an EVD can be as long as max_evd_qlen, and no queue can be longer.",
         |rig| {
             let max = rig.attr.max_evd_qlen;
             rig.evd_of(rig.ia, max, DAT_EVD_DTO_FLAG)?;
@@ -279,7 +282,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-iov-segments",
         "Interface Adapter Attributes: IOV segments",
-        "A message can have as many segments as the limit, and no EP allows more.",
+        "A message can have as many segments as max_iov_segments_per_dto, and no EP allows more \
+         segments.",
         |rig| {
             let max = rig.attr.max_iov_segments_per_dto;
             let attr = DAT_EP_ATTR { max_recv_iov: max, max_request_iov: max, ..rig.ep_attr() };
@@ -300,7 +304,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-message-and-rdma-size",
         "Interface Adapter Attributes: message size, RDMA size",
-        "An EP can have attributes up to the limits of the IA, and no larger ones.",
+        "The attributes of an EP can be as large as the maximum sizes of the IA, and no larger.",
         |rig| {
             let (max_message_size, max_rdma_size) =
                 (rig.attr.max_message_size, rig.attr.max_rdma_size);
@@ -319,20 +323,23 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-lmr-virtual-address",
         "Interface Adapter Attributes: LMR virtual address, RMR target address",
-        "Memory that can be registered lies below the highest address.",
+        "All memory that can be registered lies below the adapter's highest address.",
         |rig| {
             let end = rig.memory(64)?.address + 63;
             ensure(
                 rig.attr.max_lmr_virtual_address >= end,
-                "max_lmr_virtual_address is below an LMR",
+                "max_lmr_virtual_address is below the address of an LMR",
             )?;
-            ensure(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
+            ensure(
+                rig.attr.max_rmr_target_address >= end,
+                "max_rmr_target_address is below the address of an LMR",
+            )
         },
     ),
     must(
         "dat_ia_query/max-rmrs",
         "Interface Adapter Attributes: RMRs",
-        "As many RMRs can be created as the limit; if it is 0, none can.",
+        "As many RMRs can be created as max_rmrs says. If max_rmrs is 0, no RMR can be created.",
         |rig| {
             let mut rmr = null_mut();
             let answer = rig.api.dat_rmr_create(rig.pz()?, &mut rmr);
@@ -347,7 +354,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/named-attributes",
         "Interface Adapter Attributes: transport-specific, vendor-specific",
-        "There are as many named attributes as reported, each with a name and a value.",
+        "An adapter has as many named attributes as it reports. Each has a name and a value.",
         |rig| {
             let (ia, provider) = (&rig.attr, &rig.provider);
             named("transport_attr", ia.num_transport_attr, ia.transport_attr)?;
@@ -363,7 +370,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/api-version",
         "DAPL Provider Attributes: API version",
-        "The API version is the one that was opened.",
+        "The attributes contain the API version with which the adapter was opened.",
         |rig| {
             let version = (rig.provider.dapl_version_major, rig.provider.dapl_version_minor);
             ensure_equal("the API version", version, (2, 0))
@@ -372,7 +379,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/memory-types",
         "DAPL Provider Attributes: LMR memory types",
-        "Virtual memory, LMRs and shared virtual memory can be registered, with every provider.",
+        "With every provider, virtual memory, LMRs and shared virtual memory can be registered.",
         |rig| {
             let all = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
             ensure_equal("lmr_mem_types_supported", rig.provider.lmr_mem_types_supported, all)
@@ -381,7 +388,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/iov-ownership",
         "DAPL Provider Attributes: IOV ownership",
-        "If the consumer owns the IOV after a post, changing it does not affect the transfer.",
+        "If the consumer owns the IOV when the post returns, a later change of the IOV does not \
+         affect the transfer.",
         |rig| {
             match rig.provider.iov_ownership_on_return {
                 DAT_IOV_CONSUMER => {}
@@ -397,7 +405,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &send, 2))?;
             send[0] = DAT_LMR_TRIPLET::zeroed();
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            // The memory is read after the transfer, so that the compiler cannot omit the changes.
+            // The IOVs are read after the transfer, so that the compiler cannot omit the changes
+            // above.
             ensure_equal(
                 "the changed IOVs",
                 (recv[0].segment_length, send[0].segment_length),
@@ -409,7 +418,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/qos",
         "DAPL Provider Attributes: QoS",
-        "A connection can have the qualities of service that the attribute lists, and no other.",
+        "A connection can have each quality of service that dat_qos_supported lists, and no other.",
         |rig| {
             let listener = rig.listen()?;
             for qos in [
@@ -440,21 +449,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/completion-flags",
         "DAPL Provider Attributes: completion flags",
-        "The attribute lists suppressed, unsignalled, solicited-wait and barrier-fence \
-         completions.",
+        "The attribute completion_flags_supported lists suppressed, unsignalled, solicited-wait \
+         and barrier-fence completions.",
         |rig| {
             let all = DAT_COMPLETION_SUPPRESS_FLAG
                 | DAT_COMPLETION_UNSIGNALLED_FLAG
                 | DAT_COMPLETION_SOLICITED_WAIT_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG;
             let flags = rig.provider.completion_flags_supported;
-            ensure_equal("completion_flags_supported, of the four", flags & all, all)
+            ensure_equal("completion_flags_supported, limited to the four flags,", flags & all, all)
         },
     ),
     must(
         "dat_ia_query/thread-safety",
         "DAPL Provider Attributes: thread safety",
-        "An open that requests a thread-safe provider gets one whose attribute is_thread_safe is \
+        "If an open requests a thread-safe provider, the attribute is_thread_safe of the open is \
          true.",
         |rig| {
             let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
@@ -478,7 +487,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/private-data-size",
         "DAPL Provider Attributes: private data",
-        "Private data can have at least 64 bytes, and arrives up to the size in the attribute.",
+        "The provider allows at least 64 bytes of private data. Private data of the maximum size \
+         arrive.",
         |rig| {
             let max = rig.provider.max_private_data_size;
             ensure(max >= 64, format_args!("max_private_data_size is {max}"))?;
@@ -496,8 +506,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/multipath",
         "DAPL Provider Attributes: multipathing",
-        "A connection over several paths is refused if and only if the attribute says that they \
-         are not supported.",
+        "A connection over several paths is refused if and only if supports_multipath is false.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let answer = rig.api.dat_ep_connect(
@@ -517,7 +526,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/ep-creator",
         "DAPL Provider Attributes: EP creator",
-        "PSPs can be created with the flags that the attribute allows, and no others.",
+        "A PSP can be created with each flag that ep_creator allows, and with no other flag.",
         |rig| {
             let (consumer, provider) = match rig.provider.ep_creator {
                 DAT_PSP_CREATES_EP_NEVER => (true, false),
@@ -539,7 +548,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/pz-support",
         "DAPL Provider Attributes: PZ support",
-        "The kind of protection is one that the standard defines.",
+        "The attribute pz_support has one of the values that the standard defines.",
         |rig| {
             let kind = rig.provider.pz_support;
             ensure(
@@ -551,7 +560,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/optimal-alignment",
         "DAPL Provider Attributes: optimal buffer alignment",
-        "The optimal alignment is a divisor of 256.",
+        "The attribute optimal_buffer_alignment is a divisor of 256.",
         |rig| {
             let alignment = rig.provider.optimal_buffer_alignment as usize;
             let divides = alignment > 0 && DAT_OPTIMAL_ALIGNMENT.is_multiple_of(alignment);
@@ -561,13 +570,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/merging-matrix",
         "DAPL Provider Attributes: EVD stream merging",
-        "The matrix is boolean and symmetric, and says which streams an EVD can have.",
+        "The matrix evd_stream_merging_supported is boolean and symmetric. It says which two \
+         streams an EVD can have.",
         |rig| {
             let merging = &rig.provider.evd_stream_merging_supported;
             for (a, row) in merging.iter().enumerate() {
                 for (b, &can) in row.iter().enumerate() {
                     ensure(can <= DAT_TRUE, format_args!("row {a}, column {b} is {can}"))?;
-                    ensure_equal("an entry and the one across", can, merging[b][a])?;
+                    ensure_equal("an entry, compared with its mirror image,", can, merging[b][a])?;
                     let mut evd = null_mut();
                     let flags = STREAMS[a] | STREAMS[b];
                     let answer =
@@ -586,7 +596,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ia_query/merges-everything",
         "DAPL Provider Attributes: EVD stream merging",
-        "All event streams can be merged.",
+        "All event streams can share an EVD.",
         |rig| {
             ensure_equal(
                 "the matrix",
@@ -597,7 +607,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// The streams in the order of the matrix.
+/// The event streams, in the order of the rows and columns of evd_stream_merging_supported.
 const STREAMS: [DAT_EVD_FLAGS; 6] = [
     DAT_EVD_SOFTWARE_FLAG,
     DAT_EVD_CR_FLAG,
@@ -611,7 +621,7 @@ fn can(created: bool) -> &'static str {
     if created { "can be created" } else { "cannot be created" }
 }
 
-/// Checks that no EP can have these attributes.
+/// Checks that dat_ep_create refuses these attributes.
 #[track_caller]
 fn refused(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome {
     let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());

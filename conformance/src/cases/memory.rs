@@ -1,4 +1,4 @@
-//! Zones, local and remote memory regions.
+//! Cases about zones, and about local and remote memory regions.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_create/query",
         "DESCRIPTION",
-        "A zone belongs to its IA, and its handle has the type of a zone.",
+        "A new zone belongs to its IA, and its handle has the type of a zone.",
         |rig| {
             let (pz, mut param, mut kind) = (rig.new_pz()?, DAT_PZ_PARAM::zeroed(), 0);
             ok(rig.api.dat_pz_query(pz, DAT_PZ_FIELD_ALL, &mut param))?;
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_free/in-use",
         "RETURN VALUES",
-        "A zone with a region, an EP or an SRQ in it cannot be freed.",
+        "A zone that contains a region, an EP or an SRQ cannot be freed.",
         |rig| {
             let pz = rig.new_pz()?;
             let region = rig.memory_with(pz, 8, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -41,7 +41,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/covers",
         "DESCRIPTION",
-        "The registered range covers the requested one.",
+        "The range that dat_lmr_create registers covers the requested range.",
         |rig| {
             let (at, pz) = (rig.allocate(1000), rig.pz()?);
             let region = DAT_REGION_DESCRIPTION { for_va: at };
@@ -62,14 +62,20 @@ pub(super) const CASES: &[Row] = &[
                 &mut address,
             ))?;
             let requested = at as DAT_VADDR;
-            ensure(address <= requested, "registered_address is behind the beginning")?;
-            ensure(address + size >= requested + 1000, "the registered memory ends too early")
+            ensure(
+                address <= requested,
+                "the registered memory begins after the requested memory",
+            )?;
+            ensure(
+                address + size >= requested + 1000,
+                "the registered memory ends before the requested memory",
+            )
         },
     ),
     must(
         "dat_lmr_query/parameters",
         "DESCRIPTION",
-        "The parameters with which the region was created are returned.",
+        "dat_lmr_query returns the parameters with which the region was created.",
         |rig| {
             let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
             ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
@@ -89,7 +95,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/no-remote-privilege",
         "DESCRIPTION: rmr_context",
-        "Without a remote privilege there is no RMR context.",
+        "A region without a remote privilege has no RMR context.",
         |rig| {
             let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
             ensure_equal("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
@@ -98,8 +104,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/of-an-lmr",
         "DESCRIPTION: memory type",
-        "A region can be created from another, with another zone and other privileges, and \
-         outlives it.",
+        "A region can be created from another region, in another zone and with other privileges. \
+         It stays valid when the first region is freed.",
         |rig| {
             let first = rig.memory(8)?;
             let other = rig.new_pz()?;
@@ -138,20 +144,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-virtual",
         "DESCRIPTION: memory type",
-        "Shared memory can be registered under a cookie, and again under the same cookie.",
+        "Shared memory can be registered under a cookie, and then once more under the same cookie.",
         |rig| {
             let memory = rig.to_share(4096)?;
             let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
             ok(rig.share_at(at, &memory, &mut first)?)?;
             ok(rig.share_at(at, &memory, &mut second)?)?;
-            ensure(first.lmr != second.lmr, "both registrations are one region")
+            ensure(first.lmr != second.lmr, "both registrations have returned the same region")
         },
     ),
     must(
         "dat_lmr_create/shared-by-processes",
         "DESCRIPTION: shared memory",
-        "Another process can register the same memory under the same cookie; both see data that \
-         arrives in it.",
+        "Another process can register the same memory under the same cookie. Both processes see \
+         data that arrive in the memory.",
         |rig| {
             let (mut peer, memory) = (rig.peer()?, rig.to_share(4096)?);
             ok(peer.share(&memory)?)?;
@@ -168,8 +174,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-cookie",
         "DESCRIPTION: shared memory",
-        "All 40 bytes of a cookie count: another last byte names other memory; the same cookie \
-         cannot.",
+        "All 40 bytes of a cookie are significant. One cookie cannot name two memories, but \
+         cookies with different last bytes can.",
         |rig| {
             let (mut peer, first, mut second) =
                 (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
@@ -187,7 +193,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/not-shared",
         "RETURN VALUES: invalid state",
-        "Memory that the platform does not share cannot be registered as shared memory.",
+        "Memory that processes cannot share cannot be registered as shared memory.",
         |rig| {
             let named = rig.to_share(4096)?;
             answers(
@@ -199,8 +205,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/zero-based",
         "2.0 headers: DAT_VA_TYPE_ZB",
-        "A zero-based region can be created if and only if the attribute says so; segments use \
-         offsets into it.",
+        "A zero-based region can be created if and only if zb_supported is true. Segments then use \
+         offsets into the region.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
             let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
@@ -237,7 +243,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/bad-arguments",
         "RETURN VALUES",
-        "A length of 0, a null zone, and unknown privileges are refused.",
+        "dat_lmr_create refuses a length of 0, a null zone, and unknown privileges.",
         |rig| {
             let (at, pz, mut region) = (rig.allocate(64), rig.pz()?, rig.memory(8)?);
             let all = DAT_MEM_PRIV_ALL_FLAG;
@@ -254,7 +260,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_free/dead",
         "DESCRIPTION",
-        "The contexts of a freed region are invalid: a send from it is refused.",
+        "After a region has been freed, its contexts are invalid, and a send from the region is \
+         refused.",
         |rig| {
             let (pair, region) = (rig.pair()?, rig.memory(8)?);
             ok(rig.api.dat_lmr_free(region.lmr))?;
@@ -266,7 +273,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_read/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; a segment outside all regions is invalid.",
+        "dat_lmr_sync_rdma_read accepts segments inside of regions, and refuses a segment outside \
+         of all regions.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all(), region.part(2, 3)], [region.part(4, 5)]);
@@ -284,7 +292,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_write/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; a segment outside all regions is invalid.",
+        "dat_lmr_sync_rdma_write accepts segments inside of regions, and refuses a segment outside \
+         of all regions.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all()], [region.part(4, 5)]);
@@ -302,7 +311,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_create/query",
         "DESCRIPTION",
-        "A new RMR belongs to its zone and is bound to nothing.",
+        "A new RMR belongs to its zone and is not bound.",
         |rig| {
             let (rmr, mut param) = (rig.rmr()?, DAT_RMR_PARAM::zeroed());
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
@@ -317,7 +326,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/peers-use-it",
         "DESCRIPTION",
-        "Through the context of a bound RMR, peers can read and write inside its range only.",
+        "With the context of a bound RMR, peers can read and write only inside of the range of the \
+         RMR.",
         |rig| {
             let (pair, memory, near) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             let (rmr, mut context, part) = (rig.rmr()?, 0, memory.part(16, 16));
@@ -368,7 +378,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/new-context",
         "DESCRIPTION",
-        "Each bind returns a new context, and the previous one is invalid.",
+        "Each bind returns a new context. The previous context of the RMR is then invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut old, mut new) = (rig.rmr()?, 0, 0);
@@ -376,7 +386,7 @@ pub(super) const CASES: &[Row] = &[
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 2, &mut new))?;
             rig.bind_completion(pair.passive.request)?;
             rig.bind_completion(pair.passive.request)?;
-            ensure(old != new, "both binds gave one context")?;
+            ensure(old != new, "both binds have returned the same context")?;
             dead(rig, &memory, old, pair)
         },
     ),
@@ -404,7 +414,7 @@ pub(super) const CASES: &[Row] = &[
             ))?;
             rig.bind_completion(pair.passive.request)?;
             rig.bind_completion(pair.passive.request)?;
-            // An unbound RMR does not keep the region in use.
+            // The region can be freed now, because the RMR is no longer bound to it.
             ok(rig.api.dat_lmr_free(memory.lmr))
         },
     ),
@@ -425,8 +435,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/other-pz",
         "RETURN VALUES",
-        "RMR, region and EP must be in the same \
-                                                    zone.",
+        "dat_rmr_bind succeeds only if RMR, region and EP are in the same zone.",
         |rig| {
             let (pair, strange) =
                 (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
@@ -439,7 +448,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/privileges",
         "RETURN VALUES",
-        "An RMR cannot grant write access to a region that does not allow it.",
+        "An RMR cannot grant the privilege to write to a region that does not have this privilege.",
         |rig| {
             let read_only = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
@@ -458,7 +467,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/outside-lmr",
         "RETURN VALUES",
-        "An RMR that exceeds its region is invalid.",
+        "dat_rmr_bind refuses a range that exceeds the region.",
         |rig| {
             let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
             let (part, va, all) = (memory.part(60, 5), DAT_VA_TYPE_VA, DAT_MEM_PRIV_ALL_FLAG);
@@ -479,15 +488,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/too-many",
         "RETURN VALUES: insufficient resources",
-        "A bind uses one of the EP's request slots, and is refused if none is free.",
+        "A bind occupies one of the EP's slots for requests. It is refused if no slot is free.",
         |rig| {
             let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
             let (ep, mut context) = (pair.active.ep, 0);
             let max = rig.query(ep)?.ep_attr.max_request_dtos;
             if max >= EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             // On a disconnected EP, a bind occupies its slot until its event is dequeued.
             let mut bind =
@@ -496,7 +503,7 @@ pub(super) const CASES: &[Row] = &[
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
-            // The request queue has room for one more request again.
+            // One event has been dequeued, so the request queue has room for one more request.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
@@ -504,7 +511,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_free/bound",
         "DESCRIPTION",
-        "A bound RMR can be freed; its context is invalid afterwards.",
+        "A bound RMR can be freed. Its context is invalid afterwards.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
@@ -529,7 +536,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_create_for_ep/only-its-ep",
         "2.0 headers: DAT_RMR_SCOPE_EP",
-        "Only the peer of the EP to which the bind was posted can access such an RMR.",
+        "If an RMR has the scope of an EP, only the peer of the EP to which the bind was posted \
+         can access the memory.",
         |rig| {
             let (mine, other, memory) = (rig.pair()?, rig.pair()?, rig.memory(64)?);
             let (mut rmr, mut context) = (null_mut(), 0);
@@ -546,7 +554,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read_to_rmr/reads",
         "2.0 headers: dat_ep_post_rdma_read_to_rmr",
-        "The peer's memory is read into memory that an RMR, or the remote key of a region, names.",
+        "The data of the peer are read into the local memory that the context of an RMR or the \
+         remote context of a region names.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             from.store(0, b"into the window!");

@@ -1,4 +1,5 @@
-//! The cases, with one module for each function or topic.
+//! The cases of the conformance suite. Each module contains the cases of a function or about a
+//! topic.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -25,7 +26,7 @@ mod waiting;
 
 use crate::case::{Case, Row};
 
-/// Returns all cases.
+/// Returns all cases of the suite.
 pub fn all() -> Vec<Case> {
     let tables: &[&[Row]] = &[
         ia_query::CASES,

@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/transfers-all",
         "DESCRIPTION 1",
-        "All data of the local IOV are written to the remote buffer.",
+        "An RDMA write copies all data of the local IOV to the remote buffer.",
         |rig| {
             let (pair, from, to) = start(rig, 70_000)?;
             let data: Vec<u8> = (0..70_000_u32).map(|n| (n % 251) as u8).collect();
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/only-there",
         "DESCRIPTION 1",
-        "Only the remote buffer is written to.",
+        "An RDMA write writes only to the remote buffer.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[0xff; 64]);
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/shorter-than-remote",
         "DESCRIPTION 1",
-        "The remote buffer may be longer than the data.",
+        "The remote buffer of an RDMA write may be longer than the data.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[7; 64]);
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/iov-order",
         "DESCRIPTION 2",
-        "Segments are used in the order of the IOV.",
+        "An RDMA write uses the segments in the order of the IOV.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"worldwow");
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/segments-beyond-count",
         "PARAMETERS 2",
-        "Only the given number of segments is used.",
+        "An RDMA write uses only the given number of segments of the IOV.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"onetwo..");
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/no-segments",
         "PARAMETERS 2",
-        "A write of no segments succeeds and moves nothing.",
+        "An RDMA write without segments succeeds and writes nothing.",
         |rig| {
             let (pair, _, to) = start(rig, 8)?;
             ok(rig.write(pair.active.ep, &[], 1, &to.remote()))?;
@@ -96,7 +96,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/empty-segments",
         "DESCRIPTION 2",
-        "Segments of length 0 move nothing, whatever their other members are.",
+        "A segment of length 0 adds no data to an RDMA write, whatever the other members of the \
+         segment are.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"abcdefgh");
@@ -110,14 +111,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/not-reported-at-target",
         "DESCRIPTION 1",
-        "The peer is not notified: no receive is used.",
+        "An RDMA write is not reported to the peer and uses no receive.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let spare = rig.memory(8)?;
             ok(rig.recv(pair.passive.ep, &[spare.all()], 9))?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            // The receive completes with the send, which comes after the write.
+            // The send follows the write, and the receive must complete with the send.
             ok(rig.send(pair.active.ep, &[from.part(0, 3)], 2))?;
             ensure_equal(
                 "the bytes of the receive",
@@ -129,8 +130,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/completion",
         "DESCRIPTION 5",
-        "The end is reported by a DTO completion event on the request EVD, with EP, cookie, status \
-         and length.",
+        "A DTO completion event on the request EVD reports the end of an RDMA write, with EP, \
+         cookie, status and length.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             ok(rig.write(
@@ -150,7 +151,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion has the operation code of an RDMA write.",
+        "The completion of an RDMA write has the operation code of an RDMA write.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
@@ -164,7 +165,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/suppressed",
         "PARAMETERS 6",
-        "A suppressed write that succeeds is not reported; the next write without suppression is.",
+        "A suppressed write that succeeds is not reported. The next write without suppression is \
+         reported.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write_with(
@@ -182,7 +184,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/suppressed-failure",
         "PARAMETERS 6",
-        "Suppression applies only to success: a suppressed write that fails is reported.",
+        "A suppressed write that fails is reported: only success is suppressed.",
         |rig| {
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
@@ -199,7 +201,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled-not-configured",
         "DESCRIPTION 5",
-        "The unsignalled flag is invalid on an EP that was not created for it.",
+        "A write with the unsignalled flag is invalid if the EP was created without that flag.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -214,7 +216,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled",
         "DESCRIPTION 5",
-        "On an EP that allows it, an unsignalled write is queued as an event.",
+        "If the EP was created for unsignalled completions, the completion of an unsignalled write \
+         is queued as an event.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -229,22 +232,23 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/barrier-fence",
         "PARAMETERS 6",
-        "A fenced write begins after the preceding reads have completed.",
+        "A write with a barrier fence begins after the preceding reads have completed.",
         |rig| {
-            // The amount is so large that it cannot be read at once.
+            // The read is so large that it takes some time.
             const SIZE: u32 = 1 << 20;
             let (pair, near, far) = start(rig, SIZE)?;
             far.store(0, &[1; SIZE as usize]);
             let other = rig.memory(SIZE)?;
             other.store(0, &[2; SIZE as usize]);
-            // The read must return the present data. The write then overwrites them.
+            // The read must return the data that are in the memory now. The write then overwrites
+            // them.
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             let flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
             ensure_equal(
-                "what was read is what was there",
+                "whether the read has returned the data before the write",
                 near.load(0, SIZE) == vec![1; SIZE as usize],
                 true,
             )
@@ -253,7 +257,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unknown-flags",
         "RETURN VALUES 3",
-        "Flags that the standard does not know are invalid.",
+        "dat_ep_post_rdma_write refuses completion flags that the standard does not define.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let answer = rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), 0x4000);
@@ -267,7 +271,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/same-cookie",
         "DESCRIPTION 6",
-        "Cookies need not be unique: each write completes with its own cookie, in order.",
+        "Several writes may have the same cookie. Writes complete in order, each with its own \
+         cookie.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             for id in [5, 5, 0, 5] {
@@ -282,12 +287,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/flushed-when-disconnected",
         "DESCRIPTION 7",
-        "On a disconnected EP a write is accepted and flushed at once.",
+        "A write on a disconnected EP is accepted, and flushed at once.",
         |rig| {
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            // The check does not wait.
+            // The flush must already have happened, so the check does not wait for it.
             let mut event = DAT_EVENT::zeroed();
             ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
             let dto = crate::rig::dto_completion(&event);
@@ -297,16 +302,17 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/out-of-resources",
         "RETURN VALUES 2",
-        "More than max_request_dtos outstanding requests are refused with \
+        "If max_request_dtos requests are outstanding, a further write returns \
          DAT_INSUFFICIENT_RESOURCES.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            // A flushed DTO occupies its slot until its event is dequeued. The EVD has room for it.
+            // A flushed DTO occupies its slot until its event is dequeued. The EVD has room for the
+            // events of all slots.
             if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return crate::check::unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
+                    "the EP accepts more requests than an EVD can hold events",
                 );
             }
             for id in 0..max {
@@ -321,7 +327,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/outside-lmr",
         "RETURN VALUES 3",
-        "A segment that begins before or ends after its LMR is invalid.",
+        "A write is invalid if a segment begins before its LMR or ends after its LMR.",
         |rig| {
             let (from, to) = (rig.memory(64)?, rig.memory(64)?);
             let before = DAT_LMR_TRIPLET { virtual_address: from.address - 1, ..from.part(0, 8) };
@@ -339,7 +345,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/negative-count",
         "RETURN VALUES 3",
-        "A negative number of segments is invalid.",
+        "dat_ep_post_rdma_write refuses a negative number of segments.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let (mut iov, remote) = ([from.all()], to.remote());
@@ -357,9 +363,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/too-many-segments",
         "RETURN VALUES 3",
-        "More segments than the EP allows are invalid.",
+        "dat_ep_post_rdma_write refuses more segments than the EP allows.",
         |rig| {
-            // An adapter that is not strict allows the larger of the two limits for each.
+            // An adapter that is not strict allows, for each of the two limits, the larger value of
+            // both.
             for (max_request_iov, max_rdma_write_iov) in [(1, 2), (2, 1), (2, 0)] {
                 let attr = DAT_EP_ATTR { max_request_iov, max_rdma_write_iov, ..rig.ep_attr() };
                 let (pair, from, to) = (rig.pair_with(&attr)?, rig.memory(64)?, rig.memory(64)?);
@@ -378,7 +385,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/null-iov",
         "RETURN VALUES 3",
-        "Segments behind a null pointer are invalid.",
+        "dat_ep_post_rdma_write refuses a null pointer for the IOV if the number of segments is \
+         positive.",
         |rig| {
             let (pair, _, to) = start(rig, 8)?;
             let remote = to.remote();
@@ -396,7 +404,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/null-remote-buffer",
         "RETURN VALUES 3",
-        "A remote buffer behind a null pointer is invalid.",
+        "dat_ep_post_rdma_write refuses a null pointer for the remote buffer.",
         |rig| {
             let (pair, from, _) = start(rig, 8)?;
             let mut iov = [from.all()];
@@ -430,13 +438,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/other-kind-of-handle",
         "RETURN VALUES 4",
-        "The handle of an object of another type is refused.",
+        "dat_ep_post_rdma_write refuses the handle of an object that is not an EP.",
         |rig| with_handle(rig, rig.pz()?),
     ),
     must(
         "dat_ep_post_rdma_write/remote-too-small",
         "RETURN VALUES 6",
-        "Data that is longer than the remote buffer is a length error.",
+        "A write of more data than the remote buffer can hold is a length error.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[7; 64]);
@@ -453,7 +461,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/local-pz",
         "RETURN VALUES 7",
-        "A segment of another zone is a protection violation.",
+        "A write from memory of another zone than the EP's is a protection violation.",
         |rig| {
             let (pair, _, to) = start(rig, 64)?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -464,8 +472,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/remote-pz",
         "RETURN VALUES 7",
-        "An RMR context of another zone than the remote EP's is a protection violation: nothing is \
-         written, and the connection breaks.",
+        "If the RMR context belongs to another zone than the remote EP, nothing is written, and \
+         the connection breaks with a protection violation.",
         |rig| {
             let pair = rig.pair()?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -475,7 +483,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/freed-lmr",
         "RETURN VALUES 8",
-        "A segment of a freed LMR is refused.",
+        "A write with a local segment of a freed LMR is refused.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             ok(rig.api.dat_lmr_free(from.lmr))?;
@@ -486,7 +494,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/no-local-read",
         "RETURN VALUES 8",
-        "A segment without the local read privilege is a privileges violation.",
+        "A write from memory without the local read privilege is a privileges violation.",
         |rig| {
             let (pair, _, to) = start(rig, 64)?;
             let from = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG)?;
@@ -495,8 +503,8 @@ pub(super) const CASES: &[Row] = &[
             match rig.strict_attribute()? {
                 Some(true) => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 Some(false) => ok(answer)?,
-                // Verbs have no access right for the local reading of memory that an adapter could
-                // deny (docs/conformance.md).
+                // RDMA devices have no access right for local reads, so an adapter over verbs
+                // cannot refuse them (docs/conformance.md).
                 None if answer != DAT_SUCCESS => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 None => {}
             }
@@ -510,8 +518,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/no-remote-write",
         "RETURN VALUES 8",
-        "A remote buffer without the remote write privilege is not written to, and the connection \
-         breaks.",
+        "If the remote buffer does not have the remote write privilege, nothing is written, and \
+         the connection breaks.",
         |rig| {
             let pair = rig.pair()?;
             let read_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
@@ -524,7 +532,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/freed-remote-lmr",
         "RETURN VALUES 8",
-        "A remote buffer of a freed LMR is not written to, and the connection breaks.",
+        "If the remote buffer belongs to a freed LMR, nothing is written, and the connection \
+         breaks.",
         |rig| {
             let (pair, _, to) = start(rig, 64)?;
             ok(rig.api.dat_lmr_free(to.lmr))?;
@@ -534,7 +543,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/outside-remote-lmr",
         "RETURN VALUES 7",
-        "A remote buffer that reaches beyond its LMR is not written to, and the connection breaks.",
+        "If the remote buffer extends beyond its LMR, nothing is written, and the connection \
+         breaks.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[0xff; 64]);
@@ -545,7 +555,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates a connection, and memory on both sides.
+/// Returns two connected endpoints, and memory at each of them.
 fn start(rig: &Rig, length: u32) -> Outcome<(Pair, Region, Region)> {
     Ok((rig.pair()?, rig.memory(length)?, rig.memory(length)?))
 }
@@ -565,20 +575,21 @@ fn with_handle(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome {
     answers(rig.write(ep, &[memory.all()], 1, &memory.remote()), DAT_INVALID_HANDLE)
 }
 
-/// Checks a write to memory to which the peer does not allow writes.
+/// Checks that a write to memory for which the peer does not grant the write privilege fails.
 #[track_caller]
 fn remote_fails(rig: &Rig, pair: Pair, to: &Region) -> Outcome {
     let from = rig.memory(64)?;
     from.store(0, &[0xff; 64]);
     match rig.write(pair.active.ep, &[from.all()], 1, &to.remote()) {
         DAT_SUCCESS => broken(rig, pair)?,
-        // A provider may detect the error at once. The providers of this project cannot.
+        // The standard lets a provider detect the error during the post. No provider of this
+        // project can do that.
         answer => one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION])?,
     }
     ensure(to.load(0, 64) == vec![0; 64], "the memory has been written to")
 }
 
-/// Checks that both ends are notified that the connection has broken.
+/// Checks that both endpoints get an event that says that the connection has broken.
 #[track_caller]
 fn broken(rig: &Rig, pair: Pair) -> Outcome {
     for end in [pair.passive, pair.active] {

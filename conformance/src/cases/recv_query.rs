@@ -12,7 +12,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unsupported-model",
         "DESCRIPTION 2",
-        "Only a provider whose attribute lists neither count returns DAT_MODEL_NOT_SUPPORTED.",
+        "dat_ep_recv_query returns DAT_MODEL_NOT_SUPPORTED only if the attribute \
+         ep_recv_info_supported lists neither count.",
         |rig| {
             let (mut buffers, mut span) = (0, 0);
             let answer = rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, &mut span);
@@ -25,7 +26,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/posted-without-srq",
         "DESCRIPTION 4",
-        "Without an SRQ a buffer belongs to the EP as soon as it is posted.",
+        "If an EP has no SRQ, dat_ep_recv_query counts a receive buffer as soon as it is posted.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(64)?);
             for posted in 0..4 {
@@ -38,7 +39,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/completed",
         "DESCRIPTION 3",
-        "A buffer whose completion has been generated is not counted.",
+        "dat_ep_recv_query does not count a receive buffer whose completion has been generated.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             for id in 0..3 {
@@ -55,7 +56,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/srq-not-taken",
         "DESCRIPTION 4",
-        "With an SRQ a buffer belongs to the EP only when the EP takes it.",
+        "If an EP has an SRQ, dat_ep_recv_query counts a buffer of the SRQ only after the EP has \
+         taken it.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
@@ -68,13 +70,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/half-received",
         "DESCRIPTION 3",
-        "A buffer into which a message is arriving has no completion yet, and is counted.",
+        "dat_ep_recv_query counts a buffer into which a message is arriving, because the buffer \
+         has not completed.",
         |rig| half_received(rig, || rig.ep(), |ep, to| rig.recv(ep.ep, to, 1)),
     ),
     must(
         "dat_ep_recv_query/half-received-of-srq",
         "DESCRIPTION 4",
-        "A buffer of an SRQ into which a message is arriving belongs to the EP, and is counted.",
+        "dat_ep_recv_query counts a buffer of an SRQ into which a message for the EP is arriving.",
         |rig| {
             let srq = rig.srq(2)?;
             half_received(rig, || rig.ep_on(srq), |_, to| rig.recv_srq(srq, to, 1))
@@ -83,7 +86,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/null-count",
         "DESCRIPTION 3",
-        "The pointer for the number of buffers may be null.",
+        "The pointer of dat_ep_recv_query for the number of buffers may be null.",
         |rig| {
             let mut span = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, null_mut(), &mut span))?;
@@ -93,7 +96,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/null-span",
         "DESCRIPTION 5",
-        "The pointer for the span may be null.",
+        "The pointer of dat_ep_recv_query for the span of the buffers may be null.",
         |rig| {
             let mut buffers = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
@@ -106,7 +109,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/span-idle",
         "DESCRIPTION 5",
-        "With an SRQ, the span is that of the messages in progress, and 0 if there are none.",
+        "If an EP has an SRQ, the span covers the buffers of the messages that are arriving. It is \
+         0 if no message is arriving.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -121,7 +125,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unknown",
         "DESCRIPTION 8",
-        "A count that the provider does not know is DAT_VALUE_UNKNOWN; no other count is negative.",
+        "If the provider does not know a count, dat_ep_recv_query returns DAT_VALUE_UNKNOWN. No \
+         known count is negative.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             for (what, value) in [("the number", buffers), ("the span", span)] {
@@ -136,20 +141,26 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/attribute",
         "USAGE 1",
-        "Values that the provider cannot report according to the attribute are DAT_VALUE_UNKNOWN.",
+        "If ep_recv_info_supported does not list a count, dat_ep_recv_query returns \
+         DAT_VALUE_UNKNOWN for it.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             let known =
                 usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
             let supported_count =
                 (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            ensure_equal("the number of counts that the attribute names", supported_count, known)
+            ensure_equal(
+                "the number of counts that ep_recv_info_supported lists",
+                supported_count,
+                known,
+            )
         },
     ),
     must(
         "dat_ep_recv_query/never-more-than-span",
         "USAGE 7",
-        "The number of buffers never exceeds their span, even if messages arrive during the query.",
+        "The number of buffers never exceeds the span of the buffers, even if messages arrive \
+         during the query.",
         |rig| {
             let (srq, memory, from) = (rig.srq(16)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -173,7 +184,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/changes-nothing",
         "DESCRIPTION 1",
-        "A query has no effect: a second one returns the same, and posted receives stay posted.",
+        "A second dat_ep_recv_query returns the same counts as the first, and posted receives stay \
+         posted.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
@@ -205,7 +217,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/other-kind-of-handle",
         "RETURN VALUES 3",
-        "The handle of an object of another type is refused.",
+        "dat_ep_recv_query refuses the handle of an object that is not an EP.",
         |rig| with_handle(rig, rig.pz()?),
     ),
 ];
@@ -218,13 +230,15 @@ fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     Ok((buffers, span))
 }
 
-/// The size of a message in octets. It takes longer to arrive than it takes to stop its sender.
+/// The size of a message in octets. The message is so large that its sender can be stopped before
+/// all of it has arrived.
 const LONG: u32 = 32 << 20;
-/// The number of attempts. If a sender was stopped too late, it sends another message.
+/// The number of attempts. If the sender was stopped too late, the next attempt sends another
+/// message.
 const TRIES: u32 = 20;
 
-/// Checks that one buffer is in use while a message is partly received, because its sender was
-/// stopped.
+/// Checks that one buffer is counted while a message has arrived only in part. The sender of the
+/// message is stopped.
 fn half_received(
     rig: &Rig,
     ep: impl Fn() -> Outcome<Ep>,
@@ -237,7 +251,7 @@ fn half_received(
         let (ep, mut peer) = rig.connect_to_peer_process(ep()?)?;
         ok(post(&ep, &[to.all()]))?;
         peer.send(LONG)?;
-        // The query of the EVD makes progress. The completion stays queued.
+        // The query of the EVD lets the provider make progress. It does not dequeue the completion.
         while to.load(0, 1) == [0] {
             rig.state(ep.ep)?;
         }
@@ -251,10 +265,11 @@ fn half_received(
         }
         rig.completes(ep.recv, 1, DAT_DTO_SUCCESS)?;
     }
-    unsupported("a message is not seen while it arrives")
+    unsupported("no query found a message that had arrived only in part")
 }
 
-/// Checks that the EP has this many buffers and this span, as far as the provider can tell.
+/// Checks that the EP has this number of buffers and this span. A count that the provider does not
+/// know is not checked.
 #[track_caller]
 fn counts(rig: &Rig, ep: DAT_EP_HANDLE, buffers: DAT_COUNT, span: Option<DAT_COUNT>) -> Outcome {
     let (is, is_span) = ask(rig, ep)?;

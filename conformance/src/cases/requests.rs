@@ -1,11 +1,11 @@
-//! Requests that cases of several functions make and check.
+//! Functions that make and check requests, for use by the cases of several files.
 
 use dat_sys::*;
 
 use crate::check::{Outcome, ensure_equal, ok};
 use crate::rig::{Ep, Pair, Region, Rig, cookie};
 
-/// Calls dat_rmr_bind on a whole region, with virtual addresses.
+/// Calls dat_rmr_bind to bind an RMR to a whole region, with virtual addresses.
 pub(super) fn bind(
     rig: &Rig,
     rmr: DAT_RMR_HANDLE,
@@ -20,13 +20,13 @@ pub(super) fn bind(
     rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
 }
 
-/// The statuses that a post with forbidden memory may return if a device checks the memory. They
-/// are less precise than those of the standard.
+/// The types of status that a post may return if a device finds that it may not use the memory.
+/// They are less precise than the types that the standard defines.
 const MEMORY: &[DAT_RETURN_TYPE] =
     &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER];
 
-/// Checks a request with forbidden memory. It is refused at once with this type, or fails when it
-/// completes.
+/// Checks a request that names memory which it must not use. Either the post is refused with this
+/// type of status, or the request fails when it completes.
 #[track_caller]
 pub(super) fn refused_or_fails(
     rig: &Rig,
@@ -44,9 +44,9 @@ pub(super) fn refused_or_fails(
     )
 }
 
-/// Checks the receive with cookie 1 of the passive side in the same way. On the passive side, the
-/// memory is checked only when a message arrives. Then no part of the message is written, and the
-/// connection breaks.
+/// Checks the receive with cookie 1, which names memory that it must not use. Either the post is
+/// refused, or the receive fails when a message arrives. In the second case, no part of the message
+/// may be written, and the connection must break.
 #[track_caller]
 pub(super) fn refused_or_takes_nothing(
     rig: &Rig,

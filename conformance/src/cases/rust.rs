@@ -1,4 +1,5 @@
-//! Cases about the Rust API, which must report the same as the functions below it.
+//! Cases about the Rust API (the crate `dat`), which must report the same as the C functions that
+//! it calls.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/attributes",
         "crate dat: Adapter::attributes",
-        "The attributes are those of dat_ia_query.",
+        "The attributes that the crate dat returns are those that dat_ia_query returns.",
         |rig| {
             let adapter = open(rig)?;
             let attributes = adapter.attributes();
@@ -33,7 +34,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/unknown-name",
         "crate dat: Adapter::open_in",
-        "An unknown adapter is not found.",
+        "The crate dat reports that an unknown adapter is not found.",
         |_| match Adapter::open_in(&REGISTRY, "no such adapter") {
             Ok(_) => Err(failed("it opened")),
             Err(error) => ensure_equal("the error", error.kind(), ErrorKind::ProviderNotFound),
@@ -42,13 +43,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/state-error",
         "crate dat: Endpoint::disconnect",
-        "A call in a wrong state returns an invalid-state error.",
+        "A method of the crate dat returns an invalid-state error if the endpoint is in a wrong \
+         state.",
         |rig| {
             let adapter = open(rig)?;
             let (zone, events) = (or_failed(adapter.zone())?, or_failed(adapter.dispatcher(16))?);
             let mut endpoint = or_failed(adapter.endpoint().zone(&zone).events(&events).create())?;
             match endpoint.disconnect(Close::Abrupt) {
-                Ok(()) => Err(failed("an unconnected EP was disconnected")),
+                Ok(()) => Err(failed("the disconnect of an unconnected EP has succeeded")),
                 Err(error) => ensure_equal("the error", error.kind(), ErrorKind::InvalidState),
             }
         },
@@ -56,7 +58,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/message",
         "crate dat: the example",
-        "Two endpoints can be connected and exchange a message.",
+        "With the crate dat, two endpoints can be connected and can exchange a message.",
         |rig| {
             let adapter = open(rig)?;
             let (mut events, mut calls) =
@@ -70,11 +72,11 @@ pub(super) const CASES: &[Row] = &[
             or_failed(active.connect(address, listener.qualifier(), b"hi", event_timeout_us()))?;
             let Event::ConnectionRequest(request) = or_failed(calls.wait(event_timeout_us()))?
             else {
-                return Err(failed("the event is no connection request"));
+                return Err(failed("the event is not a connection request"));
             };
             ensure(
                 or_failed(request.private_data())?.starts_with(b"hi"),
-                "the private data is not what was sent",
+                "the private data are not those that were sent",
             )?;
             or_failed(request.accept(&mut passive, b""))?;
             for _ in 0..2 {
@@ -110,7 +112,7 @@ fn open(rig: &Rig) -> Outcome<Adapter> {
     or_failed(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
 }
 
-/// Converts an error of the Rust API to a failure of the case, with the text of the error.
+/// Converts an error of the Rust API to a failed case, with the text of the error.
 #[track_caller]
 fn or_failed<T>(result: dat::Result<T>) -> Outcome<T> {
     result.map_err(failed)

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Cases about shared receive queues (SRQs).
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/at-least",
         "DESCRIPTION",
-        "The queue has at least the requested length and the default low watermark, and works.",
+        "A new SRQ has at least the requested length, has the default low watermark, and can be \
+         used.",
         |rig| {
             let param = rig.query_srq(rig.srq(7)?)?;
             ensure(
@@ -29,15 +30,20 @@ pub(super) const CASES: &[Row] = &[
             ensure_equal("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
         },
     ),
-    must("dat_srq_create/handle-type", "PARAMETERS", "The handle is that of an SRQ.", |rig| {
-        let mut kind = 0;
-        ok(rig.api.dat_get_handle_type(rig.srq(4)?, &mut kind))?;
-        ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
-    }),
+    must(
+        "dat_srq_create/handle-type",
+        "PARAMETERS",
+        "The handle that dat_srq_create returns has the type of an SRQ.",
+        |rig| {
+            let mut kind = 0;
+            ok(rig.api.dat_get_handle_type(rig.srq(4)?, &mut kind))?;
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
+        },
+    ),
     must(
         "dat_srq_create/bad-arguments",
         "RETURN VALUES",
-        "A null zone, null attributes and a negative number of receives are refused.",
+        "dat_srq_create refuses a null zone, null attributes, and a negative number of receives.",
         |rig| {
             rig.srq(4)?;
             let (pz, mut srq) = (rig.pz()?, null_mut());
@@ -76,8 +82,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/counts",
         "USAGE: example",
-        "With 3 of 10 receives posted: 10, 3, 3; after one is taken but not dequeued: 10, 2, 3; \
-         dequeued: 10, 2, 2.",
+        "An SRQ for 10 receives has 3 posted: available 3, outstanding 3. An EP takes one: \
+         available 2, outstanding 3. Its event is dequeued: 2 and 2.",
         |rig| {
             let (srq, memory) = (rig.srq(10)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -93,7 +99,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/unknown",
         "DESCRIPTION",
-        "A count that the provider does not know is DAT_VALUE_UNKNOWN.",
+        "If the provider does not know a count of an SRQ, dat_srq_query returns DAT_VALUE_UNKNOWN.",
         |rig| {
             let param = rig.query_srq(rig.srq(4)?)?;
             for count in [param.available_dto_count, param.outstanding_dto_count] {
@@ -108,7 +114,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/order",
         "DESCRIPTION",
-        "Messages of one connection are in order; each takes one buffer.",
+        "The messages of one connection arrive in order. Each message uses one buffer of the SRQ.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(64)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -131,7 +137,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/too-many",
         "RETURN VALUES",
-        "More buffers than the queue holds are refused.",
+        "dat_srq_post_recv refuses a buffer if the SRQ has no free slot.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_dtos;
@@ -142,8 +148,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/bad-arguments",
         "RETURN VALUES",
-        "Segments beyond their LMR, more than the queue allows, a negative number, and a wrong \
-         handle are refused.",
+        "dat_srq_post_recv refuses a segment beyond its LMR, too many segments, a negative number \
+         of segments, and a wrong handle.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_iov as usize;
@@ -166,7 +172,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/needs-local-write",
         "RETURN VALUES",
-        "Memory without the local write privilege cannot receive a message.",
+        "A receive of an SRQ cannot use memory without the local write privilege.",
         |rig| {
             let (srq, memory) =
                 (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -178,7 +184,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/freed-lmr",
         "RETURN VALUES",
-        "A segment of a freed LMR is a privileges violation.",
+        "A receive of an SRQ with a segment of a freed LMR is a privileges violation.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -190,7 +196,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/stays-after-disconnect",
         "DESCRIPTION",
-        "Buffers that no EP has taken are not flushed when an EP disconnects.",
+        "When an EP disconnects, the buffers of its SRQ that no EP has taken are not flushed.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let first = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -206,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more events, and no event is lost.",
+        "An SRQ that dat_srq_resize makes longer holds more buffers, and no buffer is lost.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             for id in 0..3 {
@@ -222,8 +228,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/below-outstanding",
         "RETURN VALUES",
-        "A queue cannot become shorter than the number of outstanding receives, or than its \
-         watermark.",
+        "dat_srq_resize cannot make an SRQ shorter than the number of outstanding receives, or \
+         shorter than its low watermark.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             for id in 0..5 {
@@ -240,8 +246,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/once",
         "DESCRIPTION",
-        "If fewer buffers than the watermark are left, this is reported once, and once more after \
-         it is set again.",
+        "An event reports once that an SRQ has fewer buffers than its low watermark. After the \
+         watermark is set again, an event can report that again.",
         |rig| {
             let (srq, memory) = (low(rig)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -253,7 +259,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
-            // The number of buffers equals the watermark, so it is not below it.
+            // The number of buffers equals the watermark, so the SRQ is not below it.
             rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
@@ -273,7 +279,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/at-once",
         "DESCRIPTION",
-        "If there are fewer buffers already, this is reported at once.",
+        "If an SRQ already has fewer buffers than the new low watermark, an event reports that at \
+         once.",
         |rig| {
             let srq = low(rig)?;
             supported(rig.api.dat_srq_set_lw(srq, 2))?;
@@ -283,7 +290,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/out-of-range",
         "RETURN VALUES",
-        "A watermark above the length of the queue, or below 0, is invalid.",
+        "dat_srq_set_lw refuses a low watermark above the length of the SRQ, or below 0.",
         |rig| {
             let srq = low(rig)?;
             let max = rig.query_srq(srq)?.max_recv_dtos;
@@ -293,7 +300,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates a queue, if the provider supports low watermarks.
+/// Creates an SRQ. If the provider does not support low watermarks, the case is unsupported.
 fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     let srq = rig.srq(8)?;
     match rig.provider.srq_watermarks_supported {
@@ -302,8 +309,8 @@ fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     }
 }
 
-/// Checks two numbers as far as the provider can tell them: that of the buffers that no EP has
-/// taken, and that of the buffers that have not been returned.
+/// Checks the number of buffers that no EP has taken, and the number of buffers whose completion
+/// has not been dequeued. A number that the provider does not know is not checked.
 #[track_caller]
 fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT_COUNT) -> Outcome {
     let param = rig.query_srq(srq)?;
@@ -319,13 +326,13 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
     Ok(())
 }
 
-/// Checks that the next asynchronous event reports the queue's low watermark. The standard does not
-/// define its event number, so any number is accepted.
+/// Checks that the next asynchronous event reports that the SRQ is below its low watermark. The
+/// standard does not define the number of this event, so any number is accepted.
 #[track_caller]
 fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     let about = rig.async_event()?;
     ensure_equal(
-        "what the event is about, and why",
+        "the object and the reason of the event",
         about,
         (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT),
     )

@@ -1,4 +1,4 @@
-//! Cases about statuses that the manual's pages name and that no other case covers.
+//! Cases about statuses that the manual pages list and that no other file tests.
 
 use std::ptr::{null, null_mut};
 
@@ -10,10 +10,11 @@ use crate::check::{Outcome, answers, ok, unsupported};
 use crate::rig::{Rig, cookie, event_timeout_us};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
-/// A mask bit that names a parameter of endpoints only.
+/// A mask bit that only the mask for endpoints defines.
 const STRANGE: u32 = 0x4000_0000;
 
-/// Returns the row `null-handle` of a function, which refuses a null handle in this call.
+/// Returns the case `null-handle` of a function: this call of the function with a null handle must
+/// be refused.
 macro_rules! null_handle {
     ($function:literal, |$rig:ident| $call:expr) => {
         must(
@@ -177,7 +178,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_cno_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_cno_query(rig.cno()?, STRANGE, &mut DAT_CNO_PARAM::zeroed()),
@@ -188,7 +189,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_cr_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_cr_query(rig.request(b"")?.1.cr, STRANGE, &mut DAT_CR_PARAM::zeroed()),
@@ -199,7 +200,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_evd_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_evd_query(
@@ -214,7 +215,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_ep_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_ep_query(
@@ -229,7 +230,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_lmr_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_lmr_query(rig.memory(8)?.lmr, STRANGE, &mut DAT_LMR_PARAM::zeroed()),
@@ -240,7 +241,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_rmr_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_rmr_query(rig.rmr()?, STRANGE, &mut DAT_RMR_PARAM::zeroed()),
@@ -251,7 +252,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_psp_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_psp_query(rig.listen()?.psp, STRANGE, &mut DAT_PSP_PARAM::zeroed()),
@@ -262,7 +263,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_rsp_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_rsp_query(reserved(rig)?, STRANGE, &mut DAT_RSP_PARAM::zeroed()),
@@ -273,7 +274,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_pz_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_pz_query(rig.pz()?, STRANGE, &mut DAT_PZ_PARAM::zeroed()),
@@ -284,7 +285,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with an undefined bit is invalid.",
+        "dat_srq_query refuses a mask with an undefined bit.",
         |rig| {
             answers(
                 rig.api.dat_srq_query(rig.srq(4)?, STRANGE, &mut DAT_SRQ_PARAM::zeroed()),
@@ -292,17 +293,17 @@ pub(super) const CASES: &[Row] = &[
             )
         },
     ),
-    // ---- Others ----
+    // ---- Other arguments ----
     must(
         "dat_pz_create/null-out",
         "RETURN VALUES: invalid parameter",
-        "With a null pointer for the handle, nothing is created.",
+        "If the pointer for the new handle is null, dat_pz_create fails and creates no zone.",
         |rig| answers(rig.api.dat_pz_create(rig.ia, null_mut()), DAT_INVALID_PARAMETER),
     ),
     must(
         "dat_cno_create/null-out",
         "RETURN VALUES: invalid parameter",
-        "With a null pointer for the handle, nothing is created.",
+        "If the pointer for the new handle is null, dat_cno_create fails and creates no CNO.",
         |rig| {
             answers(
                 rig.api.dat_cno_create(rig.ia, DAT_OS_WAIT_PROXY_AGENT::zeroed(), null_mut()),
@@ -313,7 +314,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/unknown-flags",
         "RETURN VALUES: invalid parameter",
-        "Flags that are not a kind of service point are invalid.",
+        "dat_psp_create refuses flags that do not name a kind of service point.",
         |rig| {
             answers(
                 rig.api.dat_psp_create(
@@ -330,7 +331,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create_any/unknown-flags",
         "RETURN VALUES: invalid parameter",
-        "Flags that are not a kind of service point are invalid.",
+        "dat_psp_create_any refuses flags that do not name a kind of service point.",
         |rig| {
             answers(
                 rig.api.dat_psp_create_any(
@@ -364,7 +365,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/negative",
         "RETURN VALUES: invalid parameter",
-        "A negative watermark other than the infinite one is invalid.",
+        "dat_ep_set_watermark refuses a negative watermark, except for DAT_WATERMARK_INFINITE.",
         |rig| {
             answers(
                 rig.api.dat_ep_set_watermark(rig.ep()?.ep, -5, DAT_WATERMARK_INFINITE),
@@ -375,13 +376,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/negative",
         "RETURN VALUES: invalid parameter",
-        "A negative queue length is invalid.",
+        "dat_srq_resize refuses a negative queue length.",
         |rig| answers(rig.api.dat_srq_resize(rig.srq(4)?, -1), DAT_INVALID_PARAMETER),
     ),
     must(
         "dat_evd_resize/negative",
         "RETURN VALUES: invalid parameter",
-        "A negative queue length is invalid.",
+        "dat_evd_resize refuses a negative queue length.",
         |rig| {
             answers(rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, -1), DAT_INVALID_PARAMETER)
         },
@@ -389,7 +390,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/too-long",
         "RETURN VALUES: insufficient resources",
-        "A queue longer than the adapter's limit is refused.",
+        "dat_evd_resize refuses a queue length above the adapter's limit.",
         |rig| {
             answers(
                 rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, beyond(rig.attr.max_evd_qlen)?),
@@ -400,7 +401,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/too-long",
         "RETURN VALUES: insufficient resources",
-        "A queue longer than the adapter's limit is refused.",
+        "dat_srq_resize refuses a queue length above the adapter's limit.",
         |rig| {
             answers(
                 rig.api.dat_srq_resize(rig.srq(4)?, beyond(rig.attr.max_recv_per_srq)?),
@@ -411,7 +412,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_strerror/unknown-status",
         "RETURN VALUES",
-        "An undefined status is invalid.",
+        "dat_strerror refuses a status that the standard does not define.",
         |rig| {
             answers(
                 rig.api.dat_strerror(DAT_ERROR(0x3ff_0000, 0), &mut null(), &mut null()),
@@ -425,7 +426,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/no-qualifier",
         "RETURN VALUES: invalid parameter",
-        "A request cannot be handed off to qualifier 0, and stays pending.",
+        "dat_cr_handoff refuses qualifier 0, and the request stays pending.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             answers(rig.api.dat_cr_handoff(arrival.cr, 0), DAT_INVALID_PARAMETER)?;
@@ -436,8 +437,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/impossible",
         "RETURN VALUES: invalid parameter, model not supported",
-        "More private data than the provider allows, and a quality of service that it does not \
-         support, are refused.",
+        "dat_ep_dup_connect refuses too much private data, and a quality of service that the \
+         provider does not support.",
         |rig| {
             let (pair, ep) = (rig.pair()?, rig.ep()?);
             let more = rig.provider.max_private_data_size.saturating_add(1);
@@ -464,7 +465,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_add_provider/null-arguments",
         "RETURN VALUES: invalid parameter",
-        "A provider cannot be registered without a function table or a description.",
+        "dat_registry_add_provider refuses null pointers for the function table and for the \
+         description.",
         |rig| {
             let (table, info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
             answers(rig.api.dat_registry_add_provider(null(), &info), DAT_INVALID_PARAMETER)?;
@@ -474,7 +476,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/below-low-watermark",
         "RETURN VALUES: invalid state",
-        "A queue cannot become shorter than its low watermark.",
+        "dat_srq_resize cannot make an SRQ shorter than its low watermark.",
         |rig| {
             let srq = rig.srq(8)?;
             ok(rig.api.dat_srq_set_lw(srq, 4))?;
@@ -484,7 +486,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/other-pz",
         "RETURN VALUES: protection violation",
-        "Memory of another zone than the queue's is a protection violation.",
+        "A receive of an SRQ into memory of another zone than the SRQ's is a protection violation.",
         |rig| {
             let (srq, memory) =
                 (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
@@ -496,8 +498,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/local-memory",
         "RETURN VALUES: protection and privileges violation, invalid parameter",
-        "A segment of another zone, without the local write privilege, of a freed LMR, or outside \
-         its LMR is refused.",
+        "dat_ep_post_rdma_read refuses a local segment of another zone, without the local write \
+         privilege, of a freed LMR, or outside of its LMR.",
         |rig| {
             let far = rig.memory(8)?;
             let (outside, freed) = (rig.memory(8)?.part(4, 8), rig.memory(8)?);
@@ -520,14 +522,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/too-many",
         "RETURN VALUES: insufficient resources",
-        "More requests than the EP holds are refused.",
+        "dat_ep_post_rdma_read refuses a read if the EP has no free slot for a request.",
         |rig| {
             let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             if max >= crate::rig::EVD_QUEUE_LENGTH {
-                return unsupported(
-                    "the provider gives EPs more requests than an EVD has room for",
-                );
+                return unsupported("the EP accepts more requests than an EVD can hold events");
             }
             let read = |id| rig.read(pair.active.ep, &[near.all()], id, &far.remote());
             (0..max).try_for_each(|id| ok(read(id as u64)))?;
@@ -536,14 +536,14 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates a reserved service point.
+/// Creates a reserved service point (RSP).
 fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {
     let (evd, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, rig.free_qualifier()?, rig.ep()?.ep, evd, &mut rsp))?;
     Ok(rsp)
 }
 
-/// Returns one more than a limit.
+/// Returns a number that is one above a limit.
 fn beyond(limit: DAT_COUNT) -> Outcome<DAT_COUNT> {
     match limit.checked_add(1) {
         Some(more) => Ok(more),

@@ -43,7 +43,7 @@ fn stars_stand_for_any_text() {
 
 const DOCUMENT: &str = include_str!("../../../docs/conformance.md");
 
-/// Returns the text of docs/conformance.md below this second-level heading.
+/// Returns the section of docs/conformance.md with this second-level heading.
 fn section(heading: &str) -> &'static str {
     let mut sections = DOCUMENT.split("\n## ");
     let found = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
@@ -63,8 +63,8 @@ fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     of_tables.map(|(_, line)| cells(line)).collect()
 }
 
-/// Returns the names of cases in a cell. A part that begins with "n/t" gives the reason for which
-/// there is no case. It ends the list.
+/// Returns the names of cases in a cell. If a part of the cell begins with "n/t", the rest of the
+/// cell gives the reason why there is no case.
 fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
     cell.split(", ")
         .flat_map(|part| part.split("; "))
@@ -72,8 +72,8 @@ fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
         .take_while(|part| !part.starts_with("n/t"))
 }
 
-/// Returns, for each of the five pages in docs/conformance.md, the names in its table without the
-/// function.
+/// Returns the words in the last column of each table about one of the five pages in
+/// docs/conformance.md. The words include the names of cases, without the function.
 fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
     let pages = section("The five pages, sentence by sentence").split("\n### ").skip(1);
     let table = |page: &'static str| {
@@ -93,7 +93,7 @@ fn every_case_of_the_five_pages_is_in_the_document() {
     assert_eq!(pages.len(), 5);
     for case in all() {
         let (function, about) = case.id.split_once('/').expect(&case.id);
-        // The matrix of endpoint states counts as a single entry.
+        // All cases of the table of endpoint states count as a single entry.
         let Some((_, words)) = pages.iter().find(|(page, _)| *page == function) else { continue };
         let family =
             |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
@@ -143,13 +143,14 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
     }
 }
 
-/// Returns the rows about endpoint states and corner points in docs/conformance.md.
+/// Returns the rows of the tables about endpoint states and about corner points in
+/// docs/conformance.md.
 fn mapped() -> Vec<Vec<&'static str>> {
     [rows(section("The endpoint states")), rows(section("Corner points"))].concat()
 }
 
-/// Returns the cases in a cell of the tables of return values and attributes. Some cells begin with
-/// "a completion:".
+/// Returns the names of cases in a cell of the tables of return values and attributes. In some
+/// cells, words and a colon precede a name.
 fn patterns(cell: &'static str) -> impl Iterator<Item = &'static str> {
     names(cell).map(|name| name.rsplit_once(": ").map_or(name, |(_, name)| name))
 }
@@ -168,7 +169,7 @@ fn every_function_has_its_return_values() {
             );
         }
     }
-    // OFED's extension has no manual page.
+    // The IB extension of OFED has no manual page, so the table has no row for it.
     let described = |case: &&Case| case.is_in_1_2() && case.function() != "dat_extension_op";
     let functions: HashSet<_> =
         cases.iter().filter(described).map(|case| case.function()).collect();
@@ -211,8 +212,8 @@ fn every_case_is_in_the_document() {
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
 }
 
-/// Returns, for each source file of cases, the text of each row with its name, and the text after
-/// the tables.
+/// Returns two values for each source file of cases: the source text of each case with the name of
+/// the case, and the source text after the table of cases.
 fn sources() -> Vec<(Vec<(String, String)>, String)> {
     let files =
         std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");
@@ -259,7 +260,7 @@ fn every_case_that_looks_at_strict_is_in_the_document() {
     assert_eq!(documented, found, "docs/conformance.md must list the cases that depend on strict");
 }
 
-/// Returns the members of a structure as dat-sys declares it.
+/// Returns the names of a structure's members, as dat-sys declares them.
 fn members(source: &'static str, structure: &str) -> Vec<&'static str> {
     let (_, body) = source.split_once(&format!("pub struct {structure} {{")).expect(structure);
     let (body, _) = body.split_once('}').expect("the end of a structure");

@@ -1,4 +1,4 @@
-//! Cases about threads that wait, signals and proxy agents.
+//! Cases about threads that wait, about signals, and about proxy agents.
 
 use std::ptr::null_mut;
 
@@ -12,7 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait with DAT_INTERRUPTED_CALL, without taking an event.",
+        "A signal ends dat_evd_wait with DAT_INTERRUPTED_CALL. The wait dequeues no event.",
         |rig| {
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
             let (api, number) = (rig.api, evd as usize);
@@ -34,11 +34,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/unsignalled-completion",
         "DESCRIPTION",
-        "An unsignalled completion does not end a wait; a signalled one does, and both are then \
-         queued.",
+        "An unsignalled completion does not end dat_evd_wait. The next signalled completion does, \
+         and the EVD then has both.",
         |rig| {
-            // A waiter may sleep for a short time before it looks for events. Such a sleep shows
-            // nothing, so the attempt is repeated.
+            // The waiting thread may sleep for a short time before it looks for events. An attempt
+            // during such a sleep proves nothing, so there are several attempts.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -52,8 +52,8 @@ pub(super) const CASES: &[Row] = &[
                     while to.load(0, 8) != [7; 8] {
                         std::thread::yield_now();
                     }
-                    // A thread that the first event wakes has run by the time that later events
-                    // have come and gone.
+                    // If the first event wakes the waiting thread, the thread runs before these
+                    // later completions have all been dequeued.
                     for id in 0..20 {
                         ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
                         rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
@@ -72,7 +72,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait on a CNO with DAT_INTERRUPTED_CALL.",
+        "A signal ends dat_cno_wait with DAT_INTERRUPTED_CALL.",
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
             let answer = rig.interrupted(|| {
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/several-waiters",
         "DESCRIPTION",
-        "Several threads wait on one CNO; each trigger ends the wait of one of them.",
+        "If several threads wait on one CNO, each trigger ends the wait of one thread.",
         |rig| {
             let cno = rig.cno()?;
             let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
@@ -102,7 +102,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "All waiters of a CNO are woken when its adapter is closed, and get no EVD.",
+        "When an adapter is closed, all threads that wait on its CNOs are woken and get no EVD.",
         |rig| {
             let (ia, mut cno) = (rig.other_ia()?, null_mut());
             ok(rig.api.dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
@@ -114,7 +114,7 @@ pub(super) const CASES: &[Row] = &[
             for (answer, evd) in woken {
                 ensure(
                     DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
-                    "a waiter was left to its time-out",
+                    "the wait was not woken and timed out",
                 )?;
                 ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
@@ -124,8 +124,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "When the last EVD of a CNO is freed, all waiters are woken and the agent is called, \
-         without an EVD.",
+        "When the last EVD of a CNO is freed, all threads that wait on the CNO are woken and its \
+         agent is called, without an EVD.",
         |rig| {
             let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
@@ -138,14 +138,14 @@ pub(super) const CASES: &[Row] = &[
             for (answer, evd) in woken {
                 ensure(
                     DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
-                    "a waiter was left to its time-out",
+                    "the wait was not woken and timed out",
                 )?;
                 ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
             calls.until(1)?;
             ensure_equal("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
             ensure_equal("calls", calls.count(), 1)?;
-            // The adapter works as before.
+            // Afterwards, the CNO and the adapter still work.
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
             let mut returned = null_mut();
@@ -156,7 +156,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_free/waited-for",
         "RETURN VALUES: invalid state",
-        "A CNO with waiters cannot be freed.",
+        "A CNO on which threads wait cannot be freed.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
@@ -173,7 +173,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_create/agent",
         "DESCRIPTION: agent",
-        "A trigger calls the agent with the EVD, and also wakes a waiter.",
+        "A trigger of a CNO calls the CNO's agent with the EVD, and also wakes a thread that waits \
+         on the CNO.",
         |rig| {
             let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
@@ -210,7 +211,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/calls-agents-off",
         "dat_cno_create, DESCRIPTION: agent",
-        "The agent is called without an EVD when the adapter is closed.",
+        "When an adapter is closed, the agents of its CNOs are called without an EVD.",
         |rig| {
             let (ia, (agent, calls), mut cno) = (rig.other_ia()?, AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(ia, agent, &mut cno))?;
@@ -224,7 +225,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/exactly-once",
         "ATTRIBUTES: safe",
-        "Threads that dequeue from one EVD of a thread-safe adapter get each event once.",
+        "If several threads dequeue from one EVD of a thread-safe adapter, each event is dequeued \
+         once.",
         |rig| {
             const EVENTS: usize = 200;
             let (mut async_evd, mut ia, name) =

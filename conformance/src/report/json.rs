@@ -15,7 +15,7 @@ struct Document<'a> {
     cases: Vec<Line<'a>>,
 }
 
-/// The result of the cases of one clause of a function's page.
+/// The results of all cases about one clause of a function's page.
 #[derive(Serialize)]
 struct Clause<'a> {
     function: &'a str,

@@ -1,5 +1,5 @@
-//! The report as JUnit XML, with one suite for each function. An unsupported feature becomes
-//! `skipped`, the nearest state that CI servers know.
+//! The report as JUnit XML, with one test suite for each function. An unsupported case becomes
+//! `skipped`, because CI servers know no state that is closer.
 
 use std::fmt::Write;
 

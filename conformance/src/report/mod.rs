@@ -10,9 +10,10 @@ pub use self::record::{Record, Report, Verdict};
 /// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Text: a line for each function, the failures and the totals.
+    /// Text, with a line for each function, then the failures and the totals.
     Text,
-    /// Text, with an additional line for each clause of a function.
+    /// Text, with a line for each function and a line for each of its clauses, then the failures
+    /// and the totals.
     Clauses,
     /// One JSON document.
     Json,

@@ -13,12 +13,12 @@ pub enum Verdict {
     Passed,
     /// The provider violates the requirement.
     Failed {
-        /// The behaviour of the provider.
+        /// What the provider did instead of meeting the requirement.
         reason: String,
     },
-    /// The provider lacks an optional feature. This does not count as passed.
+    /// The provider lacks an optional feature. Such a case does not count as passed.
     Unsupported {
-        /// The provider's report that it lacks the feature.
+        /// How the provider reports that it lacks the feature.
         reason: String,
     },
 }
@@ -40,7 +40,7 @@ pub struct Record {
     pub case: Case,
     /// The verdict on the case.
     pub verdict: Verdict,
-    /// The time that the case took.
+    /// The duration of the case.
     pub took: Duration,
 }
 
@@ -53,7 +53,7 @@ pub struct Report {
     pub records: Vec<Record>,
 }
 
-/// The number of cases with each verdict.
+/// The number of cases with each kind of verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Count {
     /// The number of all cases.
@@ -67,13 +67,14 @@ pub struct Count {
 }
 
 impl Report {
-    /// Returns whether no case failed and, if `strict`, no requirement was unsupported.
+    /// Returns whether no case has failed. If `strict` is true, also requires that no case of a
+    /// binding requirement is unsupported.
     pub fn is_good(&self, strict: bool) -> bool {
         let must = self.count(|record| record.case.level == Level::Must);
         self.count(|_| true).failed == 0 && (!strict || must.unsupported == 0)
     }
 
-    /// Counts the records that `meant` selects.
+    /// Counts the records that `meant` selects, by their verdicts.
     pub fn count(&self, meant: impl Fn(&Record) -> bool) -> Count {
         let mut count = Count::default();
         for record in self.records.iter().filter(|record| meant(record)) {
@@ -87,7 +88,7 @@ impl Report {
         count
     }
 
-    /// Returns the functions, each once, in the order of the cases.
+    /// Returns the functions that the cases are about, each once, in the order of the cases.
     pub(super) fn functions(&self) -> Vec<&str> {
         let mut functions = Vec::new();
         for record in &self.records {
@@ -98,7 +99,7 @@ impl Report {
         functions
     }
 
-    /// Returns the clauses of a function's cases, each once, in their order.
+    /// Returns the clauses that a function's cases are about, each once, in the order of the cases.
     pub(super) fn clauses(&self, function: &str) -> Vec<&'static str> {
         let mut clauses = Vec::new();
         for record in self.records.iter().filter(|record| record.case.function() == function) {

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::record::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
-/// Returns a line for each function and, if `by_clause`, for each clause of its page.
+/// Returns one line for each function. If `by_clause` is true, also returns one line for each
+/// clause of the function's page.
 pub(super) fn write(report: &Report, by_clause: bool) -> String {
     let mut out = String::new();
     let mut rows = Vec::new();

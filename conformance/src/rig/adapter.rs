@@ -1,4 +1,4 @@
-//! An open adapter, and what lives as long as it is open.
+//! An open adapter, and the objects that exist while it is open.
 
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::check::{Outcome, failed, ok};
 use crate::time_limits::event_timeout;
 
-/// Returns the time, in microseconds, that a case waits for an event that must happen.
+/// Returns the time that a case waits for an event that must happen, in microseconds.
 pub(crate) fn event_timeout_us() -> DAT_TIMEOUT {
     DAT_TIMEOUT::try_from(event_timeout().as_micros()).unwrap_or(DAT_TIMEOUT::MAX - 1)
 }
@@ -30,12 +30,11 @@ pub(crate) struct Rig {
     pub(crate) provider: DAT_PROVIDER_ATTR,
     name: CString,
     pub(super) pz: OnceCell<DAT_PZ_HANDLE>,
-    /// The further opens of the adapter, which are closed with the first.
+    /// The other opens of the same adapter. They are closed before the first open.
     others: RefCell<Vec<DAT_IA_HANDLE>>,
-    /// What is dropped after the adapters are closed: memory to which they may write.
+    /// Memory to which the adapters may write. It is freed after the adapters have been closed.
     memory: RefCell<Vec<Box<dyn Any>>>,
-    /// What is dropped before the adapters are closed: the processes that run until the case has
-    /// ended.
+    /// Processes that run until the case has ended. They are killed before the adapters are closed.
     peers: RefCell<Vec<Box<dyn Any>>>,
 }
 
@@ -110,17 +109,17 @@ impl Rig {
         Ok((ia, async_evd))
     }
 
-    /// Keeps memory until the adapters are closed.
+    /// Keeps memory allocated until the adapters have been closed.
     pub(super) fn keep_memory(&self, block: impl Any) {
         self.memory.borrow_mut().push(Box::new(block));
     }
 
-    /// Keeps a process until the case has ended.
+    /// Keeps a process running until the case has ended.
     pub(crate) fn keep(&self, peer: impl Any) {
         self.peers.borrow_mut().push(Box::new(peer));
     }
 
-    /// Forgets an adapter that the case has closed itself.
+    /// Forgets an open of the adapter that the case has closed itself.
     pub(crate) fn forget_ia(&mut self, ia: DAT_IA_HANDLE) {
         self.others.borrow_mut().retain(|other| *other != ia);
         if self.ia == ia {
@@ -128,16 +127,18 @@ impl Rig {
         }
     }
 
-    /// Closes all adapters. Memory is freed after the adapter that could have written to it.
+    /// Closes all opens of the adapter. Memory is freed only afterwards, because the adapter may
+    /// write to it.
     pub(crate) fn close(mut self) -> Outcome {
         self.close_all()
     }
 
     fn close_all(&mut self) -> Outcome {
         let mut all = std::mem::take(&mut *self.others.borrow_mut());
-        // The first open is closed last, because others may use its asynchronous EVD.
+        // The first open is closed last, because other opens may use its asynchronous EVD.
         all.push(std::mem::replace(&mut self.ia, null_mut()));
-        // A provider may wait for a stopped peer to take part in the close, so the peers end first.
+        // The peers are killed first, because a provider may wait until a stopped peer takes part
+        // in the close.
         self.peers.borrow_mut().clear();
         let mut outcome = Ok(());
         for ia in all.into_iter().filter(|ia| !ia.is_null()) {
@@ -145,7 +146,8 @@ impl Rig {
             outcome = outcome.and(closed);
         }
         if outcome.is_err() {
-            // An adapter that could not be closed may still write to the memory, so it is leaked.
+            // If an adapter could not be closed, it may still write to the memory. So the memory is
+            // leaked.
             std::mem::take(&mut *self.memory.borrow_mut()).into_iter().for_each(std::mem::forget);
         }
         outcome
@@ -154,13 +156,13 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // The adapters are still open here only after a panic of the case, whose verdict is then
-        // known.
+        // If the adapters are still open here, the case has panicked, and its verdict does not
+        // depend on the close.
         let _ = self.close_all();
     }
 }
 
-/// Reads the text in a C array.
+/// Returns the text in a C array. Returns `None` if the array has no NUL.
 pub(crate) fn text(field: &[c_char; DAT_NAME_MAX_LENGTH]) -> Option<String> {
     let bytes = field.map(|c| c as u8);
     CStr::from_bytes_until_nul(&bytes).ok().map(|text| text.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! Connections over the adapter's own address.
+//! Connections between two endpoints of the adapter, through the adapter's own address.
 
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ pub(crate) struct Listener {
     pub(crate) psp: DAT_PSP_HANDLE,
     /// The connection qualifier on which the service point listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The EVD that reports requests.
+    /// The EVD that reports the connection requests of the service point.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
@@ -24,10 +24,10 @@ pub(crate) struct Listener {
 pub(crate) struct CommonPoint {
     /// The service point.
     pub(crate) csp: DAT_CSP_HANDLE,
-    /// The address with the port on which it listens. The provider owns it as long as the service
-    /// point exists.
+    /// The address at which the service point listens, with its port. The provider owns the address
+    /// as long as the service point exists.
     pub(crate) address: DAT_IA_ADDRESS_PTR,
-    /// The EVD that reports requests.
+    /// The EVD that reports the connection requests of the service point.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
@@ -40,21 +40,22 @@ pub(crate) struct RequestEvent {
     pub(crate) sp: DAT_HANDLE,
     /// The connection qualifier of the request.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The address of the request.
+    /// The address at which the request arrived.
     pub(crate) address: DAT_IA_ADDRESS_PTR,
 }
 
 /// Two connected endpoints of one adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    /// The endpoint that connected.
+    /// The endpoint that has called dat_ep_connect.
     pub(crate) active: Ep,
-    /// The endpoint that accepted.
+    /// The endpoint with which the connection request was accepted.
     pub(crate) passive: Ep,
 }
 
 impl Rig {
-    /// Creates a public service point on a free qualifier. The consumer creates its endpoints.
+    /// Creates a public service point on a free qualifier. The consumer creates the endpoints for
+    /// its requests.
     pub(crate) fn listen(&self) -> Outcome<Listener> {
         self.listen_for(DAT_PSP_CONSUMER_FLAG, EVD_QUEUE_LENGTH)
     }
@@ -73,8 +74,8 @@ impl Rig {
         Ok(Listener { psp, qualifier, evd })
     }
 
-    /// Creates a common service point at the adapter's address, on any port, if the provider
-    /// supports them.
+    /// Creates a common service point at the adapter's address, on any port. If the provider does
+    /// not support common service points, the case is unsupported.
     pub(crate) fn common_point(&self) -> Outcome<CommonPoint> {
         const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
         let (evd, mut csp, mut comm) = (self.evd(DAT_EVD_CR_FLAG)?, null_mut(), TCP);
@@ -89,7 +90,8 @@ impl Rig {
         Ok(CommonPoint { csp, address: param.address_ptr, evd })
     }
 
-    /// Returns a connection qualifier that was free a moment ago.
+    /// Returns a connection qualifier that was free a moment ago. Another process may take it at
+    /// any time.
     pub(crate) fn free_qualifier(&self) -> Outcome<DAT_CONN_QUAL> {
         let Listener { psp, qualifier, .. } = self.listen()?;
         ok(self.api.dat_psp_free(psp))?;
@@ -106,7 +108,7 @@ impl Rig {
         self.connect_within(ep, qualifier, private, event_timeout_us())
     }
 
-    /// Like [`connect`](Self::connect), with a time limit in microseconds.
+    /// Calls dat_ep_connect like [`connect`](Self::connect), with a time limit in microseconds.
     pub(crate) fn connect_within(
         &self,
         ep: DAT_EP_HANDLE,
@@ -137,7 +139,8 @@ impl Rig {
         self.api.dat_cr_reject(cr, size, data)
     }
 
-    /// Connects an endpoint, and returns it with the event of its request.
+    /// Calls dat_ep_connect on a new endpoint. Returns the endpoint and the event of its connection
+    /// request.
     pub(crate) fn request(&self, private: &[u8]) -> Outcome<(Ep, RequestEvent)> {
         let listener = self.listen()?;
         let ep = self.ep()?;
@@ -167,8 +170,8 @@ impl Rig {
         Ok(Pair { active, passive })
     }
 
-    /// Waits until all data that the active side wrote before are in the other side's memory. For
-    /// this it uses a read, which is executed after the writes.
+    /// Waits until all data that the active side has written are in the memory of the passive side.
+    /// To find that out, posts an RDMA read, which is executed after the writes.
     #[track_caller]
     pub(crate) fn wait_for_writes(&self, pair: Pair) -> Outcome {
         const READ: u64 = 0xdead_beef;
@@ -177,8 +180,8 @@ impl Rig {
         self.completes(pair.active.request, READ, DAT_DTO_SUCCESS).map(drop)
     }
 
-    /// Returns a connection that has ended: both endpoints are disconnected, and their events were
-    /// dequeued.
+    /// Returns a connection that has ended: both endpoints are disconnected, and the events of the
+    /// disconnect have been dequeued.
     pub(crate) fn ended_pair(&self) -> Outcome<Pair> {
         let pair = self.pair()?;
         ok(self.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
@@ -188,7 +191,7 @@ impl Rig {
     }
 }
 
-/// Converts private data to C. Empty data become null.
+/// Converts private data to the arguments of a C function. Empty data become a null pointer.
 pub(crate) fn bytes(private: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     match private {
         [] => (0, null_mut()),

@@ -1,4 +1,4 @@
-//! Waits for events, and reads them.
+//! Waits for events, and reads the data of events.
 
 use dat_sys::*;
 
@@ -15,11 +15,11 @@ pub(crate) struct DtoCompletion {
     pub(crate) cookie: u64,
     /// The status of the completion.
     pub(crate) status: DAT_DTO_COMPLETION_STATUS,
-    /// The number of bytes, if the DTO succeeded.
+    /// The number of transferred bytes, which is valid only if the DTO succeeded.
     pub(crate) length: DAT_SEG_LENGTH,
-    /// The operation of the DTO (uDAPL 2.0).
+    /// The operation code of the DTO, which only uDAPL 2.0 reports.
     pub(crate) operation: DAT_DTOS,
-    /// The RMR context that the peer has invalidated (uDAPL 2.0).
+    /// The RMR context that the peer's send has invalidated, which only uDAPL 2.0 reports.
     pub(crate) invalidated: DAT_RMR_CONTEXT,
 }
 
@@ -192,7 +192,7 @@ impl Rig {
     }
 }
 
-/// Reads an event as a DTO completion.
+/// Reads the members of a DTO completion from an event.
 pub(crate) fn dto_completion(event: &DAT_EVENT) -> DtoCompletion {
     // SAFETY: the members are integers and pointers, which can be read in any event, even if the
     // values are meaningless.
@@ -209,7 +209,7 @@ pub(crate) fn dto_completion(event: &DAT_EVENT) -> DtoCompletion {
     }
 }
 
-/// Returns the object of an asynchronous event, and the reason.
+/// Returns the object that an asynchronous event is about, and the reason of the event.
 pub(crate) fn async_error(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
     // SAFETY: the members are integers and pointers, which can be read in any event, even if the
     // values are meaningless.
@@ -219,7 +219,7 @@ pub(crate) fn async_error(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
     }
 }
 
-/// Returns the value that was given to [`Rig::post_se`].
+/// Returns the value of a software event, which [`Rig::post_se`] has posted.
 pub(crate) fn software_value(event: &DAT_EVENT) -> usize {
     // SAFETY: the member is a pointer, which can be read in any event, even if the value is
     // meaningless.

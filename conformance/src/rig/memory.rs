@@ -1,4 +1,4 @@
-//! Registered memory, and the DTOs that use it.
+//! Registered memory, and calls of the DTOs that use it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::null_mut;
@@ -9,7 +9,8 @@ use super::adapter::Rig;
 use super::events::cookie;
 use crate::check::{Outcome, ok};
 
-/// Memory to which a provider may write at any time, so it is accessed only by copying.
+/// Memory to which a provider may write at any time. So the suite holds no reference to it and only
+/// copies data in and out.
 struct Block {
     at: *mut u8,
     layout: Layout,
@@ -27,9 +28,9 @@ impl Drop for Block {
 pub(crate) struct Region {
     /// The LMR of the region.
     pub(crate) lmr: DAT_LMR_HANDLE,
-    /// The key for local segments.
+    /// The LMR context, which local segments contain.
     pub(crate) lmr_context: DAT_LMR_CONTEXT,
-    /// The key for peers.
+    /// The RMR context, with which peers access the memory.
     pub(crate) rmr_context: DAT_RMR_CONTEXT,
     /// The address of the first byte.
     pub(crate) address: DAT_VADDR,
@@ -38,10 +39,10 @@ pub(crate) struct Region {
 }
 
 impl Rig {
-    /// Allocates zeroed memory that lives until the rig is closed.
+    /// Allocates zeroed memory that exists until the rig is closed.
     pub(crate) fn allocate(&self, length: usize) -> DAT_PVOID {
-        // The memory is whole pages, because a device may hide pages that are registered with it
-        // from the children of this process, with all data in them.
+        // The memory consists of whole pages. A device may hide registered pages from the children
+        // of this process, together with all other data in these pages.
         let pages = length.max(1).next_multiple_of(4096);
         let layout = Layout::from_size_align(pages, 4096).expect("a small buffer");
         // SAFETY: the size is not 0.
@@ -187,17 +188,18 @@ impl Rig {
 }
 
 impl Region {
-    /// Returns an empty region, to be filled in.
+    /// Returns an empty region, whose fields a later call fills in.
     pub(crate) fn none() -> Region {
         Region { lmr: null_mut(), lmr_context: 0, rmr_context: 0, address: 0, length: 0 }
     }
 
-    /// Returns the whole region as a local segment.
+    /// Returns a local segment that covers the whole region.
     pub(crate) fn all(&self) -> DAT_LMR_TRIPLET {
         self.part(0, self.length)
     }
 
-    /// Returns a part of the region as a local segment. The part may be outside the region.
+    /// Returns a local segment that covers a part of the region. Tests may pass a part outside of
+    /// the region.
     pub(crate) fn part(&self, from: u32, length: u32) -> DAT_LMR_TRIPLET {
         DAT_LMR_TRIPLET {
             virtual_address: self.address + u64::from(from),
@@ -206,17 +208,17 @@ impl Region {
         }
     }
 
-    /// Returns the whole region as a remote segment.
+    /// Returns a remote segment that covers the whole region.
     pub(crate) fn remote(&self) -> DAT_RMR_TRIPLET {
         self.remote_part(0, self.length)
     }
 
-    /// Returns a part of the region as a remote segment.
+    /// Returns a remote segment that covers a part of the region.
     pub(crate) fn remote_part(&self, from: u32, length: u32) -> DAT_RMR_TRIPLET {
         self.remote_through(self.rmr_context, from, length)
     }
 
-    /// Returns a part of the region as a remote segment with another context.
+    /// Returns a remote segment that covers a part of the region, with another RMR context.
     pub(crate) fn remote_through(
         &self,
         rmr_context: DAT_RMR_CONTEXT,
@@ -227,7 +229,7 @@ impl Region {
         DAT_RMR_TRIPLET { virtual_address, segment_length: length, rmr_context }
     }
 
-    /// Copies bytes into the region. Bytes that do not fit are omitted.
+    /// Copies bytes into the region. Bytes beyond the end of the region are omitted.
     pub(crate) fn store(&self, from: u32, bytes: &[u8]) {
         let room = self.length.saturating_sub(from) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
@@ -239,7 +241,7 @@ impl Region {
         }
     }
 
-    /// Copies bytes out of the region. Bytes beyond its end are omitted.
+    /// Copies bytes out of the region. Bytes beyond the end of the region are omitted.
     pub(crate) fn load(&self, from: u32, length: u32) -> Vec<u8> {
         let length = length.min(self.length.saturating_sub(from)) as usize;
         let mut bytes = vec![0; length];
@@ -253,7 +255,7 @@ impl Region {
     }
 }
 
-/// Copies private data that a provider owns.
+/// Returns a copy of private data that the provider owns.
 pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
         Ok(size) if !at.is_null() => {

@@ -1,8 +1,8 @@
-//! The tools of cases: an open adapter, objects with reasonable defaults, connected pairs, waiting
-//! with a time limit.
+//! The tools of cases: an open adapter, objects with reasonable defaults, connected pairs of
+//! endpoints, and waits with a time limit.
 //!
-//! At the end, the adapter is closed abruptly, which removes all these objects: the standard says
-//! that an abrupt close destroys all objects of the adapter.
+//! When a case has ended, the suite closes the adapter abruptly. According to the standard, an
+//! abrupt close destroys all objects of the adapter, so cases need not free them.
 
 mod adapter;
 mod connect;

@@ -7,7 +7,7 @@ use dat_sys::*;
 use super::adapter::{Rig, text};
 use crate::check::{Outcome, answers, ensure, failed, ok, one_of};
 
-/// Reads an array of named attributes as names and values.
+/// Reads an array of named attributes and returns their names and values.
 #[track_caller]
 pub(crate) fn named(
     what: &str,
@@ -36,24 +36,25 @@ pub(crate) fn named(
 }
 
 impl Rig {
-    /// Returns the adapter's named attribute `strict`: whether it follows the letter of the
-    /// standard. Adapters of other vendors do not have this attribute. An adapter with `strict=off`
-    /// allows what OFED's library allows (docs/compatibility.md).
+    /// Returns whether the adapter's named attribute `strict` is `on`. Returns `None` for an
+    /// adapter without this attribute, such as an adapter of another vendor. An adapter with
+    /// `strict=off` allows what OFED's library allows (docs/compatibility.md).
     pub(crate) fn strict_attribute(&self) -> Outcome<Option<bool>> {
         let all =
             named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
         Ok(all.into_iter().find(|(name, _)| name == "strict").map(|(_, value)| value == "on"))
     }
 
-    /// Returns whether the letter of the standard applies. It applies unless the adapter has
-    /// `strict=off`.
+    /// Returns whether the adapter must follow the letter of the standard. Every adapter must,
+    /// except an adapter with `strict=off`.
     pub(crate) fn is_strict(&self) -> Outcome<bool> {
         Ok(self.strict_attribute()? != Some(false))
     }
 
-    /// Checks that the call has returned `letter`, the type that the standard defines for it. If
-    /// the adapter does not have `strict=on`, the call may also return one of `others`, which the
-    /// standard's page defines for situations that are hard to distinguish from the tested one.
+    /// Checks that the call has returned `letter`, which is the type of status that the standard
+    /// defines for the situation. If the adapter does not have `strict=on`, the call may also
+    /// return one of `others`. The page in the standard defines these types for situations that are
+    /// hard to distinguish from the tested one.
     #[track_caller]
     pub(crate) fn answers_or(
         &self,
@@ -67,15 +68,16 @@ impl Rig {
         }
     }
 
-    /// Checks a call that the standard forbids and OFED's library permits. It must return this type
-    /// or, if the letter of the standard does not apply, succeed.
+    /// Checks a call that the standard forbids and OFED's library permits. If the adapter must
+    /// follow the letter of the standard, the call must return this type of status. Otherwise the
+    /// call must succeed.
     #[track_caller]
     pub(crate) fn forbidden(&self, status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
         if self.is_strict()? { answers(status, kind) } else { ok(status) }
     }
 }
 
-/// Returns the names that dat_registry_list_providers lists.
+/// Returns the names of all adapters that dat_registry_list_providers lists.
 #[track_caller]
 pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
     let mut infos = [DAT_PROVIDER_INFO::zeroed(); 64];

@@ -1,4 +1,4 @@
-//! Zones, event dispatchers, endpoints, shared receive queues.
+//! Creates and queries zones, event dispatchers, endpoints and shared receive queues.
 
 use std::ptr::{from_ref, null, null_mut};
 
@@ -7,9 +7,9 @@ use dat_sys::*;
 use super::adapter::Rig;
 use crate::check::{Outcome, ensure_equal, ok, supported, unsupported};
 
-/// The minimum number of events that the EVDs of a rig have room for.
+/// The minimum length of the queue of each EVD that a rig creates.
 pub(crate) const EVD_QUEUE_LENGTH: DAT_COUNT = 64;
-/// The number of receives and of requests that the EPs of a rig have room for.
+/// The maximum number of receives, and of requests, of each EP that a rig creates.
 pub(crate) const MAX_DTOS: DAT_COUNT = 16;
 
 /// An endpoint whose EVDs no other object uses.
@@ -17,16 +17,16 @@ pub(crate) const MAX_DTOS: DAT_COUNT = 16;
 pub(crate) struct Ep {
     /// The endpoint.
     pub(crate) ep: DAT_EP_HANDLE,
-    /// The EVD of receive completions.
+    /// The EVD for the completions of receives.
     pub(crate) recv: DAT_EVD_HANDLE,
-    /// The EVD of request completions.
+    /// The EVD for the completions of requests.
     pub(crate) request: DAT_EVD_HANDLE,
-    /// The EVD of connection events.
+    /// The EVD for the connection events.
     pub(crate) connect: DAT_EVD_HANDLE,
 }
 
 impl Rig {
-    /// Returns the zone of all objects that are not created in another zone.
+    /// Returns the rig's zone, which all objects have that are not created in another zone.
     pub(crate) fn pz(&self) -> Outcome<DAT_PZ_HANDLE> {
         if let Some(pz) = self.pz.get() {
             return Ok(*pz);
@@ -35,24 +35,24 @@ impl Rig {
         Ok(*self.pz.get_or_init(|| pz))
     }
 
-    /// Creates another zone.
+    /// Creates a zone that is different from the rig's zone.
     pub(crate) fn new_pz(&self) -> Outcome<DAT_PZ_HANDLE> {
         self.pz_of(self.ia)
     }
 
-    /// Creates a zone of another open of the adapter.
+    /// Creates a zone that belongs to this open of the adapter.
     pub(crate) fn pz_of(&self, ia: DAT_IA_HANDLE) -> Outcome<DAT_PZ_HANDLE> {
         let mut pz = null_mut();
         ok(self.api.dat_pz_create(ia, &mut pz))?;
         Ok(pz)
     }
 
-    /// Creates an EVD for these streams.
+    /// Creates an EVD for these event streams.
     pub(crate) fn evd(&self, flags: DAT_EVD_FLAGS) -> Outcome<DAT_EVD_HANDLE> {
         self.evd_of(self.ia, EVD_QUEUE_LENGTH, flags)
     }
 
-    /// Creates an EVD for at least this many events, on another open of the adapter.
+    /// Creates an EVD for at least this many events, which belongs to this open of the adapter.
     pub(crate) fn evd_of(
         &self,
         ia: DAT_IA_HANDLE,
@@ -82,7 +82,7 @@ impl Rig {
         Ok(cno)
     }
 
-    /// Returns attributes that any provider can satisfy.
+    /// Returns attributes of an endpoint that any provider can satisfy.
     pub(crate) fn ep_attr(&self) -> DAT_EP_ATTR {
         let reads_in = self.attr.max_rdma_read_per_ep_in.min(4);
         let reads_out = self.attr.max_rdma_read_per_ep_out.min(4);
@@ -114,8 +114,8 @@ impl Rig {
         self.ep_in(self.pz()?, Some(attr))
     }
 
-    /// Creates an unconnected endpoint in a zone. Without attributes, it gets the defaults of the
-    /// provider.
+    /// Creates an unconnected endpoint in a zone. If `attr` is `None`, the endpoint gets the
+    /// defaults of the provider.
     pub(crate) fn ep_in(&self, pz: DAT_PZ_HANDLE, attr: Option<&DAT_EP_ATTR>) -> Outcome<Ep> {
         let mut ep = self.evds_of_an_ep()?;
         let attr = attr.map_or(null(), from_ref);
@@ -123,7 +123,7 @@ impl Rig {
         Ok(ep)
     }
 
-    /// Creates the EVDs for an endpoint that is created later.
+    /// Creates the EVDs of an endpoint. The case creates the endpoint itself later.
     pub(crate) fn evds_of_an_ep(&self) -> Outcome<Ep> {
         Ok(Ep {
             ep: null_mut(),
@@ -159,7 +159,8 @@ impl Rig {
         self.ep_on_with(srq, self.pz()?, &self.ep_attr())
     }
 
-    /// Creates an unconnected endpoint on an SRQ, in a zone and with attributes.
+    /// Creates an unconnected endpoint that takes its receives from an SRQ, in this zone and with
+    /// these attributes.
     pub(crate) fn ep_on_with(
         &self,
         srq: DAT_SRQ_HANDLE,
@@ -209,7 +210,7 @@ impl Rig {
         Ok(state)
     }
 
-    /// Checks the state of an endpoint.
+    /// Checks that an endpoint is in this state.
     #[track_caller]
     pub(crate) fn state_is(&self, ep: DAT_EP_HANDLE, state: DAT_EP_STATE) -> Outcome {
         let is = self.state(ep)?;

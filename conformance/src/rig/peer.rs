@@ -1,8 +1,8 @@
 //! A second process, for cases that need a peer which can be stopped or killed.
 //!
-//! The peer is a worker that was told to be a peer (`worker.rs`). It listens on the same
-//! adapter and executes commands, one per line. It ends when this process or its standard input
-//! ends.
+//! The peer is a worker process (`worker.rs`) that has got the command to be a peer. It opens the
+//! same adapter, listens, and executes commands, one per line. It ends when this process ends or
+//! when its standard input ends.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -21,9 +21,10 @@ use crate::api::Api;
 use crate::check::{NotPassed, Outcome, failed, ok, unsupported};
 use crate::crash;
 
-/// The command that is sent instead of a case's name: the worker is to be a peer from now on.
+/// The command that makes a worker a peer. It is sent in place of the name of a case.
 pub(crate) const PEER_COMMAND: &str = "peer";
-/// The prefix of a peer's answers. Libraries may also print to standard output.
+/// The prefix of each answer of a peer. It is needed because libraries may also print to standard
+/// output.
 const ANSWER_PREFIX: &str = "peer: ";
 /// The size of the memory that a peer offers for RDMA, in bytes.
 const MEMORY_BYTES: u32 = 4096;
@@ -33,43 +34,43 @@ const MEMORY_BYTES: u32 = 4096;
 enum PeerCommand {
     /// The peer listens on this qualifier.
     Listen(DAT_CONN_QUAL),
-    /// The peer accepts the request that arrives at the service point.
+    /// The peer accepts the connection request that arrives at its service point.
     Accept,
-    /// The peer connects to this qualifier, without waiting for the answer.
+    /// The peer connects to this qualifier of the other process. It does not wait for the answer.
     Connect(DAT_CONN_QUAL),
-    /// The peer sends a message of this many octets, none of them 0, through the endpoint that was
-    /// accepted last.
+    /// The peer sends a message of this many octets through the endpoint that it has accepted last.
+    /// None of the octets is 0.
     Send(u32),
-    /// The peer maps this part of a file and registers it as shared memory under a name.
+    /// The peer maps this memory, and registers it as shared memory under its cookie.
     Share(Shared),
 }
 
 /// A peer's answer.
 #[derive(Serialize, Deserialize)]
 enum PeerAnswer {
-    /// The peer is ready. The fields are the address and the key of its memory.
+    /// The peer is ready. The fields are the address and the RMR context of its memory.
     Ready(DAT_VADDR, DAT_RMR_CONTEXT),
-    /// The command was carried out.
+    /// The peer has carried out the command.
     Done,
-    /// The status that the call has returned.
+    /// The call of DAT that the command requested has returned this status.
     Status(DAT_RETURN),
-    /// The command failed.
+    /// The peer could not carry out the command, for this reason.
     Failed(String),
 }
 
-/// A second process that has also opened the adapter.
+/// A second process that has opened the same adapter.
 pub(crate) struct Peer {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
     /// The connection qualifier on which the peer listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The memory of the peer, for RDMA.
+    /// The memory that the peer offers for RDMA.
     pub(crate) memory: DAT_RMR_TRIPLET,
 }
 
 impl Rig {
-    /// Starts a process that listens on this adapter.
+    /// Starts a second process, which opens the same adapter and listens.
     pub(crate) fn peer(&self) -> Outcome<Peer> {
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -94,9 +95,9 @@ impl Rig {
         };
         peer.memory =
             DAT_RMR_TRIPLET { virtual_address, segment_length: MEMORY_BYTES, rmr_context };
-        // The qualifier must be free in this process, so that no other service point answers if the
-        // adapter connects only within a process. Another process may take the qualifier before the
-        // peer listens, so there are several attempts.
+        // The qualifier must be free in this process. Otherwise, if the adapter connects only
+        // within a process, another service point of this process would answer. Another process may
+        // take the qualifier before the peer listens, so there are several attempts.
         for _ in 0..8 {
             peer.qualifier = self.free_qualifier()?;
             match DAT_GET_TYPE(peer.status(&PeerCommand::Listen(peer.qualifier))?) {
@@ -108,13 +109,13 @@ impl Rig {
         Err(failed("the peer finds no qualifier to listen on"))
     }
 
-    /// Returns an endpoint that is connected to another process, if the adapter can connect
-    /// processes.
+    /// Returns an endpoint that is connected to another process. If the adapter cannot connect to
+    /// other processes, the case is unsupported.
     pub(crate) fn pair_with_peer_process(&self) -> Outcome<(Ep, Peer)> {
         self.connect_to_peer_process(self.ep()?)
     }
 
-    /// Connects this endpoint to another process.
+    /// Starts another process, and connects this endpoint to it.
     pub(crate) fn connect_to_peer_process(&self, ep: Ep) -> Outcome<(Ep, Peer)> {
         let mut peer = self.peer()?;
         ok(self.connect(ep.ep, peer.qualifier, b""))?;
@@ -122,7 +123,7 @@ impl Rig {
         match self.event(ep.connect)?.event_number {
             DAT_CONNECTION_EVENT_ESTABLISHED => peer.done()?,
             DAT_CONNECTION_EVENT_NON_PEER_REJECTED | DAT_CONNECTION_EVENT_UNREACHABLE => {
-                return unsupported("this adapter does not lead to another process");
+                return unsupported("this adapter cannot connect to another process");
             }
             number => return Err(failed(event_name(number))),
         }
@@ -131,24 +132,26 @@ impl Rig {
 }
 
 impl Peer {
-    /// Makes the peer connect to a qualifier of this process, without waiting for the answer.
+    /// Makes the peer connect to a qualifier of this process. The peer does not wait for the
+    /// answer.
     pub(crate) fn connect(&mut self, qualifier: DAT_CONN_QUAL) -> Outcome {
         self.request(&PeerCommand::Connect(qualifier))?;
         self.done()
     }
 
-    /// Makes the peer send a message of this many octets, none of them 0.
+    /// Makes the peer send a message of this many octets, none of which is 0.
     pub(crate) fn send(&mut self, length: u32) -> Outcome {
         self.request(&PeerCommand::Send(length))?;
         self.done()
     }
 
-    /// Returns the status of dat_lmr_create in the peer.
+    /// Makes the peer register shared memory. Returns the status of dat_lmr_create in the peer.
     pub(crate) fn share(&mut self, memory: &Shared) -> Outcome<DAT_RETURN> {
         self.status(&PeerCommand::Share(memory.clone()))
     }
 
-    /// Stops the peer until it is killed, so that messages on the way to it stay there.
+    /// Stops the process of the peer until it is killed. Messages that are on the way to the peer
+    /// are not processed any more.
     pub(crate) fn stop_process(&self) -> Outcome {
         let (pid, mut status) = (self.child.id() as libc::pid_t, 0);
         // SAFETY: the child has not been waited for, and the status is writable.
@@ -206,13 +209,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SIGKILL also ends a stopped process.
+        // `kill` sends SIGKILL, which also ends a stopped process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs the peer until its input ends.
+/// Runs the peer's side: executes the commands until the input ends.
 pub(crate) fn serve(
     api: &'static Api,
     provider: &str,

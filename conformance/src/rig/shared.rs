@@ -1,4 +1,4 @@
-//! Memory that processes share, and its names.
+//! Memory that processes share, and the cookie that names it in DAT.
 
 use std::fs::OpenOptions;
 use std::mem::forget;
@@ -13,17 +13,17 @@ use super::adapter::Rig;
 use super::memory::Region;
 use crate::check::{Outcome, failed};
 
-/// Memory that processes share: a file, and its name in DAT.
+/// Memory that processes share: a file, and the cookie that names the memory in DAT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Shared {
     file: PathBuf,
-    /// The name, which has 40 bytes.
+    /// The cookie, which has 40 bytes.
     pub(crate) cookie: Vec<u8>,
     length: u32,
 }
 
 impl Rig {
-    /// Creates memory to share, under a unique name. It is never freed.
+    /// Creates memory that can be shared, with a unique cookie. The memory is never freed.
     pub(crate) fn to_share(&self, length: u32) -> Outcome<Shared> {
         // SAFETY: the text is NUL-terminated, and the result is checked.
         let fd = unsafe { libc::memfd_create(c"conformance".as_ptr(), 0) };
@@ -35,15 +35,15 @@ impl Rig {
         memory.set_len(length.into()).map_err(failed)?;
         let (process, number) = (std::process::id(), memory.as_raw_fd());
         let file = PathBuf::from(format!("/proc/{process}/fd/{number}"));
-        // The file stays open as long as this process runs, so no other memory of the run gets its
-        // name.
+        // The file stays open as long as this process runs, so that no other memory of the run gets
+        // the same cookie.
         forget(memory);
         let mut cookie = format!("conformance {process} {number}").into_bytes();
         cookie.resize(DAT_LMR_COOKIE_SIZE, 0xa5);
         Ok(Shared { file, cookie, length })
     }
 
-    /// Maps the memory.
+    /// Maps the memory into this process. Returns its address.
     pub(crate) fn map(&self, memory: &Shared) -> Outcome<DAT_PVOID> {
         let file = OpenOptions::new().read(true).write(true).open(&memory.file).map_err(failed)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -56,12 +56,12 @@ impl Rig {
         }
     }
 
-    /// Calls dat_lmr_create on shared memory, mapped in this process, in the rig's zone.
+    /// Maps shared memory into this process, and calls dat_lmr_create on it in the rig's zone.
     pub(crate) fn share(&self, memory: &Shared, region: &mut Region) -> Outcome<DAT_RETURN> {
         self.share_at(self.map(memory)?, memory, region)
     }
 
-    /// Calls dat_lmr_create on memory at any address, under the name of this shared memory.
+    /// Calls dat_lmr_create on memory at any address, with the cookie of this shared memory.
     pub(crate) fn share_at(
         &self,
         at: DAT_PVOID,

@@ -1,5 +1,5 @@
-//! Additional threads for calls that block. Also the proxy agent, which the provider calls in a
-//! thread of its own.
+//! Additional threads, in which cases make calls that block, and a proxy agent, which the provider
+//! calls in a thread of its own.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use super::events::software_value;
 use crate::api::Api;
 use crate::check::{Outcome, failed};
 
-/// The ID of a thread that is about to block.
+/// A thread that is about to block, by its thread ID.
 pub(crate) struct BlockedThread(AtomicI32);
 
 impl BlockedThread {
@@ -40,8 +40,8 @@ impl BlockedThread {
 }
 
 impl Rig {
-    /// Waits on an EVD in a second thread. When that thread waits, runs a function in this thread.
-    /// Returns the result of the wait.
+    /// Waits on an EVD in a second thread. While that thread waits, runs `meanwhile` in this
+    /// thread. Returns the result of the wait.
     #[track_caller]
     pub(crate) fn while_waiting(
         &self,
@@ -51,8 +51,8 @@ impl Rig {
         self.while_waiting_beside(evd, meanwhile).map(|(answer, _)| answer)
     }
 
-    /// Like [`while_waiting`](Self::while_waiting). Also returns the number of further events at
-    /// the end of the wait.
+    /// Like [`while_waiting`](Self::while_waiting). Also returns the number of events that were
+    /// still queued when the wait ended.
     #[track_caller]
     pub(crate) fn while_waiting_beside(
         &self,
@@ -66,18 +66,19 @@ impl Rig {
                 blocked.register();
                 wait(api, number)
             });
-            // The waiter looks for events before it sleeps.
+            // The second thread looks for events before it sleeps, so this thread waits until it
+            // sleeps.
             let asleep = || until(|| blocked.is_sleeping(), "the waiter sleeps");
             let done =
                 self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
-            // The wait has a time limit, so the thread ends.
+            // The thread ends in any case, because its wait has a time limit.
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
         })
     }
 
-    /// Like [`while_waiting`](Self::while_waiting), with several threads that wait on a CNO.
-    /// Returns each thread's status and EVD.
+    /// Like [`while_waiting`](Self::while_waiting), but several threads wait on a CNO. Returns the
+    /// status and the EVD that each wait has returned.
     #[track_caller]
     pub(crate) fn while_waiting_on_cno(
         &self,
@@ -118,7 +119,8 @@ impl Rig {
         })
     }
 
-    /// Returns the result of dat_evd_wait or dat_cno_wait in a thread that a signal interrupts.
+    /// Calls dat_evd_wait or dat_cno_wait in a second thread, and interrupts this thread by a
+    /// signal. Returns the result of the call.
     #[track_caller]
     pub(crate) fn interrupted(
         &self,
@@ -141,23 +143,23 @@ impl Rig {
             let mut sent = 0;
             let done = until(
                 || {
-                    // The signal is sent repeatedly, because a signal that arrives between two
-                    // sleeps may have no effect.
+                    // A signal that arrives while the thread does not sleep may have no effect, so
+                    // the signal is sent repeatedly.
                     if !waiter.is_finished() && blocked.is_sleeping() {
                         blocked.interrupt();
                         sent += 1;
                     }
                     waiter.is_finished()
                 },
-                "the interrupted call returns",
+                "the call that a signal interrupts returns",
             );
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
         })
     }
 
-    /// Waits until another thread waits on the EVD. Then a wait or dequeue of this thread is
-    /// refused.
+    /// Waits until another thread waits on the EVD. From then on, a wait or dequeue of this thread
+    /// is refused.
     #[track_caller]
     fn until_waited_for(&self, evd: DAT_EVD_HANDLE) -> Outcome {
         let mut event = DAT_EVENT::zeroed();
@@ -167,7 +169,7 @@ impl Rig {
         )
     }
 
-    /// Dequeues in several threads until there were this many events, or until the time limit.
+    /// Dequeues in several threads until this many events were dequeued, or until the time limit.
     /// Returns the values of the software events.
     pub(crate) fn dequeue_together(
         &self,
@@ -200,7 +202,7 @@ fn wait(api: &Api, evd: usize) -> (DAT_RETURN, DAT_COUNT) {
     (api.dat_evd_wait(evd as DAT_EVD_HANDLE, event_timeout_us(), 1, &mut event, &mut more), more)
 }
 
-/// Waits until a condition holds, within the time limit.
+/// Waits until a condition holds. Fails after the time limit.
 #[track_caller]
 pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
     let limit = Instant::now() + Duration::from_micros(event_timeout_us().into());
@@ -213,7 +215,7 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
     Ok(())
 }
 
-/// The calls of an agent.
+/// A record of the calls of a proxy agent.
 #[derive(Debug, Default)]
 pub(crate) struct AgentCalls {
     count: AtomicUsize,
@@ -221,8 +223,8 @@ pub(crate) struct AgentCalls {
 }
 
 impl AgentCalls {
-    /// Returns an agent that records its calls. The record is never freed, because a provider may
-    /// call the agent late.
+    /// Returns a proxy agent that records its calls, and the record. The record is never freed,
+    /// because a provider may call the agent late.
     pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static AgentCalls) {
         let calls: &'static AgentCalls = Box::leak(Box::default());
         let instance_data = std::ptr::from_ref(calls).cast_mut().cast();
@@ -234,12 +236,12 @@ impl AgentCalls {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the EVD of the last call.
+    /// Returns the EVD that the last call of the agent has got.
     pub(crate) fn last(&self) -> DAT_EVD_HANDLE {
         self.last.load(Ordering::Acquire) as DAT_EVD_HANDLE
     }
 
-    /// Waits until the agent was called this number of times.
+    /// Waits until the agent has been called this many times.
     #[track_caller]
     pub(crate) fn until(&self, count: usize) -> Outcome {
         until(|| self.count() >= count, "the agent is called")

@@ -1,11 +1,11 @@
-//! The cases that do not pass in this project's own runs, with the reasons.
+//! The cases that are known not to pass in this project's own test runs, with the reasons.
 //!
-//! A run fails if a listed case passes, or if a MUST that is not listed fails or is unsupported.
-//! Listed cases are not counted as passed.
+//! A run fails if a listed case passes. A run also fails if a binding requirement (MUST) that is
+//! not listed fails or is unsupported. Listed cases are not counted as passed.
 
 use conformance::matches_pattern;
 
-/// Tests that are known not to pass.
+/// A set of tests that are known not to pass.
 struct Known {
     /// The names of the tests, `PROVIDER::BINDING::CASE`, in which `*` stands for any text.
     tests: &'static str,
@@ -28,11 +28,11 @@ const fn known(tests: &'static str, how: KnownOutcome, reason: &'static str) -> 
     Known { tests, how, reason }
 }
 
-const ONE_PATH: &str = "one path: no transport of ours has several";
-const NO_PEER: &str = "it does not lead to another process, which could be held still";
+const ONE_PATH: &str = "the transport has only one path, as all transports of this project";
+const NO_PEER: &str = "the adapter cannot connect to another process, which the test could stop";
 const ROOM_IN_A_REQ: &str =
-    "56 octets: RoCE's REQ has no room for the 64 that the standard asks for";
-const NOT_EXPORTED: &str = "OFED's libdat2 lacks this function of 2.0";
+    "RoCE's REQ has room for 56 octets of private data, not for the 64 of the standard";
+const NOT_EXPORTED: &str = "OFED's libdat2 does not export this function of uDAPL 2.0";
 
 const KNOWN: &[Known] = &[
     known("*in-connected-single-path", Unsupported, ONE_PATH),
@@ -45,7 +45,7 @@ const KNOWN: &[Known] = &[
     known("mem::*/half-received*", Unsupported, NO_PEER),
     known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     known("softroce::*::dat_ia_query/private-data-size", Fails, ROOM_IN_A_REQ),
-    // The following cases fail because of the distribution's library, not of a provider.
+    // The reason of the following entries is the distribution's library, not a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_csp_*", Unsupported, NOT_EXPORTED),
@@ -57,7 +57,7 @@ const KNOWN: &[Known] = &[
     known(
         "*::debian::dat_registry_add_provider/null-arguments",
         Fails,
-        "OFED's libdat2 follows a null argument",
+        "OFED's libdat2 dereferences a null argument",
     ),
     known(
         "*::debian::dat_strerror/every-status",

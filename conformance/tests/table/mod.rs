@@ -1,7 +1,7 @@
 //! Generates the table of results in docs/conformance.md.
 //!
-//! The table follows from the cases and from the list of cases that do not pass. If that list were
-//! wrong, the tests of this run would fail.
+//! The table is computed from the cases and from the list of cases that are known not to pass. If
+//! the list were wrong, the tests of the suite would fail.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,15 +13,16 @@ use libtest_mimic::{Failed, Trial};
 use super::Setup;
 use super::known::{self, KnownOutcome};
 
-/// The document, and the headings before and after the table.
+/// The document with the table, and the headings before and after the table.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.md");
 const HEADING: &str = "## Results\n";
 const NEXT_HEADING: &str = "\n## ";
 
-/// The variable that makes the test write the document instead of comparing it.
+/// The environment variable that makes the test write the table into the document instead of
+/// comparing it.
 const UPDATE_VARIABLE: &str = "CONFORMANCE_UPDATE";
 
-/// Returns the test that the table in the document is up to date.
+/// Returns the test that checks that the table in the document is current.
 pub(crate) fn trial(setups: &[Setup]) -> Trial {
     let now = table(setups);
     Trial::test("results_in_the_document_are_those_of_this_run", move || check(&now))
@@ -30,10 +31,11 @@ pub(crate) fn trial(setups: &[Setup]) -> Trial {
 fn check(now: &str) -> Result<(), Failed> {
     let document = fs::read_to_string(Path::new(DOCUMENT))?;
     let (before, section) =
-        document.split_once(HEADING).ok_or("docs/conformance.md has no results")?;
-    let (written, after) =
-        section.split_at(section.find(NEXT_HEADING).ok_or("nothing follows the results")?);
-    // The text before the table is kept.
+        document.split_once(HEADING).ok_or("docs/conformance.md has no heading \"Results\"")?;
+    let (written, after) = section.split_at(
+        section.find(NEXT_HEADING).ok_or("docs/conformance.md has no heading after the results")?,
+    );
+    // The text between the heading and the table is kept.
     let text = written.find("\n| ").map_or(written, |table| &written[..=table]);
     let wanted = format!("{text}{now}");
     if wanted == written {

@@ -21,22 +21,23 @@ use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
 use crate::provider::Transport;
 
-/// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2,
-/// dat_psp_free).
+/// A connection request that waits for the consumer's answer. The request stays valid when its
+/// service point is freed (uDAPL 1.2, dat_psp_free).
 pub struct Cr<T: Transport> {
     /// The adapter of the request.
     pub ia: Ref<Ia<T>>,
     request: Mutex<Option<T::Request>>,
-    /// The endpoint that belongs to the request: a reserved one, or one that the provider created.
+    /// The endpoint that belongs to the request, if any: the endpoint that an RSP reserved, or a
+    /// tentative endpoint that the provider created.
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
     to: SocketAddr,
-    /// The C forms of both addresses. Consumers get pointers to them.
+    /// Both addresses in their C representation. Consumers get pointers to them.
     sockaddrs: (SockAddr, SockAddr),
     private: Vec<u8>,
 }
 
-/// A request as it arrives from the transport.
+/// A connection request as the transport delivers it.
 pub(super) struct IncomingRequest<'a, T: Transport> {
     pub(super) request: T::Request,
     pub(super) from: SocketAddr,
@@ -49,8 +50,8 @@ impl<T: Transport> Object for Cr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CR;
 }
 
-/// Creates a connection request and reports it on the service point's EVD. An error refuses the
-/// peer. May be called in upcalls.
+/// Creates a connection request and reports it on the service point's EVD. If this fails, drops the
+/// request, which refuses the peer. May be called in upcalls.
 pub(super) fn report_request<T: Transport>(
     ia: &Node<Ia<T>>,
     evd: &Node<Evd<T>>,
@@ -87,13 +88,15 @@ pub(super) fn report_request<T: Transport>(
     );
     posted.inspect_err(|_| {
         warn!(target: "dat::cm", ia = name, %cr, "the request is refused, because its EVD is full");
-        // The length of the EVD's queue is the backlog (uDAPL 1.2, dat_psp_create). Further
-        // requests are refused.
+        // The length of the EVD's queue is the backlog (uDAPL 1.2, dat_psp_create). A request that
+        // exceeds the backlog is refused.
         discard_unreported(made);
     })
 }
 
-/// Implements dat_cr_accept. An error has no effect on the request, the endpoint or the peer.
+/// Implements dat_cr_accept. If the arguments or the endpoint's state do not permit the call, the
+/// request, the endpoint and the peer are not affected. If the transport fails to accept, the
+/// request is used up and the endpoint becomes unconnected.
 ///
 /// # Safety
 /// After the call nobody uses a reference to the request, unless the call has failed and its handle
@@ -109,8 +112,8 @@ pub unsafe fn accept<T: Transport>(
     let ep: &Node<Ep<T>> = match (&cr.ep, given) {
         (Some(own), None) => own,
         (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
-        // The consumer must pass a NULL endpoint if the request has an endpoint of its own, and
-        // only then (uDAPL 1.2, dat_cr_accept).
+        // If the request has an endpoint of its own, the consumer must pass a NULL endpoint. If it
+        // has none, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();
@@ -129,8 +132,8 @@ pub unsafe fn accept<T: Transport>(
         ep.apply(Event::Accept)?;
         request
     };
-    // From here on the connection request is used up. A later failure comes from the peer or the
-    // network.
+    // From here on the connection request is used up. If the call still fails, the peer or the
+    // network is the cause.
     let answer = ep.accept(Hex(cr.handle() as usize), request, private);
     if answer.is_err() {
         ep.retract();
@@ -141,13 +144,13 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A connection request whose handle is stale and that is about to be refused or handed off. The
-/// thread that owns this value holds neither a handle's lock nor the control lock, because refusing
-/// or handing off takes the lock of the endpoint's handle and the control lock.
+/// A connection request that is about to be refused or handed off. Its handle is already stale. The
+/// thread that owns this value holds neither the control lock nor the lock of a handle, because
+/// refusing and handing off take the control lock and the lock of the endpoint's handle.
 #[must_use]
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
-    /// The transport's request, unless it was answered. Dropping the request refuses the peer.
+    /// The transport's request, or `None` if it was answered. Dropping it refuses the peer.
     request: Option<T::Request>,
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
@@ -155,7 +158,9 @@ pub struct WithdrawnRequest<T: Transport> {
     private: Vec<u8>,
 }
 
-/// The first half of dat_cr_reject, with private data as in uDAPL 2.0.
+/// The first half of dat_cr_reject: checks the private data and makes the request's handle stale.
+/// [`WithdrawnRequest::reject`] is the second half. Only uDAPL 2.0 lets the consumer pass private
+/// data.
 ///
 /// # Safety
 /// After the call nobody uses a reference to the request, unless the call has failed and its handle
@@ -174,8 +179,9 @@ pub unsafe fn begin_reject<T: Transport>(
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: `qualifier` is not a connection
-/// qualifier. Then the request has not changed.
+/// The first half of dat_cr_handoff: makes the request's handle stale.
+/// [`WithdrawnRequest::hand_off`] is the second half. If `qualifier` is not a connection qualifier,
+/// the call fails with `DAT_INVALID_PARAMETER` and the request does not change.
 ///
 /// # Safety
 /// After the call nobody uses a reference to the request, unless the call has failed and its handle
@@ -184,8 +190,8 @@ pub unsafe fn begin_hand_off<T: Transport>(
     cr: &Node<Cr<T>>,
     qualifier: DAT_CONN_QUAL,
 ) -> Result<WithdrawnRequest<T>> {
-    // No service point has qualifier 0: when a service point is created, 0 stands for any free
-    // qualifier.
+    // No service point has the qualifier 0, because 0 means any free qualifier when a service point
+    // is created.
     if qualifier == 0 {
         return Err(Error::arg(2));
     }
@@ -196,7 +202,8 @@ pub unsafe fn begin_hand_off<T: Transport>(
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of abandoning a request (dat_ia_close, abrupt).
+/// The first half of abandoning a request in an abrupt dat_ia_close: makes the request's handle
+/// stale. Dropping the returned value is the second half.
 ///
 /// # Safety
 /// Nobody uses a reference to the request any more.
@@ -220,18 +227,19 @@ impl<T: Transport> Drop for WithdrawnRequest<T> {
 }
 
 impl<T: Transport> WithdrawnRequest<T> {
-    /// dat_cr_reject: sends the rejection.
+    /// The second half of dat_cr_reject: sends the rejection.
     pub fn reject(mut self, private: &[u8]) -> Result<()> {
         self.release_ep();
         self.request.take().map_or(Ok(()), |request| self.ia.transport.reject(request, private))
     }
 
-    /// dat_cr_handoff: passes the request to the service point of another connection qualifier of
-    /// this adapter, as if the request had arrived there. If no service point has this qualifier,
-    /// or if the EVD of the service point is full, the peer gets a non-peer reject.
+    /// The second half of dat_cr_handoff: passes the request to the service point of another
+    /// connection qualifier of this adapter, as if the request had arrived there. If no service
+    /// point has this qualifier, or if the EVD of that service point is full, the peer gets a
+    /// non-peer reject.
     pub fn hand_off(mut self, qualifier: DAT_CONN_QUAL) {
-        // Release the endpoint before the request is visible elsewhere: the consumer may accept the
-        // request with this endpoint there.
+        // Release the endpoint before the other service point reports the request, because the
+        // consumer may then accept the request with this endpoint.
         self.release_ep();
         let Some(request) = self.request.take() else { return };
         // While the control lock is held, no service point is freed.
@@ -243,15 +251,15 @@ impl<T: Transport> WithdrawnRequest<T> {
         );
     }
 
-    /// Returns the request's endpoint: a reserved one to its consumer, a tentative one to the
-    /// provider.
+    /// Releases the endpoint that belongs to the request. A reserved endpoint becomes unconnected
+    /// and stays with the consumer. A tentative endpoint is freed.
     fn release_ep(&mut self) {
         let Some(ep) = self.ep.take() else { return };
         match ep.state() {
             State::TentativePending | State::UnconfiguredTentative => {
                 let ia = &self.ia;
-                // The endpoint stays alive only while it has users. This reference is therefore
-                // dropped in the closure, where the endpoint certainly exists.
+                // The endpoint is sure to exist only while other objects refer to it. So drop this
+                // reference in the closure, in which the endpoint certainly exists.
                 let ep = ManuallyDrop::new(ep);
                 // SAFETY: the endpoint belongs to this request, and no other call uses it while
                 // this one retires it.
@@ -265,7 +273,7 @@ impl<T: Transport> WithdrawnRequest<T> {
                 };
                 debug_assert!(
                     retired.is_ok(),
-                    "nobody else frees an endpoint that a request has: {retired:?}"
+                    "no other thread may free the endpoint of a connection request: {retired:?}"
                 );
             }
             _ => ep.retract(),
@@ -273,8 +281,8 @@ impl<T: Transport> WithdrawnRequest<T> {
     }
 }
 
-/// Passes a request to the service point of a qualifier. If no service point has the qualifier, the
-/// request is dropped, which refuses the peer. The caller holds the control lock.
+/// Passes a request to the service point that has the qualifier. If there is no such service point,
+/// drops the request, which refuses the peer. The caller holds the control lock.
 fn deliver<T: Transport>(
     ia: &Node<Ia<T>>,
     qualifier: DAT_CONN_QUAL,
@@ -296,7 +304,7 @@ fn deliver<T: Transport>(
     }
 }
 
-/// Frees the request's handle. If the request was not answered, the drop refuses the peer.
+/// Frees the request's handle. If the request was not answered, dropping it refuses the peer.
 fn discard<T: Transport>(cr: &Node<Cr<T>>) {
     let ia = cr.ia.clone();
     ia.unregister_object(cr);
@@ -305,26 +313,26 @@ fn discard<T: Transport>(cr: &Node<Cr<T>>) {
     drop(unsafe { handle::remove(cr) });
 }
 
-/// Frees the handle of a request that the consumer was not told of. Called in an upcall.
+/// Frees the handle of a request that was never reported to the consumer. Called in an upcall.
 fn discard_unreported<T: Transport>(cr: Pin<Cr<T>>) {
     let ia = cr.ia.clone();
     drop(cr.take());
-    // SAFETY: nobody else knows of the request. Otherwise it stays, and cannot be answered, until
-    // the adapter is closed.
+    // SAFETY: the consumer does not know the request. If another thread has guessed its handle and
+    // uses it, the request stays until the adapter is closed, and nobody can answer it.
     if let Some(retired) = unsafe { handle::retire_unreported(cr) } {
         ia.unregister_object(&retired);
-        // SAFETY: nobody else knows of the request.
+        // SAFETY: nobody else uses the request.
         drop(unsafe { retired.reclaim() });
     }
 }
 
 impl<T: Transport> Cr<T> {
-    /// Takes the transport's request. Only the first call returns the request.
+    /// Takes the transport's request out of this object. Only the first call returns it.
     fn take(&self) -> Option<T::Request> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Implements dat_cr_query. The pointers are valid until the request is answered.
+    /// Implements dat_cr_query. The pointers in the result are valid until the request is answered.
     pub fn query(&self, param: &mut DAT_CR_PARAM) {
         *param = DAT_CR_PARAM {
             remote_ia_address_ptr: self.sockaddrs.0.as_ptr(),

@@ -1,5 +1,5 @@
-//! Common service points (CSPs, uDAPL 2.0): public service points that are named by an address with
-//! its port, as a socket is.
+//! Common service points (CSPs, uDAPL 2.0). A CSP is a public service point that is named by an
+//! address with its port, as a socket is.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ pub struct Csp<T: Transport> {
     /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
     // The listener is declared before `handler`, so it is dropped first. No request arrives after
-    // that.
+    // the listener is dropped.
     _listener: T::Listener,
     handler: Arc<RequestHandler<T>>,
-    /// The address with the actual port.
+    /// The address on which the service point listens, with the actual port.
     address: SocketAddr,
-    /// The C form of the address. Consumers get a pointer to it.
+    /// The address in its C representation. Consumers get a pointer to it.
     sockaddr: SockAddr,
     comm: DAT_COMM,
 }
@@ -37,8 +37,8 @@ impl<T: Transport> Object for Csp<T> {
 
 /// Implements dat_csp_create. Port 0 stands for any free port. Errors:
 ///
-/// - `DAT_PORT_IN_USE`
-/// - `DAT_COMM_NOT_SUPPORTED`: the communicator is not that of a TCP socket.
+/// - `DAT_PORT_IN_USE`: another listener has the port.
+/// - `DAT_COMM_NOT_SUPPORTED`: the communicator does not describe a TCP socket.
 /// - `DAT_INVALID_ADDRESS`: this host does not have the address.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
@@ -81,28 +81,29 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_csp_free. Requests that have arrived stay valid.
+/// Implements dat_csp_free. Connection requests that have already arrived stay valid.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the service point any more.
+/// If this call succeeds, nobody uses a reference to the service point after the call.
 pub unsafe fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
     let (ia, handle) = (csp.ia.clone(), csp.handle());
     let _control = ia.control_to_free::<Csp<T>>(handle)?;
     ia.unregister_object(csp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     drop(unsafe { handle::remove(csp) });
     Ok(())
 }
 
-/// Checks that the communicator is that of a TCP socket of the address's family, because transports
-/// listen on the ports of TCP.
+/// Checks that the communicator describes a TCP socket of the address's family, because transports
+/// listen on TCP ports.
 fn check_comm(comm: &DAT_COMM, address: SocketAddr) -> Result<()> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let tcp = comm.r#type == libc::SOCK_STREAM && [0, libc::IPPROTO_TCP].contains(&comm.protocol);
     if comm.domain == family && tcp { Ok(()) } else { Err(Error::of(DAT_COMM_NOT_SUPPORTED)) }
 }
 
-/// Checks that the address is one of this host's, or stands for all of them.
+/// Checks that this host has the address. The unspecified address, which stands for all addresses
+/// of the host, also passes.
 fn check_local(ip: IpAddr) -> Result<()> {
     UdpSocket::bind((ip, 0))
         .map(drop)
@@ -119,12 +120,13 @@ impl<T: Transport> Csp<T> {
         self.address.port().into()
     }
 
-    /// Handles a request that another service point hands off.
+    /// Handles a request that the consumer has handed off to this service point.
     pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
         self.handler.handle_request(self.qualifier(), incoming);
     }
 
-    /// Implements dat_csp_query. The pointers are valid until the service point is freed.
+    /// Implements dat_csp_query. The pointers in the result are valid until the service point is
+    /// freed.
     pub fn query(&self, param: &mut DAT_CSP_PARAM) {
         *param = DAT_CSP_PARAM {
             ia_handle: self.ia.consumer_handle(),

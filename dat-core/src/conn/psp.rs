@@ -1,5 +1,5 @@
-//! Public service points (PSPs): each arrival becomes a connection request, as long as the EVD has
-//! room.
+//! Public service points (PSPs). Each request that arrives is reported to the consumer as a
+//! connection request. When the EVD is full, further requests are refused.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Psp<T: Transport> {
     /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
     // The listener is declared before `handler`, so it is dropped first. No request arrives after
-    // that.
+    // the listener is dropped.
     listener: T::Listener,
     handler: Arc<RequestHandler<T>>,
 }
@@ -65,15 +65,15 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_psp_free. Requests that have arrived stay valid.
+/// Implements dat_psp_free. Connection requests that have already arrived stay valid.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the service point any more.
+/// If this call succeeds, nobody uses a reference to the service point after the call.
 pub unsafe fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
     let (ia, handle) = (psp.ia.clone(), psp.handle());
     let _control = ia.control_to_free::<Psp<T>>(handle)?;
     ia.unregister_object(psp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     drop(unsafe { handle::remove(psp) });
     Ok(())
 }
@@ -87,7 +87,7 @@ impl<T: Transport> Psp<T> {
         }
     }
 
-    /// Handles a request that another service point hands off.
+    /// Handles a request that the consumer has handed off to this service point.
     pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
         self.handler.handle_request(self.qualifier(), incoming);
     }

@@ -12,13 +12,15 @@ use crate::handle::{self, Ref};
 use crate::ia::Ia;
 use crate::provider::{Port, Receiver, Transport, Upcall};
 
-/// The handler of a service point that takes any number of requests: a PSP or a CSP.
+/// The request handler of a PSP or a CSP, which are the service points that take any number of
+/// requests.
 pub(super) struct RequestHandler<T: Transport> {
     pub(super) ia: Ref<Ia<T>>,
     pub(super) evd: Ref<Evd<T>>,
     /// The handle of the service point.
     pub(super) service_point: usize,
-    /// The qualifier that the consumer asked for. The listener resolves [`Port::Any`].
+    /// The qualifier that the consumer requested. For [`Port::Any`] the listener has chosen a
+    /// qualifier.
     pub(super) port: Port,
     /// If set, only requests to this address are accepted.
     pub(super) local_address: Option<IpAddr>,
@@ -27,14 +29,14 @@ pub(super) struct RequestHandler<T: Transport> {
 }
 
 impl<T: Transport> RequestHandler<T> {
-    /// Creates a connection request and reports it. If that fails, drops the request, which refuses
+    /// Creates a connection request and reports it. If this fails, drops the request, which refuses
     /// the peer. May be called in upcalls.
     pub(super) fn handle_request(
         &self,
         qualifier: DAT_CONN_QUAL,
         incoming: IncomingRequest<'_, T>,
     ) {
-        // All handles in the union are the same word.
+        // Each member of the union is a handle, so it does not matter which member is set.
         let point = DAT_SP_HANDLE { psp_handle: self.service_point as *mut c_void };
         let _ = match self.creates_eps {
             false => cr::report_request(&self.ia, &self.evd, point, qualifier, None, incoming),
@@ -49,8 +51,8 @@ impl<T: Transport> RequestHandler<T> {
     fn is_for(&self, to: SocketAddr) -> bool {
         match self.local_address {
             None => true,
-            // The unspecified IPv4 address does not include IPv6 addresses, but the IPv6 one
-            // includes both.
+            // The unspecified IPv4 address stands for all IPv4 addresses of the host. The
+            // unspecified IPv6 address stands for all its IPv6 and IPv4 addresses.
             Some(ip) if ip.is_unspecified() => ip.is_ipv6() || to.is_ipv4(),
             Some(ip) => to.ip() == ip,
         }

@@ -1,4 +1,5 @@
-//! Reserved service points (RSPs): one request for one endpoint.
+//! Reserved service points (RSPs). An RSP takes a single connection request, for one reserved
+//! endpoint.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ pub struct Rsp<T: Transport> {
     /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
     // The listener is declared before `handler`, so it is dropped first. No request arrives after
-    // that.
+    // the listener is dropped.
     listener: T::Listener,
     handler: Arc<ReservedRequestHandler<T>>,
 }
@@ -27,7 +28,8 @@ pub struct Rsp<T: Transport> {
 struct ReservedRequestHandler<T: Transport> {
     ia: Ref<Ia<T>>,
     evd: Ref<Evd<T>>,
-    /// The reserved endpoint. `None` once the request has arrived, which then owns the endpoint.
+    /// The reserved endpoint. `None` after a connection request has arrived, because the endpoint
+    /// then belongs to the request.
     reserved: Mutex<Option<Ref<Ep<T>>>>,
     ep: usize,
     rsp: usize,
@@ -82,18 +84,18 @@ pub fn create<T: Transport>(
 /// Implements dat_rsp_free. An endpoint that is still reserved becomes unconnected.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the service point any more.
+/// If this call succeeds, nobody uses a reference to the service point after the call.
 pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     let (ia, handle) = (rsp.ia.clone(), rsp.handle());
     let _control = ia.control_to_free::<Rsp<T>>(handle)?;
     ia.unregister_object(rsp);
-    // SAFETY: service points have no dependants.
+    // SAFETY: no object depends on a service point.
     if let Some(removed) = unsafe { handle::remove(rsp) } {
         let Rsp { listener, handler, .. } = removed.into_body();
-        // No request can arrive any more. One that has arrived before has taken the endpoint.
+        // No request can arrive any more. If a request arrived earlier, it has taken the endpoint.
         drop(listener);
         if let Some(ep) = handler.take() {
-            // The endpoint is reserved, unless an abrupt close has preceded this call.
+            // If an abrupt close has already ended the reservation, this event has no effect.
             let _ = ep.apply(Event::Unreserve);
         }
     }
@@ -106,7 +108,7 @@ impl<T: Transport> Rsp<T> {
         self.handler.qualifier
     }
 
-    /// Handles a request that another service point hands off.
+    /// Handles a request that the consumer has handed off to this service point.
     pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
         self.handler.handle_request(incoming);
     }
@@ -125,8 +127,8 @@ impl<T: Transport> Rsp<T> {
 impl<T: Transport> ReservedRequestHandler<T> {
     /// Creates the only connection request of this service point. May be called in upcalls.
     fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
-        // There is at most one request (uDAPL 1.2, dat_rsp_create). The drop of any other refuses
-        // the peer.
+        // A reserved service point takes only one request (uDAPL 1.2, dat_rsp_create). Any other
+        // request is dropped here, which refuses the peer.
         let Some(ep) = self.take() else { return };
         if ep.apply(Event::Request).is_err() {
             return;

@@ -1,4 +1,4 @@
-//! The endpoint's part in binding a remote memory region (RMR).
+//! How an endpoint posts the bind of a remote memory region (RMR).
 
 use std::ffi::c_void;
 
@@ -12,25 +12,25 @@ use crate::handle::Node;
 use crate::mem::Pz;
 use crate::provider::{BindWr, Queue, Transport, View};
 
-/// The completion flags of a bind (uDAPL 1.2, dat_rmr_bind). There is no solicited wait. A bind
-/// always waits for earlier requests, with or without a fence.
+/// The completion flags that a bind may have (uDAPL 1.2, dat_rmr_bind). The solicited-wait flag is
+/// not one of them. The fence flag has no effect, because a bind always waits for earlier requests.
 const BIND_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_BARRIER_FENCE_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
-    /// Checks whether a bind with these flags may be posted now. Returns the flags without those
-    /// that have no effect.
+    /// Checks whether a bind with these flags may be posted now. A strict adapter refuses flags
+    /// that a bind cannot have. Other adapters drop such flags. Returns the remaining flags.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn check_bind(
         &self,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
-        // The completion is an event of the request EVD, which must take such events (uDAPL 1.2,
-        // dat_rmr_bind).
+        // The completion of the bind goes to the request EVD, which must accept completions of
+        // binds (uDAPL 1.2, dat_rmr_bind).
         // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or
         // replaces its queue pair during this call.
         let bound = unsafe { self.qp_for_post() }?;
@@ -43,10 +43,10 @@ impl<T: Transport> Node<Ep<T>> {
         if flags & !known == 0 { Ok(flags) } else { self.drop_unknown_flags(known, flags, 8) }
     }
 
-    /// Whether the endpoint is in this protection zone.
+    /// Whether the endpoint belongs to this protection zone.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
@@ -57,7 +57,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// context.
     ///
     /// # Safety
-    /// The requirements of all posts (see `post`).
+    /// The requirements of all posts apply (see `post`).
     pub(crate) unsafe fn post_bind(
         &self,
         (rmr, window): (*mut c_void, &T::Mw),

@@ -11,14 +11,16 @@ use crate::error::Result;
 use crate::handle::Ref;
 use crate::provider::{QpCfg, Sink, Token, Transport};
 
-/// A queue pair and what is outstanding on it. An endpoint has a new one after each
-/// (re)configuration or reset.
+/// A queue pair with its limits and the data about its outstanding work. An endpoint gets a new one
+/// whenever it is configured, reconfigured or reset.
 pub(super) struct BoundQp<T: Transport> {
     pub(super) qp: T::Qp,
     pub(super) flow: Arc<Flow>,
-    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry the flag, else 0.
+    /// The value is `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry this flag, and 0 if
+    /// they may not.
     pub(super) unsignalled: DAT_COMPLETION_FLAGS,
-    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if receives may carry the flag, else 0.
+    /// The value is `DAT_COMPLETION_UNSIGNALLED_FLAG` if receives may carry this flag, and 0 if
+    /// they may not.
     pub(super) recv_unsignalled: DAT_COMPLETION_FLAGS,
     pub(super) max_send_iov: usize,
     pub(super) max_write_iov: usize,
@@ -31,7 +33,8 @@ pub(super) struct BoundQp<T: Transport> {
     pub(super) on_srq: bool,
     /// The handle of the protection zone.
     pub(super) pz: usize,
-    /// Whether completions of binds may go to the request EVD, if there is one.
+    /// Whether completions of binds may go to the request EVD. Also true if there is no request
+    /// EVD.
     pub(super) takes_binds: bool,
 }
 
@@ -55,13 +58,14 @@ impl<T: Transport> Ep<T> {
             Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
-        // The flow is not in a `Box`, because its address is used elsewhere: moving a `Box` would
-        // assert that nobody else accesses its content.
+        // The flow is in an `Arc` and not in a `Box`, because other code keeps its address: moving
+        // a `Box` would assert that nobody else accesses its content.
         let flow = Arc::new(flow);
         let limits = self.ia.transport.attrs();
         let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
         let write_iov = count(attr.max_rdma_write_iov);
-        // Programs set the sizes of their endpoints to 0, and OFED's library does not check them.
+        // Only a strict adapter applies the sizes in the attributes. Programs set them to 0, and
+        // OFED's library does not check them.
         let max_size = |of_ep: u32| u64::from(if strict { of_ep } else { limits.max_message });
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -112,14 +116,14 @@ impl<T: Transport> Ep<T> {
         Ok(bound)
     }
 
-    /// Drops the queue pair. Its flow stays as long as completions of the queue pair are on `evds`.
+    /// Drops the queue pair. Its flow is kept while `evds` contain completions of the queue pair.
     /// The caller holds the control lock.
     pub(super) fn drop_bound_qp(&self, control: &mut FreedFlows, evds: Evds<T>) {
         self.replace_bound_qp(control, std::ptr::null_mut(), evds);
     }
 
-    /// Replaces the queue pair by `bound`. The former queue pair is dropped as by
-    /// [`Ep::drop_bound_qp`].
+    /// Replaces the queue pair by `bound`, and drops the former queue pair as [`Ep::drop_bound_qp`]
+    /// does.
     pub(super) fn replace_bound_qp(
         &self,
         control: &mut FreedFlows,
@@ -152,7 +156,8 @@ pub(super) fn discard<T: Transport>(bound: *mut BoundQp<T>) {
 
 impl<T: Transport> Drop for Ep<T> {
     fn drop(&mut self) {
-        // Only an endpoint that was never listed still has a queue pair here.
+        // A queue pair is left here only if the endpoint was never added to the list of the
+        // adapter's objects.
         discard(*self.bound_qp.get_mut());
     }
 }

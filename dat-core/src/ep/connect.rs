@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::log;
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
-/// The peer of a connected endpoint, to which dat_ep_dup_connect connects another endpoint.
+/// The state and the peer of an endpoint, from which dat_ep_dup_connect connects another endpoint
+/// to the same peer.
 #[derive(Clone, Copy, Debug)]
 pub struct DupSource {
     state: State,
@@ -46,8 +47,8 @@ impl<T: Transport> Ep<T> {
         self.start_connect(addr, qualifier, timeout, private, 4)
     }
 
-    /// dat_ep_common_connect (uDAPL 2.0): connects to a service point that is named by an address
-    /// with its port, as a socket is.
+    /// Implements dat_ep_common_connect (uDAPL 2.0): connects to a service point that is named by
+    /// an address with its port, as a socket is.
     pub fn common_connect(
         &self,
         addr: SocketAddr,
@@ -60,8 +61,8 @@ impl<T: Transport> Ep<T> {
         self.start_connect(addr, addr.port().into(), timeout, private, 3)
     }
 
-    /// Connects. `arg` is the position of the timeout in the call. The size of the private data is
-    /// the next argument.
+    /// Starts to connect. `arg` is the argument position of the timeout in the standard's call. The
+    /// size of the private data is at the next position.
     fn start_connect(
         &self,
         addr: SocketAddr,
@@ -71,8 +72,8 @@ impl<T: Transport> Ep<T> {
         arg: u32,
     ) -> Result<()> {
         let limits = self.ia.transport.attrs();
-        // A timeout must be positive (uDAPL 1.2, dat_ep_connect). For OFED's library 0 means no
-        // limit.
+        // A timeout must be positive (uDAPL 1.2, dat_ep_connect). In OFED's library a timeout of 0
+        // means no limit, so only a strict adapter refuses it.
         let limit = match timeout {
             DAT_TIMEOUT_INFINITE => None,
             0 if limits.strict => return Err(Error::arg(arg)),
@@ -102,14 +103,14 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// The data that dat_ep_dup_connect of another endpoint needs to connect to the peer of this
-    /// one.
+    /// Returns the data with which dat_ep_dup_connect connects another endpoint to the peer of this
+    /// endpoint.
     pub fn dup_source(&self) -> DupSource {
         let setup = self.setup();
         DupSource { state: self.state(), peer: setup.peer }
     }
 
-    /// dat_ep_dup_connect: connects to the peer of the endpoint that `source` describes.
+    /// Implements dat_ep_dup_connect: connects to the peer of the endpoint that `source` describes.
     pub fn dup_connect(
         &self,
         source: DupSource,
@@ -126,8 +127,8 @@ impl<T: Transport> Ep<T> {
         }
     }
 
-    /// Implements dat_cr_accept for this endpoint. The caller has applied [`Event::Accept`], which
-    /// checks the state.
+    /// Implements dat_cr_accept for this endpoint. The caller has already applied
+    /// [`Event::Accept`], which checks the state.
     pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
         let setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;
@@ -136,7 +137,8 @@ impl<T: Transport> Ep<T> {
         bound.qp.accept(request, private, setup.read_depth())
     }
 
-    /// Checks whether the endpoint could accept: it has a protection zone and a connection EVD.
+    /// Checks whether the endpoint can accept a connection, for which it needs a protection zone
+    /// and a connection EVD.
     pub(crate) fn check_ready(&self) -> Result<()> {
         self.qp_if_ready(&self.setup()).map(drop)
     }
@@ -149,15 +151,16 @@ impl<T: Transport> Ep<T> {
         number
     }
 
-    /// Returns the endpoint to its former state after a connect or accept that has failed at once.
+    /// Makes the endpoint unconnected again, after a connect or accept that has failed at once or
+    /// when its connection request is withdrawn.
     pub(crate) fn retract(&self) {
-        // If another event has changed the state since the connect or accept began, that change
+        // Ignore the result: if another event has changed the state in the meantime, that change
         // stays.
         let _ = self.shared.apply(Event::Retract);
     }
 
-    /// The queue pair, if the endpoint has all the parts that a connection needs. Otherwise the
-    /// error is `DAT_INVALID_STATE` (uDAPL 1.2, dat_ep_connect).
+    /// Returns the queue pair if the endpoint has all objects that a connection needs. If one is
+    /// missing, the error is `DAT_INVALID_STATE` (uDAPL 1.2, dat_ep_connect).
     fn qp_if_ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a BoundQp<T>> {
         if setup.pz.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
@@ -180,7 +183,7 @@ impl<T: Transport> Ep<T> {
         if transition.effect == Effect::Nothing {
             return Ok(());
         }
-        // Unless the endpoint is connected, both close flags mean the same (uDAPL 1.2,
+        // If the endpoint is not connected, both close flags have the same effect (uDAPL 1.2,
         // dat_ep_disconnect).
         let how = if transition.from == State::Connected { how } else { Close::Abrupt };
         if transition.from == State::Connected {

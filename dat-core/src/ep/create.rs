@@ -17,15 +17,15 @@ use crate::mem::Pz;
 use crate::provider::{Close, Queue, Transport};
 use crate::srq::Srq;
 
-/// The objects of an endpoint. Each may be absent.
+/// The objects with which an endpoint is created. Each of them may be absent.
 pub struct Handles<'a, T: Transport> {
     /// The protection zone.
     pub pz: Option<&'a Node<Pz<T>>>,
-    /// The EVD of receives.
+    /// The EVD for completions of receives.
     pub recv: Option<&'a Node<Evd<T>>>,
-    /// The EVD of requests.
+    /// The EVD for completions of requests.
     pub request: Option<&'a Node<Evd<T>>>,
-    /// The EVD of the connection.
+    /// The EVD for connection events.
     pub connect: Option<&'a Node<Evd<T>>>,
     /// The shared receive queue.
     pub srq: Option<&'a Node<Srq<T>>>,
@@ -69,8 +69,8 @@ pub fn create<T: Transport>(
     build(ia, setup, handles.connect.map(Ref::new), state)
 }
 
-/// Whether an endpoint of this zone may use this SRQ. The zones may differ only if an attribute of
-/// the adapter permits it (uDAPL 1.2, dat_ep_create_with_srq).
+/// Whether an endpoint of this protection zone may use this SRQ. The SRQ may belong to another zone
+/// only if an attribute of the adapter permits that (uDAPL 1.2, dat_ep_create_with_srq).
 pub(super) fn pz_permits_srq<T: Transport>(
     pz: Option<&Node<Pz<T>>>,
     srq: Option<&Node<Srq<T>>>,
@@ -79,8 +79,8 @@ pub(super) fn pz_permits_srq<T: Transport>(
     srq.ia.transport.attrs().srq_across_pds || srq.pz.handle() == pz.handle()
 }
 
-/// A completion stream to an EVD, if there is an EVD. `None`: the flags do not match those of the
-/// EVD's other streams.
+/// Opens a completion stream to an EVD. Returns `None` if the flags do not match the flags of the
+/// EVD's other streams, and `Some(None)` if there is no EVD.
 pub(super) fn open_stream<T: Transport>(
     evd: Option<&Node<Evd<T>>>,
     flags: DAT_COMPLETION_FLAGS,
@@ -91,8 +91,9 @@ pub(super) fn open_stream<T: Transport>(
     }
 }
 
-/// Creates an endpoint for a connection request (PSP with `DAT_PSP_PROVIDER_FLAG`). The consumer
-/// configures it before it accepts. May be called in upcalls.
+/// Creates a tentative endpoint for a connection request that arrives at a PSP with
+/// `DAT_PSP_PROVIDER_FLAG`. The consumer configures the endpoint before it accepts the request. May
+/// be called in upcalls.
 pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Ep<T>>> {
     let attr = params::defaults(ia.transport.attrs());
     let setup = Setup {
@@ -129,8 +130,8 @@ fn build<T: Transport>(
     })
 }
 
-/// Implements dat_ep_free. Ends a connection abruptly. Completions that were not taken yet stay on
-/// their EVDs.
+/// Implements dat_ep_free. If the endpoint is connected, the connection ends abruptly. Completions
+/// that the consumer has not taken yet stay on their EVDs.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the endpoint after the call.
@@ -145,21 +146,22 @@ pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Takes back a tentative endpoint from the consumer (dat_cr_reject). The caller holds the control
-/// lock, and no other call uses the endpoint.
+/// Frees a tentative endpoint whose connection request was withdrawn, for example by dat_cr_reject.
+/// The caller holds the control lock, and no other call uses the endpoint.
 pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut FreedFlows) {
     destroy(ep, State::TentativePending, control);
 }
 
-/// Takes back a tentative endpoint that the consumer was not told of. It has no queue pair yet, so
-/// no completions of it can be queued. Called in an upcall.
+/// Frees a tentative endpoint that was never reported to the consumer. The endpoint has no queue
+/// pair yet, so no completions of it can be queued. Called in an upcall.
 pub(crate) fn retire_unreported<T: Transport>(ep: Pin<Ep<T>>) {
     let ia = ep.ia.clone();
-    // SAFETY: nobody else knows of the endpoint. Otherwise it stays until the adapter is closed.
+    // SAFETY: the consumer does not know the endpoint. If another thread has guessed its handle and
+    // uses it, the endpoint stays until the adapter is closed.
     if let Some(retired) = unsafe { handle::retire_unreported(ep) } {
         ia.unregister_object(&retired);
         retired.drop_bound_qp(&mut FreedFlows::default(), retired.setup().evds());
-        // SAFETY: nobody else knows of the endpoint.
+        // SAFETY: nobody else uses the endpoint.
         drop(unsafe { retired.reclaim() });
     }
 }
@@ -178,7 +180,7 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
     if let Some(bound) = unsafe { ep.bound_qp_ptr().as_ref() }
         && live.contains(&was)
     {
-        // The state is Disconnected already, so the disconnect causes no event. It flushes the
+        // The disconnect causes no event, because the state is already Disconnected. It flushes the
         // posted work requests.
         bound.qp.disconnect(Close::Abrupt);
     }
@@ -191,8 +193,8 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
 }
 
 impl<T: Transport> Handles<'_, T> {
-    /// Checks that all objects belong to one adapter, and that each EVD may take the kind of events
-    /// that its field is named after.
+    /// Checks that all objects belong to this adapter, and that each EVD accepts the kind of events
+    /// for which the endpoint uses it.
     pub(super) fn check(&self, ia: &Node<Ia<T>>) -> Result<()> {
         check_evd(ia, self.recv, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_RECV)?;
         check_evd(ia, self.request, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_REQUEST)?;

@@ -1,5 +1,5 @@
-//! The IB extension's operations on an endpoint. They are posted like other requests. Only the
-//! positions of their arguments differ.
+//! The IB extension's operations on an endpoint. They are posted like other requests, but their
+//! arguments have other positions.
 
 use dat_sys::*;
 
@@ -15,24 +15,25 @@ const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 /// An atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Atomic {
-    /// Adds the value.
+    /// Adds this value to the target.
     FetchAdd(u64),
-    /// Replaces the old value if it equals the expected one.
+    /// Replaces the target's value by `swap` if it equals `compare`.
     CompareSwap {
-        /// The expected value.
+        /// The value that the target is expected to have.
         compare: u64,
-        /// The replacement.
+        /// The new value of the target.
         swap: u64,
     },
 }
 
 /// # Safety of all posts
-/// As for those in [`post`](super::post).
+/// The requirements of all posts in [`post`](super::post) apply.
 impl<T: Transport> Node<Ep<T>> {
-    /// Implements dat_ib_post_rdma_write_immed. `room`: the length of the remote segment in bytes.
+    /// Implements dat_ib_post_rdma_write_immed. `room` is the length of the remote segment in
+    /// bytes.
     ///
     /// # Safety
-    /// The requirements of all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post) apply.
     pub unsafe fn post_rdma_write_immed(
         &self,
         segments: &[Segment],
@@ -51,11 +52,11 @@ impl<T: Transport> Node<Ep<T>> {
     }
 
     /// Implements dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap. The old value of the
-    /// target goes to the first eight bytes of `sink`. `size`: the length of the remote segment in
-    /// bytes.
+    /// target goes to the first eight bytes of `sink`. `size` is the length of the remote segment
+    /// in bytes.
     ///
     /// # Safety
-    /// The requirements of all posts in [`post`](super::post).
+    /// The requirements of all posts in [`post`](super::post) apply.
     pub unsafe fn post_atomic(
         &self,
         atomic: Atomic,
@@ -64,7 +65,7 @@ impl<T: Transport> Node<Ep<T>> {
         (at, size): (Remote, u32),
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // The value would be written past the end of a shorter sink.
+        // Refuse a sink that is too short, because the old value would be written past its end.
         if sink.len < ATOMIC_SIZE {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
@@ -82,8 +83,8 @@ impl<T: Transport> Node<Ep<T>> {
     }
 }
 
-/// An error about the segments, or about their number, names the position of that argument.
-/// Replaces the position by the one that the argument has in dat_extension_op.
+/// Corrects the argument position in an error about the segments or their number. A post and
+/// dat_extension_op have these arguments at different positions.
 #[cold]
 fn renumber_arguments(error: Error, count_arg: u32, segments_arg: u32) -> Error {
     match error {

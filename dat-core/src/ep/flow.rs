@@ -1,4 +1,5 @@
-//! What is outstanding on an endpoint's queues, and how a completion becomes an event.
+//! The data about the outstanding work of an endpoint, and the conversion of its completions to
+//! events.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -20,8 +21,9 @@ use crate::log;
 use crate::provider::{Queue, Transport, Wc, WcOp, WcStatus};
 use crate::srq::SrqShare;
 
-/// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so
-/// it must stay allocated until the last completion has been taken: see [`FreedFlows`].
+/// The outstanding requests and receives of one queue pair of an endpoint. The address of a flow is
+/// the `token` of its queue pair. So the flow must stay allocated until the last completion of the
+/// queue pair has been taken: see [`FreedFlows`].
 pub struct Flow {
     ep: usize,
     /// The name of the adapter.
@@ -29,32 +31,33 @@ pub struct Flow {
     /// The number of the connection, or 0: see [`log::next_connection_number`].
     pub(super) connection: AtomicU64,
     pub(super) requests: Requests,
-    /// The counters of receives. Their cookies need no cells, because the cookie is the id of the
-    /// work request.
+    /// The counters of receives. Receives need no cells for their cookies, because the cookie of a
+    /// receive is the id of its work request.
     pub(super) receives: ReceiveCounters,
-    /// The RMRs of binds, by the cells of the requests. Allocated by the first bind.
+    /// The RMRs of outstanding binds. The index is the cell of the request. The first bind
+    /// allocates this table.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
-    /// Whether the EVD of receives or of requests had overflowed before this flow existed. Its
-    /// completions are then never queued.
+    /// For receives and for requests: whether the EVD had lost completions before this flow
+    /// existed. Such an EVD never queues completions of this flow.
     lost: [bool; 2],
     pub(super) holding: Arc<HeldBuffers>,
-    /// Counters of posts are incremented by the thread that posts to each queue, those of receives
-    /// by the thread that takes their completions.
+    /// The endpoint's counters for this queue pair. The thread that posts to a queue counts the
+    /// posts. The thread that takes completions of receives counts the receives.
     pub(super) tally: Arc<CounterArray<{ counters::EP_ALL }>>,
 }
 
-/// The number of outstanding receives: two counters with one writer each.
+/// The numbers of posted and of completed receives. Each of the two counters has one writer.
 pub(super) struct ReceiveCounters {
     posted: AtomicU64,
     retired: AtomicU64,
     max: u64,
-    /// The number of receives that complete in total. Set when the queue pair is about to be
+    /// How many receives complete in total. This number is set when the queue pair is about to be
     /// dropped.
     expected: AtomicU64,
 }
 
-/// One of the two queues.
+/// One of the two queues of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueKind {
     Receives = 0,
@@ -85,14 +88,16 @@ impl Flow {
         })
     }
 
-    /// Marks the completions of a queue as lost if its EVD has lost other completions.
+    /// Marks the completions of a queue as lost if the queue's EVD has already lost other
+    /// completions.
     pub(super) fn mark_lost<T: Transport>(&mut self, evds: [Option<&Node<Evd<T>>>; 2]) {
         self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.has_lost_completions()));
     }
 
-    /// Removes the limit of a queue without an EVD. Nobody takes completions of that queue, so
-    /// nothing decrements its count here. The transport's own queue is then the limit (uDAPL 1.2,
-    /// dat_ep_create: with a NULL EVD the consumer is not interested in completions).
+    /// Removes the limit of each queue that has no EVD. Nobody takes completions of such a queue,
+    /// so nothing here decrements its number of outstanding operations. Only the transport's own
+    /// queue limits them (uDAPL 1.2, dat_ep_create: with a NULL EVD the consumer is not interested
+    /// in completions).
     pub(super) fn lift_unreported_limits(&mut self, requests: bool, receives: bool) {
         if !requests {
             self.requests.set_unreported();
@@ -102,8 +107,9 @@ impl Flow {
         }
     }
 
-    /// Whether no receive is outstanding. On a shared receive queue, the receives that the endpoint
-    /// has taken count. Without an EVD, the number of receives is what the transport reports.
+    /// Whether no receive is outstanding. For an endpoint on a shared receive queue, the receives
+    /// that it has taken from that queue are outstanding. For an endpoint without an EVD of
+    /// receives, the transport reports how many are outstanding.
     pub(super) fn receives_idle<T: Transport>(&self, qp: &T::Qp) -> bool {
         match &self.srq {
             Some(_) => self.holding.held() == 0,
@@ -112,8 +118,8 @@ impl Flow {
         }
     }
 
-    /// Computes how many completions there will be in total. The caller is about to drop the queue
-    /// pair and does nothing else with it.
+    /// Computes how many completions there will be in total. The caller drops the queue pair next
+    /// and makes no other calls on it.
     ///
     /// # Safety
     /// Nobody posts to the queue pair any more.
@@ -127,8 +133,8 @@ impl Flow {
     }
 
     /// Whether the consumer has taken all completions of one queue, and the thread that took the
-    /// last one has finished with the flow. Valid after [`Flow::set_expected`] and the drop of the
-    /// queue pair.
+    /// last one no longer uses the flow. Call this only after [`Flow::set_expected`] and after the
+    /// queue pair was dropped.
     fn is_drained(&self, kind: QueueKind) -> bool {
         if self.lost[kind as usize] {
             return true;
@@ -142,8 +148,8 @@ impl Flow {
         }
     }
 
-    /// Allocates the table of RMRs for the first bind. `DAT_INSUFFICIENT_RESOURCES`: there is no
-    /// memory for it.
+    /// Allocates the table of RMRs for the first bind. Fails with `DAT_INSUFFICIENT_RESOURCES` if
+    /// there is no memory for the table.
     #[inline]
     pub(super) fn prepare_binds(&self) -> Result<()> {
         if self.rmrs.get().is_none() {
@@ -153,14 +159,16 @@ impl Flow {
         Ok(())
     }
 
-    /// Records the RMR that the request in this cell binds, after [`Flow::prepare_binds`].
+    /// Records the RMR that the request in this cell binds. The caller has called
+    /// [`Flow::prepare_binds`] before.
     pub(super) fn set_rmr(&self, cell: usize, rmr: *mut c_void) {
         if let Some(place) = self.rmrs.get().and_then(|rmrs| rmrs.get(cell)) {
             place.store(rmr as usize, Ordering::Relaxed);
         }
     }
 
-    /// Converts the completion of a bind, as [`Flow::retire`] does for other operations.
+    /// Converts the completion of a bind to an event's data, as [`Flow::retire`] does for other
+    /// operations.
     #[cold]
     pub fn retire_bind(&self, wc: &Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
         let rmrs = self.rmrs.get().and_then(|rmrs| rmrs.get(wc.id as usize));
@@ -173,8 +181,9 @@ impl Flow {
         }
     }
 
-    /// Converts a completion to the event's data and releases its place in the queue. The release
-    /// comes last: after it, a flow whose queue pair is gone may be freed.
+    /// Converts a completion to an event's data and counts its operation as no longer outstanding.
+    /// The counting comes last, because a flow whose queue pair is gone may be freed immediately
+    /// afterwards.
     #[inline]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let is_recv = wc.op == WcOp::Recv;
@@ -226,7 +235,7 @@ impl Flow {
                 self.holding.buffer_returned();
             }
             None => {
-                // A receive that was flushed from the queue held no message.
+                // A receive that was flushed from the queue held no message, so no buffer returns.
                 if wc.status != WcStatus::Flushed {
                     self.holding.buffer_returned();
                 }
@@ -238,7 +247,8 @@ impl Flow {
     /// Counts and logs an operation that has completed without success.
     #[cold]
     fn failed(&self, event: &DAT_DTO_COMPLETION_EVENT_DATA) {
-        // Two threads may count here, because the queues may have different EVDs.
+        // Two threads may count here at the same time, because the two queues may have different
+        // EVDs.
         self.tally.count(match event.status {
             DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
             _ => counters::EP_FAILED,
@@ -248,8 +258,8 @@ impl Flow {
 }
 
 impl Drop for Flow {
-    /// Completions that were lost when their EVD overflowed are never taken. Releases the buffers
-    /// of the shared receive queue that belong to them.
+    /// Releases the buffers of the shared receive queue whose completions were lost when their EVD
+    /// overflowed. Nobody takes these completions.
     fn drop(&mut self) {
         if let Some(srq) = &self.srq {
             (0..self.holding.held()).for_each(|_| srq.retire());
@@ -263,7 +273,7 @@ impl ReceiveCounters {
         ReceiveCounters { posted: zero(), retired: zero(), max: max as u64, expected: zero() }
     }
 
-    /// The number of the next receive. `None` if the maximum is outstanding.
+    /// The number of the next receive. `None` if the maximum number of receives is outstanding.
     #[inline]
     pub(super) fn next(&self) -> Option<u64> {
         let posted = self.posted.load(Ordering::Relaxed);
@@ -275,7 +285,7 @@ impl ReceiveCounters {
         self.posted.store(count, Ordering::Release);
     }
 
-    /// Counts one more receive, while no other thread posts.
+    /// Counts one more posted receive. No other thread posts during this call.
     pub(super) fn posted_one(&self) {
         self.posted(self.posted.load(Ordering::Relaxed) + 1);
     }
@@ -322,7 +332,7 @@ const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
 /// - The EVD has been seen empty.
 /// - The EVD is gone.
 ///
-/// A flow without completions on an EVD is not kept for it.
+/// A flow without completions on an EVD is not kept for that EVD.
 #[derive(Default)]
 pub struct FreedFlows {
     evds: BTreeMap<usize, FreedFlowsOfEvd>,
@@ -336,24 +346,26 @@ struct FreedFlowsOfEvd {
     /// How often the EVD was seen empty.
     empty_polls: Arc<AtomicU64>,
     flows: Vec<FreedFlow>,
-    /// The number of flows at which they are inspected. This limit doubles with the number of flows
-    /// that stay, so each flow costs a constant number of inspections on average.
+    /// The number of flows at which the flows are next inspected. After an inspection, this limit
+    /// is twice the number of flows that are still kept. So each flow costs a constant number of
+    /// inspections on average.
     inspect_at: usize,
 }
 
 struct FreedFlow {
     flow: Arc<Flow>,
     kind: QueueKind,
-    /// When the EVD has been seen empty this often, all completions of the flow have been taken.
+    /// When the EVD has been seen empty this many times, all completions of the flow have been
+    /// taken.
     until: u64,
 }
 
-/// With fewer flows than this, those of an EVD are not inspected.
+/// The flows of an EVD are not inspected while there are fewer of them than this number.
 const MIN_INSPECTED_FLOWS: usize = 16;
 
 impl FreedFlows {
-    /// Takes over a flow whose expected completions are known and whose queue pair has just been
-    /// dropped, with the EVDs of its receives and requests.
+    /// Takes over a flow, with the EVDs of its receives and requests. The caller has called
+    /// [`Flow::set_expected`] and has just dropped the flow's queue pair.
     pub(super) fn adopt<T: Transport>(
         &mut self,
         flow: &Arc<Flow>,
@@ -375,10 +387,11 @@ impl FreedFlows {
         if flow.is_drained(kind) {
             return;
         }
-        // A poll that begins after this fence sees what the queue pair has left in the queue, and
-        // `empty_polls` counts all polls that ended before the fence. At most one poll is in
-        // progress now. It may have begun too early, so only the second empty poll proves that the
-        // queue is empty. Without a fence in all threads, the number of empty polls proves nothing.
+        // A poll that begins after this fence sees all completions that the queue pair has left in
+        // the queue. `empty_polls` counts all polls that ended before the fence. At most one poll
+        // is in progress now. It may have begun before the fence, so only the second empty poll
+        // from now on proves that the queue is empty. If the fence was not executed in all threads,
+        // the number of empty polls proves nothing.
         let fenced = barrier::fence_all_threads();
         let until = if fenced { empty_polls.load(Ordering::Acquire) + 2 } else { u64::MAX };
         let of_evd = self.evds.entry(evd).or_insert_with(|| FreedFlowsOfEvd {
@@ -424,7 +437,8 @@ mod tests {
     /// The number of endpoints that are freed. Miri would take minutes for the larger number.
     const FREED_ENDPOINT_COUNT: u64 = if cfg!(miri) { 1_000 } else { 200_000 };
 
-    /// A flow without a queue pair, with this many posted requests, all of which were carried out.
+    /// Creates a flow without a queue pair. It has `posted` requests, and all of them were carried
+    /// out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
         let flow =
@@ -452,8 +466,8 @@ mod tests {
         );
     }
 
-    /// A flow is not kept if its completions were suppressed, if it never posted, or if its EVD had
-    /// overflowed.
+    /// A flow is not kept if its completions were suppressed, if nothing was posted to it, or if
+    /// its EVD had overflowed.
     #[test]
     fn drained_flows_are_not_kept() {
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
@@ -467,8 +481,8 @@ mod tests {
         assert_eq!((freed.len(), freed.inspections), (0, 0));
     }
 
-    /// On an EVD that is never seen empty, each freed endpoint costs few inspections, however many
-    /// were freed before.
+    /// If an EVD is never seen empty, each freed endpoint costs few inspections, no matter how many
+    /// endpoints were freed before.
     #[test]
     fn kept_flows_cost_a_few_inspections_each() {
         const ENDPOINTS: u64 = FREED_ENDPOINT_COUNT / 10;

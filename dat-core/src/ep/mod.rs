@@ -54,7 +54,7 @@ pub struct Ep<T: Transport> {
     pub counters: EpCounters,
 }
 
-/// What the consumer configured.
+/// The objects and attributes with which the consumer configured the endpoint.
 struct Setup<T: Transport> {
     pz: Option<Ref<Pz<T>>>,
     recv_evd: Option<CompletionStream<T>>,
@@ -63,9 +63,10 @@ struct Setup<T: Transport> {
     attr: DAT_EP_ATTR,
     /// The watermarks, and the number of buffers that the current queue pair holds.
     holding: Arc<HeldBuffers>,
-    /// The target of the last dat_ep_connect, for dat_ep_dup_connect.
+    /// The target of the last dat_ep_connect, which dat_ep_dup_connect uses.
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
-    /// Receives that were posted while dat_ep_modify may still replace the queue pair.
+    /// The receives that were posted while dat_ep_modify may still replace the queue pair. They are
+    /// posted again to the new queue pair.
     movable_recvs: Vec<MovableRecv>,
 }
 
@@ -104,7 +105,8 @@ impl<T: Transport> Ep<T> {
         unsafe { self.bound_qp_ptr().as_ref() }
     }
 
-    /// dat_ep_get_status: the state, and whether each queue is idle.
+    /// Implements dat_ep_get_status. Returns the state, whether the receive queue is idle, and
+    /// whether the request queue is idle.
     ///
     /// # Safety
     /// During this call no other thread posts requests to the endpoint. The functions of a
@@ -122,22 +124,22 @@ impl<T: Transport> Ep<T> {
         (self.state() as DAT_EP_STATE, receives, requests)
     }
 
-    /// dat_ep_recv_query: the buffers that are allocated to the endpoint and have not completed,
-    /// and their span.
+    /// Implements dat_ep_recv_query. Returns the number of buffers that are allocated to the
+    /// endpoint and have not completed, and their span.
     pub fn allocated(&self) -> Allocated {
         let setup = self.setup();
         match self.current_qp(&setup) {
             Some(bound) => bound.qp.allocated(),
-            // The endpoint has lost its protection zone (dat_ep_modify). Its receives wait for a
-            // new one.
+            // The endpoint has lost its protection zone (dat_ep_modify). Its receives wait until it
+            // gets a new zone.
             None => {
                 Allocated { buffers: setup.movable_recvs.len(), span: setup.movable_recvs.len() }
             }
         }
     }
 
-    /// dat_ep_set_watermark, which is legal in every state. The caller passes the result to
-    /// [`Ep::apply_exceeded`].
+    /// The first half of dat_ep_set_watermark, which is legal in every state. The caller passes the
+    /// result to [`Ep::apply_exceeded`], which is the second half.
     pub fn set_watermarks(&self, soft: DAT_COUNT, hard: DAT_COUNT) -> Result<Exceeded> {
         for (mark, arg) in [(soft, 2), (hard, 3)] {
             if !watermark::is_valid(mark) {
@@ -149,15 +151,15 @@ impl<T: Transport> Ep<T> {
         setup.holding.set_soft(soft);
         setup.holding.set_hard(hard);
         let Some(bound) = self.current_qp(&setup) else { return Ok(Exceeded::default()) };
-        // This call waits for the lock under which the transport counts buffers. So a message
-        // either has taken its buffer before and is counted below, or sees the new watermarks.
+        // This call takes the lock under which the transport counts buffers. So each message either
+        // has already taken its buffer, which `check` then counts, or sees the new watermarks.
         bound.qp.allocated();
         Ok(setup.holding.check())
     }
 
     /// The second half of dat_ep_set_watermark: reports an exceeded soft watermark, and breaks the
-    /// connection if the hard one is exceeded. This half is separate because it causes upcalls, in
-    /// which the consumer's CNO agent may use the endpoint.
+    /// connection if the hard watermark is exceeded. This half is separate because it causes
+    /// upcalls, in which the consumer's CNO agent may use the endpoint.
     pub fn apply_exceeded(&self, exceeded: Exceeded) {
         if exceeded.soft {
             self.shared.exceeds_soft_watermark();
@@ -194,7 +196,7 @@ impl<T: Transport> Ep<T> {
         };
     }
 
-    /// dat_ep_reset: prepares the endpoint for the next connection.
+    /// Implements dat_ep_reset: prepares the endpoint for the next connection.
     pub fn reset(&self) -> Result<()> {
         let mut control = self.ia.control();
         match effect_of_reset(self.state())? {

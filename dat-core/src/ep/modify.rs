@@ -12,15 +12,16 @@ use crate::handle::{self, Node, Pin, Ref};
 use crate::mem::Pz;
 use crate::provider::{Queue, RecvWr, Segment, Token, Transport, Wc, WcOp, WcStatus};
 
-/// A receive that may have to move to another queue pair.
+/// A posted receive that is posted again if dat_ep_modify replaces the queue pair.
 pub(super) struct MovableRecv {
     segments: Box<[Segment]>,
     cookie: u64,
     quiet: bool,
 }
 
-/// The pinned objects of a dat_ep_modify call. An error about a handle is kept and returned only if
-/// nothing else is wrong.
+/// The objects that a dat_ep_modify call names, which are pinned. An error about a handle is kept
+/// here, so that dat_ep_modify can check the mask and the endpoint's state before it returns that
+/// error.
 pub struct PinnedParams<T: Transport> {
     pz: Result<Option<Pin<Pz<T>>>>,
     recv: Result<Option<Pin<Evd<T>>>>,
@@ -29,10 +30,10 @@ pub struct PinnedParams<T: Transport> {
 }
 
 impl<T: Transport> PinnedParams<T> {
-    /// Pins the objects that the mask names.
+    /// Pins the objects whose fields `mask` selects.
     ///
     /// # Safety
-    /// As for [`handle::pin`].
+    /// The requirements of [`handle::pin`] apply.
     pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
         let if_named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
         // SAFETY: the caller guarantees that no other thread frees the objects during this call,
@@ -109,7 +110,7 @@ impl<T: Transport> Ep<T> {
                     }
                 }
             });
-            // If there is no new queue pair, restore the setup.
+            // If no new queue pair was created, restore the former setup.
             let bound = bound.inspect_err(|_| setup.restore(before))?;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
                 setup
@@ -125,14 +126,14 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// Keeps a receive for the next dat_ep_modify.
+    /// Keeps a posted receive, so that the next dat_ep_modify can post it to a new queue pair.
     #[cold]
     pub(super) fn keep_movable_recv(&self, segments: &[Segment], cookie: u64, quiet: bool) {
         self.setup().movable_recvs.push(MovableRecv { segments: segments.into(), cookie, quiet });
     }
 
-    /// Moves the outstanding receives to the new queue pair. A receive whose memory is not in the
-    /// new protection zone fails (uDAPL 1.2, dat_ep_modify, protection zone).
+    /// Posts the kept receives to the new queue pair. A receive whose memory is not in the new
+    /// protection zone completes with an error (uDAPL 1.2, dat_ep_modify, protection zone).
     fn repost(&self, setup: &mut Setup<T>) {
         // SAFETY: the caller has made the queue pair and holds the control lock.
         let Some(bound) = (unsafe { self.bound_qp_ptr().as_ref() }) else { return };
@@ -142,7 +143,7 @@ impl<T: Transport> Ep<T> {
             // SAFETY: the consumer does not touch the memory until the receive completes.
             let posted =
                 unsafe { bound.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
-            // `check_movable_recvs` has ensured that there is room.
+            // `check_movable_recvs` has ensured that the queue pair has room for the receive.
             bound.flow.receives.posted_one();
             if posted.is_err()
                 && let Some(evd) = recv_evd
@@ -179,14 +180,15 @@ impl<T: Transport> Setup<T> {
 
     fn restore(&mut self, SavedSetup { evds: [recv, request], pz, attr }: SavedSetup<T>) {
         self.pz = pz;
-        // The caller holds the control lock, so no stream was added and the flags match as before.
+        // The caller holds the control lock, so no stream was added since `save`, and the flags
+        // match again.
         let opened = self.open_streams(recv.as_deref(), request.as_deref(), attr);
         debug_assert!(opened.is_ok());
     }
 
-    /// Checks that the attributes leave room for the receives that are posted. Otherwise the
-    /// attributes are an invalid parameter, as are attributes that are invalid or cannot be
-    /// modified (uDAPL 1.2, dat_ep_modify).
+    /// Checks that the new attributes leave room for the receives that are posted. If they do not,
+    /// the error is the same as for attributes that are invalid or cannot be modified: an invalid
+    /// parameter (uDAPL 1.2, dat_ep_modify).
     fn check_movable_recvs(&self, attr: &DAT_EP_ATTR) -> Result<()> {
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let lacks = |new: DAT_COUNT, old: DAT_COUNT, used: usize| new < old && count(new) < used;
@@ -197,9 +199,9 @@ impl<T: Transport> Setup<T> {
         if too_small { Err(Error::arg(3)) } else { Ok(()) }
     }
 
-    /// Opens completion streams to the given EVDs, with the given attributes. Fails and changes
-    /// nothing if the completion flags of the attributes do not match those of the EVDs' other
-    /// streams.
+    /// Opens completion streams to the given EVDs, with the given attributes. If the completion
+    /// flags of the attributes do not match those of the EVDs' other streams, fails and changes
+    /// nothing.
     fn open_streams(
         &mut self,
         recv: Option<&Node<Evd<T>>>,

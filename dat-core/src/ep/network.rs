@@ -1,5 +1,5 @@
-//! How the network changes an endpoint: every transition that it causes, and the event that reports
-//! it.
+//! The changes that the network makes to an endpoint: each transition of its state, and the event
+//! that reports the transition.
 
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -22,15 +22,15 @@ use crate::handle::Ref;
 use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
 
-/// The part of an endpoint that the network changes.
+/// The part of an endpoint that the network can change.
 pub(super) struct EpShared<T: Transport> {
     pub(super) ep: usize,
     ia: Ref<Ia<T>>,
     /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
     pub(super) state: StateCell,
-    /// Whether the hard watermark is exceeded. Then the connection counts as broken, however it
-    /// ends.
+    /// Whether the hard watermark is exceeded. The end of the connection is then reported as a
+    /// broken connection, whatever its cause is.
     breaking: AtomicBool,
     pub(super) conn: Mutex<Conn<T>>,
 }
@@ -65,7 +65,7 @@ impl From<SocketAddr> for Address {
 }
 
 impl<T: Transport> Conn<T> {
-    /// Forgets the last connection.
+    /// Discards the data of the last connection.
     pub(super) fn clear(&mut self) {
         self.private = Vec::new();
         self.local = Address::none();
@@ -105,7 +105,7 @@ impl<T: Transport> EpShared<T> {
         Ok(transition)
     }
 
-    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset
+    /// Reports a connection event. The endpoint keeps `private` for the consumer until it is reset
     /// or freed.
     fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
         let mut data = DAT_CONNECTION_EVENT_DATA {
@@ -126,7 +126,7 @@ impl<T: Transport> EpShared<T> {
         }
     }
 
-    /// Handles the end of a connection or of an attempt at one. Exactly one event reports it.
+    /// Handles the end of a connection or of an attempt to connect. Exactly one event reports it.
     fn ended(
         &self,
         event: Event,
@@ -145,9 +145,9 @@ impl<T: Transport> EpShared<T> {
         }
     }
 
-    /// Reports that the endpoint takes no more buffers of its shared receive queue, because no
-    /// flushed receive shows this. OFED's providers send this event, and programs wait for it
-    /// (docs/compatibility.md).
+    /// Reports that the endpoint takes no more buffers from its shared receive queue. An endpoint
+    /// with its own queue shows this by flushing its receives, but no receive of a shared queue is
+    /// flushed. OFED's providers send this event, and programs wait for it (docs/compatibility.md).
     fn report_srq_left(&self) {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
@@ -179,7 +179,8 @@ impl<T: Transport> EpShared<T> {
         }
     }
 
-    /// Increments the counter for the way in which a connection, or an attempt to connect, ended.
+    /// Increments the counter for the event `number`, with which a connection or an attempt to
+    /// connect ended.
     fn count_end(&self, from: State, number: DAT_EVENT_NUMBER) {
         let counter = match number {
             DAT_CONNECTION_EVENT_PEER_REJECTED => DCNT_IA_CM_USER_REJ_RX,
@@ -195,7 +196,7 @@ impl<T: Transport> EpShared<T> {
 }
 
 impl<T: Transport> Receiver<T> for EpShared<T> {
-    /// Handles every transition that the network causes.
+    /// Handles every report of the transport about this endpoint and its connection.
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::Established { private, peer, local, .. } => {
@@ -262,8 +263,8 @@ impl<T: Transport> EpShared<T> {
     /// Reports that the endpoint holds more receive buffers than its soft watermark.
     pub(super) fn exceeds_soft_watermark(&self) {
         let ep = self.ep as *mut c_void;
-        // The standard defines a reason for this event but no event number. The handle names the
-        // endpoint.
+        // The standard defines a reason for an exceeded watermark, but no event number for it. The
+        // handle in the event names the endpoint.
         self.ia.report(
             DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
             ep,
@@ -276,7 +277,7 @@ impl<T: Transport> EpShared<T> {
         self.breaking.store(true, Ordering::Release);
     }
 
-    /// Prepares for the next connection.
+    /// Prepares the endpoint for its next connection.
     pub(super) fn prepare_reconnect(&self) {
         self.breaking.store(false, Ordering::Release);
         self.conn().clear();
@@ -291,7 +292,7 @@ impl<T: Transport> EpShared<T> {
 
     fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
-            // The consumer has asked for the disconnect, so the event does not depend on the cause.
+            // The consumer has requested the disconnect, so the event is the same for every cause.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
             State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,

@@ -1,4 +1,5 @@
-//! Endpoint attributes: their defaults, their checks, and in which states they may be modified.
+//! Endpoint attributes: their defaults, the checks of their values, and the states in which
+//! dat_ep_modify may change them.
 
 use dat_sys::*;
 
@@ -9,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::evd::STREAM_FLAGS;
 use crate::provider::Attrs;
 
-/// The attributes of an endpoint that is created without any (uDAPL 1.2, dat_ep_create: reasonable
-/// defaults).
+/// The attributes of an endpoint that is created without attributes. The standard requires
+/// reasonable defaults (uDAPL 1.2, dat_ep_create).
 pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     let dtos = limits.max_dtos.min(64) as DAT_COUNT;
     let iov = limits.max_segments.min(4) as DAT_COUNT;
@@ -34,21 +35,21 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     }
 }
 
-/// The completion flags of the stream of receives. An adapter that is not strict accepts any flags.
-/// Then the first of solicited, unsignalled and threshold that is among them counts, or else the
-/// default flag.
+/// The completion flags of the stream of receives, with one flag at most. An adapter that is not
+/// strict accepts any combination of flags. Then the first of these flags that is set counts:
+/// solicited, unsignalled, threshold. If none is set, the default flag counts.
 pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
     last_contained(&STREAM_FLAGS, attr.recv_completion_flags)
 }
 
-/// The completion flags of the stream of requests, chosen as those of receives are. Requests cannot
-/// be solicited.
+/// The completion flags of the stream of requests. They are chosen as for receives, but requests
+/// cannot be solicited.
 pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
     last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
-/// The last flag of the list that `flags` contain. The first of the list is the default flag, which
-/// is 0 and therefore contained in every value.
+/// Returns the last flag of the list that `flags` contains. The first flag of the list is the
+/// default flag. It is 0, so every value contains it.
 fn last_contained(
     list: &[DAT_COMPLETION_FLAGS],
     flags: DAT_COMPLETION_FLAGS,
@@ -59,14 +60,15 @@ fn last_contained(
         .unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
 }
 
-/// Checks attributes against the adapter's limits. `arg` is the position of the attributes in the
-/// call. max_recv_iov is ignored for an endpoint on a shared receive queue (uDAPL 1.2,
+/// Checks attributes against the adapter's limits. `arg` is the argument position of the attributes
+/// in the call. For an endpoint on a shared receive queue, max_recv_iov is not checked (uDAPL 1.2,
 /// dat_ep_create_with_srq).
 pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
     if attr.service_type != DAT_SERVICE_TYPE_RC {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
     }
-    // OFED's library checks neither the quality of service nor most of the flags.
+    // Only a strict adapter checks the quality of service and all flags, because OFED's library
+    // checks neither the quality of service nor most of the flags.
     if limits.strict {
         check_qos(attr.qos)?;
     }
@@ -88,7 +90,7 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
         // The standard defines no named attributes of endpoints, so a strict adapter accepts none.
-        // OFED's library ignores their number, so other adapters accept any.
+        // OFED's library ignores their number, so an adapter that is not strict accepts any number.
         && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
         && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
@@ -107,19 +109,20 @@ pub(super) fn without_named_attrs(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
     }
 }
 
-/// The soft high watermark that the attributes request. Programs set them to 0 and mean no
-/// watermark. In the standard 0 is a watermark like any other (uDAPL 1.2, dat_ep_set_watermark).
+/// The soft high watermark that the attributes request. In the standard, 0 is a watermark like any
+/// other (uDAPL 1.2, dat_ep_set_watermark). But programs set 0 and mean no watermark, so an adapter
+/// that is not strict treats 0 as infinite.
 pub(super) fn soft_watermark(attr: &DAT_EP_ATTR, strict: bool) -> DAT_COUNT {
     if attr.srq_soft_hw == 0 && !strict { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
 }
 
-/// Checks the quality of service. Only best effort is supported (uDAPL 1.2, dat_ep_connect:
-/// otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
+/// Checks the quality of service. Only best effort is supported. For any other value the call fails
+/// at once with `DAT_MODEL_NOT_SUPPORTED` (uDAPL 1.2, dat_ep_connect).
 pub(super) fn check_qos(qos: DAT_QOS) -> Result<()> {
     if qos == DAT_QOS_BEST_EFFORT { Ok(()) } else { Err(Error::of(DAT_MODEL_NOT_SUPPORTED)) }
 }
 
-/// Parameters that dat_ep_modify never changes.
+/// The parameters that dat_ep_modify never changes.
 const FIXED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_IA_HANDLE
     | DAT_EP_FIELD_EP_STATE
     | DAT_EP_FIELD_COMM
@@ -129,18 +132,19 @@ const FIXED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_IA_HANDLE
     | DAT_EP_FIELD_REMOTE_PORT_QUAL
     | DAT_EP_FIELD_SRQ_HANDLE;
 
-/// Parameters that can only be changed in a quiescent endpoint.
+/// The parameters that dat_ep_modify can change only while the endpoint is quiescent.
 const QUIESCENT: DAT_EP_PARAM_MASK = DAT_EP_FIELD_PZ_HANDLE;
 
-/// Parameters that can only be changed in an unconnected endpoint.
+/// The parameters that dat_ep_modify can change only while the endpoint is unconnected.
 const UNCONNECTED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR
     | DAT_EP_FIELD_EP_ATTR_TRANSPORT_SPECIFIC_ATTR
     | DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR
     | DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR;
 
-/// Checks that the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify,
-/// list of parameters). All other parameters may be modified until a connection is requested or
-/// accepted, but the receive flags only before receives are `posted`.
+/// Checks that dat_ep_modify may change the parameters of `mask` in this state (uDAPL 1.2,
+/// dat_ep_modify, list of parameters). Most parameters can be changed until a connection is
+/// requested or accepted. The completion flags of receives cannot be changed once receives are
+/// `posted`.
 pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) -> Result<()> {
     use State::*;
     if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
@@ -161,7 +165,7 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) 
     if legal { Ok(()) } else { Err(state.refusal()) }
 }
 
-/// Copies the attributes that `mask` names.
+/// Copies the attributes that `mask` selects.
 pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
     macro_rules! copy {
         ($($bit:ident => $field:ident),* $(,)?) => {

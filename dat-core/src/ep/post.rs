@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
 
-/// The maximum number of segments in one post. Adapters offer no more. A larger count is refused
-/// before any segment is read, because the segments may not exist. The limit also bounds the array
-/// that shortens an RDMA read (see [`shorten`]).
+/// The maximum number of segments in one post. No adapter supports more. A post with more segments
+/// is refused before any segment is read, because the segments may not exist. The limit is also the
+/// size of the array that [`shorten`] needs for an RDMA read.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
 const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
@@ -29,7 +29,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_send.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_send(
         &self,
@@ -37,14 +37,15 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
     }
 
-    /// dat_ep_post_send_with_invalidate: the peer loses the access that `context` names.
+    /// Implements dat_ep_post_send_with_invalidate: when the message arrives, the peer makes its
+    /// RMR context `context` invalid.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_send_with_invalidate(
         &self,
@@ -53,16 +54,16 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         context: Option<DAT_RMR_CONTEXT>,
     ) -> Result<()> {
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe {
             self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5)
         }
     }
 
-    /// Implements dat_ep_post_rdma_write. `room`: the length of the remote segment in bytes.
+    /// Implements dat_ep_post_rdma_write. `room` is the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_rdma_write(
         &self,
@@ -75,15 +76,15 @@ impl<T: Transport> Node<Ep<T>> {
         if length(segments) > room {
             self.refuse_if_strict()?;
         }
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
-    /// Implements dat_ep_post_rdma_read. `size`: the length of the remote segment in bytes. All of
-    /// it is read if the local segments have room for it.
+    /// Implements dat_ep_post_rdma_read. `size` is the length of the remote segment in bytes. If
+    /// the local segments have room for it, the whole remote segment is read.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_rdma_read(
         &self,
@@ -100,15 +101,15 @@ impl<T: Transport> Node<Ep<T>> {
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
         let segments =
             if local <= size { segments } else { shorten(segments, size, &mut shortened)? };
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
 
-    /// Implements dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context.
-    /// `size` bytes are read into it.
+    /// Implements dat_ep_post_rdma_read_to_rmr: reads `size` bytes from the peer into the local
+    /// memory `sink`, which is named by an RMR context.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     pub unsafe fn post_rdma_read_to_rmr(
         &self,
         sink: Segment,
@@ -121,13 +122,14 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let sink = [Segment { len: size, ..sink }];
-        // SAFETY: the caller keeps the rules of all posts, above.
+        // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::ReadToWindow(remote), &sink, cookie, flags, 5) }
     }
 
-    /// Posts a request. `flags_arg`: the position of the completion flags in the standard's
-    /// prototype. Always inlined: each caller then knows at compile time which counters it
-    /// increments, and the counting has no cost that the `data_path` benchmark can measure.
+    /// Posts a request. `flags_arg` is the argument position of the completion flags in the
+    /// standard's prototype. This function is always inlined, so each caller knows at compile time
+    /// which counters it increments. The `data_path` benchmark can then measure no cost of the
+    /// counting.
     #[inline(always)]
     pub(super) unsafe fn post_request(
         &self,
@@ -200,7 +202,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_recv.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub unsafe fn post_recv(
         &self,
@@ -243,18 +245,19 @@ impl<T: Transport> Node<Ep<T>> {
         Ok(())
     }
 
-    /// Refuses a length that the standard forbids, on a strict adapter only. The lengths of the
-    /// remote segment and the local ones must match (uDAPL 1.2, dat_ep_post_rdma_write and
-    /// dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never checks the length of the
-    /// remote segment: the local segments determine how much is transferred, and the peer's region
-    /// limits it.
+    /// Refuses a length that the standard forbids, but only on a strict adapter. In the standard,
+    /// the lengths of the remote segment and of the local segments must match (uDAPL 1.2,
+    /// dat_ep_post_rdma_write and dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never
+    /// checks the length of the remote segment: the local segments determine how much is
+    /// transferred, and the peer's region limits it.
     #[cold]
     pub(super) fn refuse_if_strict(&self) -> Result<()> {
         if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
     }
 
-    /// Removes the completion flags that have no meaning here. OFED's library ignores them, and
-    /// programs set them. `DAT_INVALID_PARAMETER`: the adapter is strict.
+    /// Removes the completion flags that have no meaning for this operation, because programs set
+    /// them and OFED's library ignores them. On a strict adapter the call fails with
+    /// `DAT_INVALID_PARAMETER` instead.
     #[cold]
     pub(super) fn drop_unknown_flags(
         &self,
@@ -265,7 +268,7 @@ impl<T: Transport> Node<Ep<T>> {
         if self.ia.transport.attrs().strict { Err(Error::arg(arg)) } else { Ok(flags & known) }
     }
 
-    /// Claims a place in the request queue.
+    /// Claims a cell for a request in the request queue.
     ///
     /// # Safety
     /// No other thread posts requests to the endpoint during this call.
@@ -287,10 +290,10 @@ impl<T: Transport> Node<Ep<T>> {
         claim.ok_or(Error::of(DAT_INSUFFICIENT_RESOURCES))
     }
 
-    /// The queue pair, for a post.
+    /// Returns the queue pair to which a work request is posted.
     ///
     /// # Safety
-    /// The requirements of all posts, above.
+    /// The requirements of all posts apply, which this `impl` block lists.
     #[inline]
     pub(super) unsafe fn qp_for_post(&self) -> Result<&BoundQp<T>> {
         // SAFETY: only dat_ep_modify and dat_ep_reset replace the queue pair. The caller guarantees
@@ -305,7 +308,7 @@ pub(super) fn length(segments: &[Segment]) -> u64 {
     segments.iter().map(|s| u64::from(s.len)).sum()
 }
 
-/// The first `size` bytes of `segments`.
+/// Returns segments that describe only the first `size` bytes of `segments`.
 fn shorten<'a>(
     segments: &[Segment],
     size: u64,
@@ -326,13 +329,14 @@ fn shorten<'a>(
     Ok(&into[..used])
 }
 
-/// The error of a post that the transport has refused (uDAPL 1.2, dat_ep_post_send: return values).
+/// Converts the transport's reason for refusing a post to the standard's error (uDAPL 1.2,
+/// dat_ep_post_send: return values).
 #[cold]
 pub fn post_error(error: PostError) -> Error {
     match error {
         PostError::Full => Error::of(DAT_INSUFFICIENT_RESOURCES),
-        // An invalid LMR context is a privileges violation (uDAPL 1.2, dat_ep_post_rdma_write). No
-        // subtype names a missing privilege here.
+        // An invalid LMR context is a privileges violation (uDAPL 1.2, dat_ep_post_rdma_write). The
+        // error has no subtype, because the subtypes name missing privileges.
         PostError::Key => Error::of(DAT_PRIVILEGES_VIOLATION),
         PostError::Bounds => Error::arg(3),
         PostError::Domain => Error::of(DAT_PROTECTION_VIOLATION),
@@ -346,8 +350,9 @@ pub fn post_error(error: PostError) -> Error {
     }
 }
 
-/// As [`post_error`], for a sink that is named by an RMR context, at position 2. Reading into the
-/// sink requires the privilege that peers need to write.
+/// Converts an error as [`post_error`] does, for a sink that is named by an RMR context. The sink
+/// is the argument at position 2. A read into the sink requires the privilege that lets peers write
+/// to it.
 #[cold]
 fn sink_post_error(error: PostError) -> Error {
     match error {

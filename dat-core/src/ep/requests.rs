@@ -1,39 +1,41 @@
 //! The outstanding requests of an endpoint.
 //!
-//! A request has a number, in posting order from 1, and a cell that stores its cookie. The index of
-//! the cell is the request's id for the transport. The cell, and with it the request's place in the
-//! queue, is free again as soon as one of these holds:
+//! Each request has a number, which counts the requests in posting order from 1. Each request also
+//! has a cell, which stores its cookie. The index of the cell is the id by which the transport
+//! knows the request. The cell becomes free for another request as soon as one of these conditions
+//! holds:
 //!
-//! - The consumer has taken the completion of this request or of a later one, since completions
-//!   come in order.
-//! - The request was suppressed and the transport has carried it out, so it causes no completion.
+//! - The consumer has taken the completion of this request or of a later one. Completions come in
+//!   posting order.
+//! - The request was suppressed, so it causes no completion, and the transport has carried it out.
 //!
-//! This module can check the first condition itself. It asks the transport about the second one
-//! only if the next cell is not free by the first one, or if the caller asks whether the queue is
-//! idle. A completion that was not taken keeps its own cell, however many suppressed requests are
-//! posted after it: cells are used in any order.
+//! This module can check the first condition itself. It asks the transport about the second
+//! condition only if the first one does not free the next cell, or if the caller asks whether the
+//! queue is idle. Cells are used in any order. So a request whose completion was not taken keeps
+//! its cell, no matter how many suppressed requests are posted after it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::allocate::slice_of;
 use crate::error::Result;
 
-/// The requests of one incarnation of an endpoint.
+/// The requests of one queue pair of an endpoint.
 pub(super) struct Requests {
-    /// The number of the last request. Written by the posting thread, as are `next` and the cells.
+    /// The number of the last posted request. The posting thread writes this field, `next` and the
+    /// cells.
     posted: AtomicU64,
-    /// The index of the cell to try first.
+    /// The index of the cell that the next request tries first.
     next: AtomicUsize,
     cells: Box<[Cell]>,
-    /// The number of the last request whose completion the consumer has taken. Written by the
-    /// thread that takes completions.
+    /// The number of the last request whose completion the consumer has taken. The thread that
+    /// takes completions writes this field.
     taken: AtomicU64,
     /// The number of the last request that was suppressed.
     last_suppressed: AtomicU64,
-    /// Whether completions are reported.
+    /// Whether completions of requests are reported to the consumer.
     reported: bool,
-    /// The number of the last request that completes. Set when the queue pair is about to be
-    /// dropped.
+    /// The number of the last request that causes a completion. This number is set when the queue
+    /// pair is about to be dropped.
     expected: AtomicU64,
 }
 
@@ -58,7 +60,8 @@ pub(super) struct Claim {
 }
 
 impl Requests {
-    /// A queue for at most `max` requests. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for it.
+    /// Creates a queue for at most `max` requests. Fails with `DAT_INSUFFICIENT_RESOURCES` if there
+    /// is no memory for the queue.
     pub(super) fn new(max: usize) -> Result<Self> {
         // A queue of length 0 has one cell that is never free.
         let mark = if max == 0 { NEVER_REACHED << 1 } else { 0 };
@@ -74,8 +77,8 @@ impl Requests {
         })
     }
 
-    /// Declares that completions are not reported: every cell is always free, and the transport's
-    /// queue is the limit.
+    /// Declares that completions are not reported. Every cell is then always free, and only the
+    /// transport's queue limits the number of requests.
     pub(super) fn set_unreported(&mut self) {
         self.reported = false;
         *self.taken.get_mut() = NEVER_REACHED - 1;
@@ -86,9 +89,10 @@ impl Requests {
         self.cells.len()
     }
 
-    /// Claims a cell for the next request and stores its cookie. `None` if the maximum is
-    /// outstanding. `carried_out` asks the transport. If its argument is true, the transport makes
-    /// progress first. One thread at a time calls this.
+    /// Claims a cell for the next request and stores the request's cookie in it. Returns `None` if
+    /// the maximum number of requests is outstanding. `carried_out` asks the transport how many
+    /// requests it has carried out. If the argument of `carried_out` is true, the transport makes
+    /// progress first. Only one thread at a time calls this function.
     #[inline]
     pub(super) fn claim(
         &self,
@@ -111,8 +115,8 @@ impl Requests {
             self.last_suppressed.store(number, Ordering::Relaxed);
         }
         self.next.store(if cell + 1 < self.cells.len() { cell + 1 } else { 0 }, Ordering::Relaxed);
-        // Count the request before it is posted: it may complete and be taken before the transport
-        // returns.
+        // Count the request before it is posted, because it may complete and its completion may be
+        // taken before the transport's function returns.
         self.posted.store(number, Ordering::Release);
         Some(Claim { cell, number, last_suppressed })
     }
@@ -126,14 +130,15 @@ impl Requests {
         self.next.store(claim.cell, Ordering::Relaxed);
     }
 
-    /// Searches for a free cell, beginning with the cell after the last one that was taken.
+    /// Searches for a free cell, beginning with the cell after the last one that was claimed.
     #[cold]
     fn find_free(&self, mut carried_out: impl FnMut(bool) -> u64) -> Option<usize> {
         for progress in [false, true] {
             let taken = self.taken();
             if self.last_suppressed.load(Ordering::Relaxed) <= taken {
-                // All suppressed requests precede one that was taken. So each later request keeps
-                // its cell until it is taken, and the outstanding requests can be counted.
+                // All suppressed requests are older than a request whose completion was taken. So
+                // each younger request keeps its cell until its completion is taken, and the
+                // outstanding requests can be counted.
                 let outstanding = self.posted.load(Ordering::Relaxed).saturating_sub(taken);
                 if outstanding >= self.cells.len() as u64 {
                     return None;
@@ -148,7 +153,7 @@ impl Requests {
         None
     }
 
-    /// The cookie and the number of a completed request, by its cell.
+    /// The cookie and the number of the completed request in this cell.
     #[inline]
     pub(super) fn cookie_and_number(&self, cell: usize) -> (u64, u64) {
         let Cell { cookie, mark } = &self.cells[cell];
@@ -166,7 +171,8 @@ impl Requests {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// Whether no request is outstanding. `carried_out` asks the transport.
+    /// Whether no request is outstanding. `carried_out` asks the transport how many requests it has
+    /// carried out.
     pub(super) fn is_idle(&self, carried_out: impl FnOnce() -> u64) -> bool {
         let posted = self.posted.load(Ordering::Acquire);
         if self.reported && self.taken() >= posted {
@@ -179,8 +185,8 @@ impl Requests {
         }
     }
 
-    /// Sets the number of the last request that completes. `carried_out` requests were carried out,
-    /// and no more will be.
+    /// Sets the number of the last request that causes a completion. The transport has carried out
+    /// `carried_out` requests and will carry out no more.
     pub(super) fn set_expected(&self, carried_out: u64) {
         let posted = self.posted.load(Ordering::Acquire);
         let reported = |cell: &Cell| (cell.mark() & 1 == 0).then_some(cell.mark() >> 1);
@@ -192,7 +198,8 @@ impl Requests {
         self.expected.store(expected, Ordering::Release);
     }
 
-    /// Whether the consumer has taken all completions. Valid after [`Requests::set_expected`].
+    /// Whether the consumer has taken all completions. Call this only after
+    /// [`Requests::set_expected`].
     pub(super) fn is_drained(&self) -> bool {
         self.taken() >= self.expected.load(Ordering::Acquire)
     }
@@ -228,7 +235,7 @@ mod tests {
             assert_eq!(
                 one.claim(2, false, |_| 0).is_some(),
                 !reported,
-                "an unreported request needs no place, so only the transport's queue is the limit"
+                "an unreported request needs no cell, so only the transport's queue is the limit"
             );
         }
     }

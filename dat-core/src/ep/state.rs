@@ -1,4 +1,5 @@
-//! The state chart of endpoints (uDAPL 1.2, chapter 6.5; 2.0 adds nothing to it) as one table.
+//! The states of endpoints and their transitions, in one table (uDAPL 1.2, chapter 6.5). uDAPL 2.0
+//! adds nothing to this chapter.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +27,7 @@ pub enum State {
     CompletionPending = DAT_EP_STATE_COMPLETION_PENDING,
 }
 
-/// An event in the life of an endpoint.
+/// An event that may change the state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// dat_ep_modify provided the missing protection zone.
@@ -43,7 +44,7 @@ pub enum Event {
     Request,
     /// A call of dat_cr_accept.
     Accept,
-    /// A call of dat_cr_reject, or a connect or accept that has failed before it began.
+    /// A call of dat_cr_reject, or a connect or accept that has failed at once.
     Retract,
     /// A call of dat_ep_disconnect with the graceful flag.
     DisconnectGracefully,
@@ -70,9 +71,9 @@ pub enum Event {
 pub enum Effect {
     /// The event is legal and changes the state.
     To(State),
-    /// The event is legal, and the state stays.
+    /// The event is legal and takes effect, but the state stays the same.
     Stay,
-    /// The event is legal and does nothing.
+    /// The event is legal and has no effect at all.
     Nothing,
     /// The event is refused with `DAT_INVALID_STATE`.
     Refuse,
@@ -105,8 +106,8 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Reserve, UnconfiguredUnconnected) => To(UnconfiguredReserved),
         (Unreserve, Reserved) => To(Unconnected),
         (Unreserve, UnconfiguredReserved) => To(UnconfiguredUnconnected),
-        // A request that arrived before has taken over the endpoint. So freeing the service point
-        // does not change the endpoint.
+        // A connection request that arrived earlier has taken over the endpoint. So freeing the
+        // service point does not change the endpoint.
         (Unreserve, _) => Nothing,
         (Request, Reserved) => To(PassivePending),
         (Request, UnconfiguredReserved) => To(UnconfiguredPassive),
@@ -144,7 +145,8 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Failed | Ended, ActivePending | CompletionPending | Connected | DisconnectPending) => {
             To(Disconnected)
         }
-        // A local disconnect came first, so the report of the network has no effect.
+        // The endpoint has already left the connection, for example by a local disconnect. So the
+        // report of the transport has no effect.
         (Established | Failed | Ended, _) => Nothing,
 
         _ => Refuse,
@@ -173,7 +175,7 @@ impl State {
         State::ALL[raw as usize]
     }
 
-    /// Whether dat_ep_modify may still replace the queue pair.
+    /// Whether dat_ep_modify may still replace the queue pair in this state.
     #[inline]
     pub const fn may_be_modified(self) -> bool {
         !matches!(effect(self, Event::Configure), Effect::Refuse)
@@ -202,12 +204,12 @@ impl State {
 /// The state of an endpoint. The consumer's calls and the network may change it concurrently.
 pub struct StateCell(AtomicU32);
 
-/// The result of an event.
+/// The result of applying an event to a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The state before the event.
     pub from: State,
-    /// The effect according to the table.
+    /// The effect of the event according to the table.
     pub effect: Effect,
 }
 
@@ -223,7 +225,8 @@ impl StateCell {
         State::from_raw(self.0.load(Ordering::Acquire))
     }
 
-    /// Applies an event atomically. `Refuse` becomes `DAT_INVALID_STATE`.
+    /// Applies an event atomically. If the table refuses the event, the error is
+    /// `DAT_INVALID_STATE`.
     pub fn apply(&self, event: Event) -> Result<Transition> {
         let mut from = self.get();
         loop {
@@ -245,8 +248,8 @@ impl StateCell {
         }
     }
 
-    /// The state, if an event is legal in it. Does not apply the event. The compiler reduces this
-    /// to a bit test on the data path.
+    /// Returns the state if the event is legal in it. Does not apply the event. On the data path,
+    /// the compiler reduces this function to a bit test.
     #[inline]
     pub fn check(&self, event: Event) -> Result<State> {
         let state = self.get();
@@ -288,7 +291,8 @@ mod tests {
         }
     }
 
-    /// The whole table. Review a change of this snapshot as carefully as code.
+    /// Compares the whole table with a snapshot. Review a change of this snapshot as carefully as a
+    /// change of code.
     #[test]
     fn matrix() {
         let mut text = String::new();

@@ -1,9 +1,10 @@
-//! High watermarks: how many receive buffers an endpoint may hold.
+//! High watermarks: limits on the number of receive buffers that an endpoint may hold.
 //!
-//! An endpoint *holds* the buffers that its messages have taken, from a shared receive queue or its
-//! own, until the consumer has taken their completions. The watermarks limit buffers in progress
-//! and completed ones on the EVD (uDAPL 1.2, dat_srq_query). A transport that receives in order has
-//! at most one buffer in progress, so counting only those would limit nothing.
+//! An endpoint *holds* a receive buffer from the time when a message takes the buffer until the
+//! consumer has taken the buffer's completion. The buffer may come from a shared receive queue or
+//! from the endpoint's own queue. So the watermarks limit both the buffers in progress and the
+//! completed buffers on the EVD (uDAPL 1.2, dat_srq_query). A transport that receives in order has
+//! at most one buffer in progress, so a limit on buffers in progress alone would limit nothing.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -11,27 +12,28 @@ use dat_sys::*;
 
 use crate::srq::SrqShare;
 
-/// The number of buffers that one queue pair holds, and its limits. The transport counts the
-/// buffers that messages take, and dat-core counts those whose completions the consumer has taken.
-/// Each counter has one writer.
+/// The number of buffers that one queue pair holds, and the limits of this number. The transport
+/// counts the buffers that messages take. dat-core counts the buffers whose completions the
+/// consumer has taken. Each counter has one writer.
 #[derive(Debug)]
 pub struct HeldBuffers {
     taken: AtomicU64,
     returned: AtomicU64,
-    /// The soft watermark. It is reported once for each setting and is [`DAT_WATERMARK_INFINITE`]
-    /// afterwards.
+    /// The soft watermark. When it has been reported once, it becomes [`DAT_WATERMARK_INFINITE`]
+    /// until it is set again.
     soft: AtomicI32,
     hard: AtomicI32,
-    /// Set if the completions of receives are not reported.
+    /// Present if completions of receives are not reported.
     unreported: Option<UnreportedReceives>,
 }
 
-/// The receives of an endpoint complete without events. Therefore a buffer counts as returned as
-/// soon as a message takes it, also for the shared receive queue, if there is one.
+/// Says that the receives of an endpoint complete without events. A buffer then counts as returned
+/// as soon as a message takes it. If the endpoint uses a shared receive queue, the buffer counts as
+/// returned to that queue as well.
 #[derive(Debug)]
 struct UnreportedReceives(Option<SrqShare>);
 
-/// The watermarks that are exceeded. They are independent of each other.
+/// Which watermarks are exceeded. The two watermarks are independent of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exceeded {
     /// The soft watermark is exceeded for the first time since it was set, and must be reported.
@@ -41,7 +43,7 @@ pub struct Exceeded {
 }
 
 impl Default for HeldBuffers {
-    /// No buffers are held, and there are no limits.
+    /// Creates counters that hold no buffers and have no limits.
     fn default() -> Self {
         HeldBuffers {
             taken: AtomicU64::new(0),
@@ -54,8 +56,8 @@ impl Default for HeldBuffers {
 }
 
 impl HeldBuffers {
-    /// The counters for the next queue pair of the endpoint, with the same watermarks. A soft
-    /// watermark that was reported is not reported again.
+    /// Creates the counters for the next queue pair of the endpoint, with the same watermarks. A
+    /// soft watermark that was already reported is not reported again.
     pub(super) fn for_next_qp(&self) -> Self {
         let copy = |mark: &AtomicI32| AtomicI32::new(mark.load(Ordering::Relaxed));
         HeldBuffers { soft: copy(&self.soft), hard: copy(&self.hard), ..HeldBuffers::default() }
@@ -66,8 +68,8 @@ impl HeldBuffers {
         self.unreported = Some(UnreportedReceives(srq));
     }
 
-    /// Sets the soft watermark. The new watermark will be reported once, whether or not the former
-    /// one was reported.
+    /// Sets the soft watermark. The new watermark is reported once when it is exceeded, even if the
+    /// former watermark was already reported.
     pub fn set_soft(&self, mark: DAT_COUNT) {
         self.soft.store(mark, Ordering::Relaxed);
     }
@@ -77,8 +79,8 @@ impl HeldBuffers {
         self.hard.store(mark, Ordering::Relaxed);
     }
 
-    /// Counts a buffer that a message has taken. One thread at a time calls this: the transport,
-    /// under its engine lock.
+    /// Counts a buffer that a message has taken. The transport calls this under its engine lock, so
+    /// only one thread at a time calls it.
     #[inline]
     pub fn buffer_taken(&self) -> Exceeded {
         self.count_taken();
@@ -90,20 +92,22 @@ impl HeldBuffers {
         exceeded
     }
 
-    /// Counts a buffer that no message has taken. Its completion will be counted as well.
+    /// Counts a buffer as taken although no message has taken it. Its completion then counts it as
+    /// returned.
     pub(super) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Counts a buffer whose completion the consumer has taken. One thread at a time calls this:
-    /// the one that takes events from the receive EVD.
+    /// Counts a buffer whose completion the consumer has taken. Only one thread at a time calls
+    /// this: the thread that takes events from the receive EVD or, without such an EVD, the
+    /// transport.
     #[inline]
     pub(super) fn buffer_returned(&self) {
         self.returned.store(self.returned.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Compares the number of held buffers with the watermarks. Reports the soft one at most once
-    /// for each setting.
+    /// Compares the number of held buffers with the watermarks. Reports the soft watermark at most
+    /// once each time it is set.
     #[inline]
     pub(super) fn check(&self) -> Exceeded {
         if !self.is_limited() {
@@ -114,9 +118,9 @@ impl HeldBuffers {
         let held = self.held();
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
-            // Exactly one thread succeeds in the exchange and reports the watermark. If a new
-            // watermark was set after this thread has read the old one, the exchange fails and the
-            // new watermark stays.
+            // Exactly one thread succeeds in this exchange and reports the watermark. If another
+            // thread has set a new watermark since this thread read the old one, the exchange fails
+            // and the new watermark stays.
             soft: above(soft)
                 && self
                     .soft
@@ -131,7 +135,7 @@ impl HeldBuffers {
         }
     }
 
-    /// Whether there is a watermark, so that the time at which buffers are counted matters.
+    /// Whether a watermark is set. If none is set, it does not matter when buffers are counted.
     pub fn is_limited(&self) -> bool {
         let none = |mark: &AtomicI32| mark.load(Ordering::Relaxed) == DAT_WATERMARK_INFINITE;
         !(none(&self.soft) && none(&self.hard))
@@ -139,7 +143,8 @@ impl HeldBuffers {
 
     /// The number of buffers that are held now.
     pub(super) fn held(&self) -> u64 {
-        // Read the counters in this order: each returned buffer was counted as taken before.
+        // Read `returned` first: each returned buffer was counted as taken before, so `taken`
+        // cannot be the smaller number.
         let returned = self.returned.load(Ordering::Acquire);
         self.taken.load(Ordering::Acquire).saturating_sub(returned)
     }

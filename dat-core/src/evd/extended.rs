@@ -1,5 +1,5 @@
-//! Events of completions of the IB extension's operations. They have event numbers of their own and
-//! carry additional data.
+//! The events that report completions of the IB extension's operations. These events have their own
+//! event numbers and carry additional data.
 
 use dat_sys::ib::*;
 

@@ -1,4 +1,4 @@
-//! Event dispatchers (EVDs): where a consumer learns what happened.
+//! Event dispatchers (EVDs): the queues from which a consumer takes events.
 //!
 //! An EVD merges event streams:
 //!
@@ -7,8 +7,8 @@
 //! - All other events (connection requests, connections, software events, asynchronous errors) are
 //!   queued here, in `queued_events`.
 //!
-//! An event that ends a connection waits until the completion queue has been empty, because all
-//! completions precede the disconnect event (dat_ep_disconnect).
+//! An event that reports the end of a connection waits until the completion queue was found empty,
+//! because the consumer must get all completions before the disconnect event (dat_ep_disconnect).
 
 mod extended;
 mod shared;
@@ -44,15 +44,15 @@ use crate::provider::{Completions, Sink, Transport};
 pub struct Evd<T: Transport> {
     /// The adapter of the EVD.
     pub ia: Ref<Ia<T>>,
-    /// The streams that may feed the EVD.
+    /// The kinds of events that the EVD accepts.
     pub flags: DAT_EVD_FLAGS,
     cq: Option<T::Cq>,
     queued_events: Mutex<VecDeque<QueuedEvent>>,
     queued_len: AtomicUsize,
     depth: AtomicUsize,
     staged: StagedCompletions,
-    /// How often the completion queue was seen empty. When the queue is empty, everything that was
-    /// queued earlier has been taken.
+    /// How often the completion queue was found empty. Each time, all completions that were queued
+    /// earlier have been taken.
     empty_polls: Arc<AtomicU64>,
     shared: Arc<EvdShared<T>>,
 }
@@ -69,7 +69,7 @@ unsafe impl Send for QueuedEvent {}
 /// When an event may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The event may be taken as soon as it is the first one.
+    /// The event may be taken as soon as it is the first event in the queue.
     Now,
     /// The event may be taken only after the completions that were queued when it arrived.
     AfterCompletions,
@@ -77,15 +77,15 @@ pub enum Order {
 
 impl<T: Transport> Object for Evd<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EVD;
-    // OFED's library returns this code for a NULL EVD handle of any stream. Programs print the
-    // code, so this library returns the same one.
+    // For a NULL EVD handle, OFED's library returns this code, whatever the EVD is for. Programs
+    // print the code, so this library returns the same one.
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EVD_REQUEST;
 }
 
-/// All streams an EVD can merge.
+/// All kinds of events that an EVD can accept.
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
-/// Implements dat_evd_create. `depth` is a minimum.
+/// Implements dat_evd_create. `depth` is the minimum number of events that the EVD can hold.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     depth: DAT_COUNT,
@@ -141,9 +141,9 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_evd_free. A waiter leaves with `DAT_ABORT`, and this call waits until it has
-/// left. If the waiter may be this very thread, because the call is made in a signal handler,
-/// another thread waits instead.
+/// Implements dat_evd_free. A thread that waits on the EVD leaves with `DAT_ABORT`, and this call
+/// waits until it has left. If this call is made in a signal handler, the waiter may be this very
+/// thread. Then another thread waits and frees the EVD.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the EVD after the call.
@@ -156,7 +156,7 @@ pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
 /// The first half of dat_evd_free: makes the handle stale.
 ///
 /// # Safety
-/// As [`free`].
+/// The requirements of [`free`] apply.
 pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Retired<Evd<T>>> {
     let (ia, handle) = (evd.ia.clone(), evd.handle());
     let _control = ia.control_to_free::<Evd<T>>(handle)?;
@@ -172,8 +172,8 @@ pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Reti
     unsafe { handle::retire(evd) }.ok_or(Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))
 }
 
-/// The second half of dat_evd_free. The caller holds no lock, because a waiter may be in a signal
-/// handler that needs one.
+/// The second half of dat_evd_free: frees the EVD when no thread waits on it. The caller holds no
+/// lock, because the thread that waits may be in a signal handler that needs a lock.
 pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
     let ia = evd.ia.clone();
     if nesting::interrupted_activity() == Activity::Nothing || evd.shared.waiter_slot.is_vacant() {
@@ -183,7 +183,7 @@ pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
     ia.free_later(move || finish_free(evd))
 }
 
-/// Frees an EVD that is marked as dead, once it has no waiter.
+/// Frees an EVD that is marked as dead, as soon as no thread waits on it.
 pub(crate) fn finish_free<T: Transport>(evd: Retired<Evd<T>>) {
     let ia = evd.ia.clone();
     evd.await_no_waiter();
@@ -196,7 +196,7 @@ pub(crate) fn finish_free<T: Transport>(evd: Retired<Evd<T>>) {
 }
 
 impl<T: Transport> Evd<T> {
-    /// The completion queue, if completions may feed the EVD.
+    /// The completion queue. `None` if the EVD accepts no completions.
     pub fn cq(&self) -> Option<&T::Cq> {
         self.cq.as_ref()
     }
@@ -211,18 +211,18 @@ impl<T: Transport> Evd<T> {
         self.shared.overflowed.load(Ordering::Acquire)
     }
 
-    /// Whether the EVD has lost a completion. It then queues no more completions.
+    /// Whether the EVD has lost a completion. If it has, it queues no more completions.
     pub(crate) fn has_lost_completions(&self) -> bool {
         self.shared.completions_lost.load(Ordering::Acquire)
     }
 
-    /// How often the completion queue was seen empty.
+    /// How often the completion queue was found empty.
     pub fn empty_polls(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.empty_polls)
     }
 
-    /// The completion flags of the streams that feed the EVD, which decide what wakes a waiter. If
-    /// the streams differ, the default flag.
+    /// The completion flags that all streams of the EVD have. They decide which completions wake a
+    /// waiter. If the streams have different flags, the result is the default flag.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
         self.shared.streams.common_flags()
     }
@@ -273,8 +273,8 @@ impl<T: Transport> Evd<T> {
         self.shared.counters.read(query, self.empty_polls.load(Ordering::Relaxed))
     }
 
-    /// As [`Evd::post`], but reports a full queue as an EVD overflow (uDAPL 1.2, dat_evd_create:
-    /// async EVD).
+    /// Queues an event as [`Evd::post`] does. If that fails, reports an EVD overflow (uDAPL 1.2,
+    /// dat_evd_create: async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
             warn!(
@@ -299,7 +299,7 @@ impl<T: Transport> Evd<T> {
     /// Implements dat_evd_resize. Queued events are kept.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub unsafe fn resize(&self, depth: DAT_COUNT) -> Result<()> {
         if depth <= 0 {
             return Err(Error::arg(2));
@@ -308,8 +308,8 @@ impl<T: Transport> Evd<T> {
         if depth > self.ia.transport.attrs().max_evd_depth {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
         }
-        // Counting the events takes completions out of the transport. Only the waiter may do that
-        // while there is one.
+        // Counting the events takes completions out of the transport. While a thread waits on the
+        // EVD, only that thread may do so.
         if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
@@ -329,7 +329,7 @@ impl<T: Transport> Evd<T> {
         Ok(())
     }
 
-    /// dat_evd_query: the state.
+    /// The state of the EVD, as dat_evd_query reports it.
     pub fn state(&self) -> DAT_EVD_STATE {
         let bit = |flag: &AtomicBool, yes, no| if flag.load(Ordering::Relaxed) { yes } else { no };
         let config = match self.config() {
@@ -349,8 +349,8 @@ impl<T: Transport> Evd<T> {
         self.shared.cno().as_ref().map_or(std::ptr::null_mut(), |cno| cno.handle())
     }
 
-    /// Detaches the EVD, which is being freed, from its CNO. If it was the last EVD of the CNO, the
-    /// CNO's waiters leave. The caller holds the control lock.
+    /// Detaches an EVD that is being freed from its CNO. If no EVD is left on the CNO, the CNO's
+    /// waiters leave. The caller holds the control lock.
     fn leave_cno(&self) {
         self.shared.has_cno.store(false, Ordering::Release);
         let Some(cno) = self.shared.cno().take() else { return };
@@ -365,11 +365,11 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Implements dat_evd_modify_cno. `None` detaches the CNO. `DAT_INSUFFICIENT_RESOURCES`: the
-    /// CNO has no memory for the triggers of one more EVD.
+    /// Implements dat_evd_modify_cno. `None` detaches the EVD from its CNO. Fails with
+    /// `DAT_INSUFFICIENT_RESOURCES` if the CNO has no memory for the trigger of one more EVD.
     ///
     /// # Safety
-    /// As for [`Evd::dequeue`], unless there is a waiter.
+    /// The requirements of [`Evd::dequeue`] apply, unless a thread waits on the EVD.
     pub unsafe fn set_cno(&self, cno: Option<&Node<Cno<T>>>) -> Result<()> {
         let _control = self.ia.control();
         cno.map_or(Ok(()), Cno::reserve_trigger)?;
@@ -383,10 +383,10 @@ impl<T: Transport> Evd<T> {
         Ok(())
     }
 
-    /// dat_evd_enable and dat_evd_disable: whether events trigger the CNO.
+    /// Implements dat_evd_enable and dat_evd_disable, which set whether events trigger the CNO.
     ///
     /// # Safety
-    /// As [`Evd::set_cno`].
+    /// The requirements of [`Evd::set_cno`] apply.
     pub unsafe fn set_enabled(&self, enabled: bool) {
         self.shared.enabled.store(enabled, Ordering::Release);
         // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
@@ -394,8 +394,8 @@ impl<T: Transport> Evd<T> {
         unsafe { self.renotify() };
     }
 
-    /// Implements dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A waiter leaves with
-    /// `DAT_INVALID_STATE`.
+    /// Implements dat_evd_set_unwaitable and dat_evd_clear_unwaitable. If the EVD becomes
+    /// unwaitable, a thread that waits on it leaves with `DAT_INVALID_STATE`.
     pub fn set_waitable(&self, waitable: bool) {
         self.shared.waitable.store(waitable, Ordering::SeqCst);
         if !waitable {
@@ -410,23 +410,23 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Wakes the waiter so that it notices that the adapter closes.
+    /// Wakes the thread that waits on the EVD, so that it notices that the adapter is closing.
     pub fn interrupt_waiter(&self) {
         self.shared.interrupt_waiter();
     }
 
-    /// Tells the completion queue whether a CNO needs its upcalls.
+    /// Tells the completion queue whether a CNO needs upcalls of the queue.
     fn require_upcalls_for_cno(&self, on: bool) {
         if let Some(cq) = &self.cq {
             cq.require_upcalls(on);
         }
     }
 
-    /// Arms the completion queue if a CNO needs to know of the next completion. Returns false if a
+    /// Arms the completion queue if the next completion must trigger a CNO. Returns false if a
     /// completion is queued already.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline]
     unsafe fn arm_for_cno(&self) -> bool {
         let wanted = self.shared.has_cno.load(Ordering::Acquire)
@@ -438,16 +438,17 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Treats queued events as new ones, after the CNO was changed or enabled.
+    /// Notifies the waiter or the CNO of events that are already queued, after the CNO was changed
+    /// or enabled.
     ///
     /// # Safety
-    /// As [`Evd::set_cno`].
+    /// The requirements of [`Evd::set_cno`] apply.
     unsafe fn renotify(&self) {
-        // A thread that queues an event reads the CNO after it has queued the event
-        // (`EvdShared::notify`).
+        // A thread that queues an event reads the CNO's settings afterwards (`EvdShared::notify`).
+        // With this fence, either that thread sees the new settings or this thread sees the event.
         fence(Ordering::SeqCst);
-        // Arming reads the completion queue, which belongs to the waiter while there is one. The
-        // waiter arms when it leaves.
+        // Arming reads the completion queue. While a thread waits on the EVD, only that thread may
+        // read the queue, and it arms the queue when it leaves.
         // SAFETY: there is no waiter, so the caller has the taking side.
         if self.shared.waiter_slot.is_occupied() || unsafe { self.arm_and_check_events() } {
             self.shared.notify();

@@ -1,4 +1,4 @@
-//! The part of an EVD that producers of events use: it notifies the waiter or the CNO.
+//! The part of an EVD that producers of events use in order to notify the waiter or the CNO.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
 
 /// The state of an EVD that producers of events use. It is separate from [`Evd`](super::Evd)
-/// because the completion queue's upcalls arrive here.
+/// because it receives the completion queue's upcalls.
 pub(super) struct EvdShared<T: Transport> {
     pub(super) ia: Ref<Ia<T>>,
     pub(super) evd: usize,
@@ -33,7 +33,7 @@ pub(super) struct EvdShared<T: Transport> {
     pub(super) streams: Streams,
     /// Whether events were lost. Events that were queued before the loss can still be taken.
     pub(super) overflowed: AtomicBool,
-    /// Whether a completion was lost. Then all later completions are lost as well.
+    /// Whether a completion was lost. If one was lost, all later completions are lost as well.
     pub(super) completions_lost: AtomicBool,
 }
 
@@ -42,13 +42,13 @@ impl<T: Transport> EvdShared<T> {
         self.cno.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether only solicited completions wake a waiter.
+    /// Whether the completion queue must be armed for solicited completions only.
     pub(super) fn solicited(&self) -> bool {
         self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
-    /// Announces a new event to the waiter or, if there is none, to the CNO. Only one of them is
-    /// notified (dat_evd_wait).
+    /// Announces a new event to the waiter or, if there is none, to the CNO. The standard forbids
+    /// notifying both (dat_evd_wait).
     pub(super) fn notify(&self) {
         if self.waiter_slot.record_event() {
             self.interrupt_waiter();
@@ -60,7 +60,7 @@ impl<T: Transport> EvdShared<T> {
         }
     }
 
-    /// Triggers the CNO again for events that are still queued.
+    /// Triggers the CNO again, because events are still queued.
     #[cold]
     pub(super) fn retrigger_cno(&self) {
         if self.enabled.load(Ordering::Acquire)
@@ -70,7 +70,7 @@ impl<T: Transport> EvdShared<T> {
         }
     }
 
-    /// Withdraws the EVD's trigger if no waiter of the CNO has consumed it.
+    /// Withdraws the EVD's trigger from the CNO, if no waiter of the CNO has consumed it yet.
     pub(super) fn withdraw_trigger(&self) {
         if let Some(cno) = &*self.cno() {
             cno.withdraw_trigger(self.evd);

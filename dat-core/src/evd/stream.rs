@@ -1,11 +1,12 @@
 //! Completion streams of endpoints that feed an EVD.
 //!
-//! Each stream has the completion flags of its endpoint. The flags of a completion's own stream
-//! decide whether it wakes a waiter.
+//! Each stream has the completion flags of its endpoint. These flags decide which completions of
+//! the stream wake a waiter.
 //!
 //! The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create,
 //! usage). OFED's library never checks that, and MPI libraries connect streams with different flags
-//! to one EVD. Therefore streams may differ, unless the adapter was opened with `strict=on`.
+//! to one EVD. Therefore this library lets the flags differ, unless the adapter was opened with
+//! `strict=on`.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,20 +17,20 @@ use super::Evd;
 use crate::handle::{Node, Ref};
 use crate::provider::Transport;
 
-/// One completion stream of an endpoint. It feeds an EVD as long as this value lives. It is created
-/// and dropped under the adapter's control lock.
+/// One completion stream of an endpoint. The stream feeds an EVD while this value exists. Streams
+/// are created and dropped under the adapter's control lock.
 pub(crate) struct CompletionStream<T: Transport> {
     evd: Ref<Evd<T>>,
     flags: DAT_COMPLETION_FLAGS,
 }
 
-/// The number of streams that feed an EVD, for each value of the completion flags. Written under
-/// the adapter's control lock, read by any thread.
+/// The number of streams that feed an EVD, for each value of the completion flags. Only a thread
+/// that holds the adapter's control lock writes these numbers. Any thread reads them.
 #[derive(Default)]
 pub(super) struct Streams([AtomicU32; STREAM_FLAGS.len()]);
 
-/// The values that the completion flags of a stream may have. Streams of requests have all but the
-/// last.
+/// The values that the completion flags of a stream may have. A stream of requests cannot have the
+/// last value.
 pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
     DAT_COMPLETION_DEFAULT_FLAG,
     DAT_COMPLETION_EVD_THRESHOLD_FLAG,
@@ -38,7 +39,7 @@ pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
 ];
 
 impl Streams {
-    /// The number of streams with these flags.
+    /// The counter of streams with these flags.
     fn of(&self, flags: DAT_COMPLETION_FLAGS) -> &AtomicU32 {
         // Attributes with other flags are refused before a stream is created.
         &self.0[STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
@@ -48,8 +49,8 @@ impl Streams {
         self.of(flags).load(Ordering::Relaxed) > 0
     }
 
-    /// The completion flags that all streams have. The default flag if the streams differ or if
-    /// there is none.
+    /// The completion flags that all streams have in common. If the streams have different flags,
+    /// or if there is no stream, the result is the default flag.
     pub(super) fn common_flags(&self) -> DAT_COMPLETION_FLAGS {
         let mut kinds = STREAM_FLAGS.into_iter().filter(|&flags| self.has_any(flags));
         match (kinds.next(), kinds.next()) {
@@ -58,9 +59,10 @@ impl Streams {
         }
     }
 
-    /// Whether the completion queue must be armed for solicited completions only. `quiet`: the
-    /// transport distinguishes completions that were posted quiet, so completions of streams with
-    /// default flags count as solicited ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
+    /// Whether the completion queue must be armed for solicited completions only. `quiet` says
+    /// whether the transport distinguishes completions of work requests that were posted quiet. If
+    /// it does, completions of streams with default flags count as solicited
+    /// ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
     pub(super) fn solicited(&self, quiet: bool) -> bool {
         let solicited = self.has_any(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
         let unsignalled = self.has_any(DAT_COMPLETION_UNSIGNALLED_FLAG);
@@ -70,7 +72,7 @@ impl Streams {
         }
     }
 
-    /// Whether the standard lets a stream with these flags share the EVD.
+    /// Whether the standard lets a stream with these flags share the EVD with the existing streams.
     fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
         STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has_any(kind))
     }
@@ -80,9 +82,9 @@ impl<T: Transport> CompletionStream<T> {
     /// Creates a stream with the completion flags of an endpoint. Returns `None` if the adapter is
     /// strict and one of these holds:
     ///
-    /// - The flags do not match those of the other streams.
-    /// - Some completions of the stream would not wake a waiter, and the EVD takes other events
-    ///   than completions.
+    /// - The flags do not match the flags of the EVD's other streams.
+    /// - Some completions of the stream would not wake a waiter, and the EVD also accepts events
+    ///   that are not completions.
     pub(crate) fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
         let (streams, attrs) = (&evd.shared.streams, evd.ia.transport.attrs());
         if attrs.strict {
@@ -119,16 +121,17 @@ impl<T: Transport> Drop for CompletionStream<T> {
 }
 
 impl<T: Transport> Node<Evd<T>> {
-    /// Re-arms the completion queue after the streams have changed, because the CNO may need to
-    /// know of other completions now. This function may run concurrently with a call on the EVD,
-    /// since the thread that changes an endpoint need not be the one that uses its EVDs.
+    /// Arms the completion queue again after the streams have changed, because the CNO may now need
+    /// to know of other completions. Another thread may be in a call on the EVD at the same time,
+    /// because the thread that changes an endpoint need not be the thread that uses the endpoint's
+    /// EVDs.
     fn streams_changed(&self) {
         // SAFETY: the lock of the handle gives the taking side, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };
         let renotified = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
         if renotified.is_none() {
-            // The queue may have been armed for the former streams. The waiter or the CNO's
-            // consumer that is notified now arms it again.
+            // The queue may still be armed for the former streams. Notify the waiter or the CNO.
+            // The thread that is notified arms the queue again.
             self.shared.notify();
         }
     }

@@ -13,10 +13,10 @@ use super::{Evd, Order, extended};
 use crate::error::{Error, Result, no_memory};
 use crate::provider::{Completions, Polled, Transport, Wc, WcOp};
 
-/// Completions that were taken from the transport to be counted, and that the consumer has not
-/// taken yet.
+/// Completions that were taken from the transport and that the consumer has not taken yet.
 pub(super) struct StagedCompletions {
-    /// There is room for one from the beginning. [`Evd::count`] makes room for more.
+    /// The staged completions. There is room for one from the beginning. [`Evd::count`] makes room
+    /// for more.
     completions: UnsafeCell<VecDeque<Wc>>,
     /// The number of staged completions, for threads that must not access the completions
     /// themselves.
@@ -42,14 +42,16 @@ impl<T: Transport> Evd<T> {
     /// Implements dat_evd_dequeue: takes the first event.
     ///
     /// # Safety
-    /// The caller has the *taking side* of the EVD. One thread at a time has it:
+    /// The caller has the *taking side* of the EVD, which is the right to take its events. One
+    /// thread at a time has the taking side:
     ///
-    /// - the waiter while there is one, since all other threads are refused then;
-    /// - otherwise the thread that calls this function or another one that requires the taking
-    ///   side.
+    /// - While a thread waits on the EVD, that thread has the taking side, and all other threads
+    ///   are refused.
+    /// - At other times, a thread has the taking side while it is in this function or in another
+    ///   function that requires the taking side.
     ///
-    /// On a thread-safe adapter the lock of the EVD's handle ensures that. Elsewhere the consumer
-    /// does, since the standard lets only one thread at a time use an object.
+    /// On a thread-safe adapter the lock of the EVD's handle ensures this. On other adapters the
+    /// consumer ensures it, because the standard lets only one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
         // SAFETY: the caller guarantees that this thread has the taking side. `event` is a local
@@ -58,11 +60,11 @@ impl<T: Transport> Evd<T> {
         Ok(event)
     }
 
-    /// As [`Evd::dequeue`], but writes the event where the consumer needs it. The record is large
-    /// and most of it is unused.
+    /// Takes the first event as [`Evd::dequeue`] does, but writes it directly to the consumer's
+    /// record. The record is large and most of it is unused, so a copy would waste time.
     ///
     /// # Safety
-    /// As for [`Evd::dequeue`]. `event` may be written to.
+    /// The requirements of [`Evd::dequeue`] apply. `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.shared.waiter_slot.is_occupied() {
@@ -97,11 +99,11 @@ impl<T: Transport> Evd<T> {
     /// Arms the completion queue for the CNO. Returns whether events are queued already.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     pub(super) unsafe fn arm_and_check_events(&self) -> bool {
-        // Arm the queue even if events are queued: the thread that queues the next event relies on
-        // it.
+        // Arm the queue even if events are queued, because the next event must also trigger the
+        // CNO.
         // SAFETY: the caller guarantees that this thread has the taking side.
         let armed = unsafe { self.arm_for_cno() };
         !armed
@@ -112,16 +114,18 @@ impl<T: Transport> Evd<T> {
     /// The error that a consumer gets when there is no event.
     #[cold]
     pub(super) fn empty_error(&self) -> Error {
-        // An EVD that has overflowed is broken (uDAPL 1.2). It must not pretend to be empty.
+        // An EVD that has overflowed is broken (uDAPL 1.2). So the error must not be that of an
+        // empty queue.
         let overflowed = self.has_overflowed();
         Error::of(if overflowed { DAT_INVALID_STATE } else { DAT_QUEUE_EMPTY })
     }
 
-    /// Triggers the CNO again if events remain after one was taken. A wait on the CNO must then
-    /// return at once, because not every consumer empties the queue after each trigger.
+    /// Triggers the CNO again if events remain after one was taken, so that the next wait on the
+    /// CNO returns at once. This is necessary because not every consumer empties the queue after
+    /// each trigger.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     unsafe fn retrigger_cno_if_any(&self) {
         // SAFETY: the caller guarantees that this thread has the taking side.
@@ -130,17 +134,17 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Withdraws the EVD's trigger from the CNO, since the queue was found empty, and arms the
-    /// queue for the next event. Returns false if an event has arrived.
+    /// Withdraws the EVD's trigger from the CNO, because the queue was found empty, and arms the
+    /// queue for the next event. Returns false if an event has arrived in the meantime.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline]
     unsafe fn withdraw_trigger_and_arm(&self) -> bool {
         if self.shared.has_cno.load(Ordering::Acquire) {
             self.shared.withdraw_trigger();
-            // The withdrawn trigger may have been that of an event which was queued before the
-            // withdrawal.
+            // An event may have been queued just before the withdrawal. Its own trigger is then
+            // withdrawn as well, so check again for events.
             if self.queued_len.load(Ordering::Acquire) > 0 {
                 return false;
             }
@@ -149,10 +153,10 @@ impl<T: Transport> Evd<T> {
         unsafe { self.arm_for_cno() }
     }
 
-    /// Takes the first event, if there is one. Returns the counter to increment.
+    /// Takes the first event, if there is one. Returns the counter that the caller must increment.
     ///
     /// # Safety
-    /// As [`Evd::dequeue_into`].
+    /// The requirements of [`Evd::dequeue_into`] apply.
     #[inline(always)]
     pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
         // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
@@ -173,15 +177,17 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Takes the first completion. Returns the counter to increment. `then` gets the completion by
-    /// reference, because the compiler would copy a moved one field by field.
+    /// Takes the first completion and passes it to `then`. Returns the counter that the caller must
+    /// increment. `then` gets a reference, because the compiler would copy a moved completion field
+    /// by field.
     ///
-    /// The transport may have queued an event, such as the establishment of the connection, and
-    /// then pushed the completion after the caller looked for events. So if an event is queued by
-    /// now, `earlier` takes it first, and the completion is staged.
+    /// After the caller looked for queued events, the transport may have queued an event, such as
+    /// the establishment of the connection, before it pushed this completion. The consumer must get
+    /// that event first. So if an event is queued by now, `earlier` takes it, and the completion is
+    /// staged.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     unsafe fn take_completion(
         &self,
@@ -202,7 +208,7 @@ impl<T: Transport> Evd<T> {
         unsafe { cq.poll(&mut polled) };
         let Some(wc) = polled.completions().first() else {
             self.empty_polls.store(self.empty_polls.load(Ordering::Relaxed) + 1, Ordering::Release);
-            // This fence precedes the next poll of the queue: see `FreedFlows`.
+            // The next poll of the queue must come after this fence: see `FreedFlows`.
             compiler_fence(Ordering::SeqCst);
             return None;
         };
@@ -215,11 +221,11 @@ impl<T: Transport> Evd<T> {
         Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
     }
 
-    /// Takes all completions that the consumer will never take, and releases what they occupy:
-    /// buffers of shared receive queues.
+    /// Takes all completions that the consumer will never take, and releases the buffers of shared
+    /// receive queues that belong to them.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub(super) unsafe fn retire_all(&self) {
         let retire = |wc: &Wc| {
             // SAFETY: `take_completion` has just taken the completion `wc`.
@@ -229,8 +235,8 @@ impl<T: Transport> Evd<T> {
         while unsafe { self.take_completion(|| false, retire) }.is_some() {}
     }
 
-    /// Takes the first queued event, if its order permits that. `AfterCompletions` permits every
-    /// event, `Now` only those of order `Now`.
+    /// Takes the first queued event if `order` permits that. If `order` is `AfterCompletions`,
+    /// every event may be taken. If it is `Now`, only an event of order `Now` may be taken.
     ///
     /// # Safety
     /// `event` may be written to.
@@ -248,10 +254,11 @@ impl<T: Transport> Evd<T> {
         true
     }
 
-    /// Counts the events. Takes completions out of the transport to do so.
+    /// Counts the events that wait on the EVD. For this purpose, takes the completions out of the
+    /// transport and stages them.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`].
+    /// The requirements of [`Evd::dequeue`] apply.
     pub(super) unsafe fn count(&self) -> usize {
         // SAFETY: the caller is the only thread that takes events.
         let staged = unsafe { &mut *self.staged.completions.get() };
@@ -271,7 +278,8 @@ impl<T: Transport> Evd<T> {
         staged.len() + self.queued_len.load(Ordering::Acquire)
     }
 
-    /// Writes an event for a completion. Writes only the fields that the event number makes valid.
+    /// Writes the event of a completion. Writes only the fields that are valid for the event's
+    /// number.
     ///
     /// # Safety
     /// `event` may be written to, and the completion was just taken.

@@ -27,30 +27,31 @@ pub struct Waiter<'a, T: Transport> {
 
 impl<T: Transport> Evd<T> {
     /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first one.
-    /// `timeout` is the limit of the whole wait in microseconds. An error from this function itself
-    /// means that it did not wait, and that `nmore` is undefined.
+    /// `timeout` is the limit of the whole wait in microseconds. If this function returns an error,
+    /// `nmore` of dat_evd_wait is undefined.
     ///
     /// # Safety
-    /// As for [`Evd::begin_wait`].
+    /// The requirements of [`Evd::begin_wait`] apply.
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
-        // SAFETY: the caller guarantees that no thread but a waiter has the taking side during this
-        // call.
+        // SAFETY: the caller guarantees that no thread except a waiter has the taking side during
+        // this call.
         unsafe { self.begin_wait(threshold) }?.wait(timeout)
     }
 
-    /// Makes this thread the waiter, unless there is one already. The waiter has the taking side. A
-    /// thread-safe table calls this under the handle's lock. The wait itself does not need that
-    /// lock.
+    /// Makes this thread the waiter. Fails if another thread is already the waiter. The waiter has
+    /// the taking side. On a thread-safe adapter this function is called under the lock of the
+    /// handle, but the wait itself does not need that lock.
     ///
     /// # Safety
-    /// While this function runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]).
-    /// As long as the waiter waits, dat_evd_dequeue and similar functions refuse other threads.
+    /// While this function runs, no thread except a waiter has the taking side (see
+    /// [`Evd::dequeue`]). As long as the waiter waits, dat_evd_dequeue and similar functions refuse
+    /// other threads.
     pub unsafe fn begin_wait(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
         }
-        // Either the threshold or the completion flags control waking, not both (uDAPL 1.2,
-        // dat_evd_wait).
+        // Waking depends either on the threshold or on the completion flags, but never on both
+        // (uDAPL 1.2, dat_evd_wait).
         match self.config() {
             DAT_COMPLETION_UNSIGNALLED_FLAG if threshold > 1 => {
                 return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY));
@@ -72,7 +73,7 @@ impl<T: Transport> Waiter<'_, T> {
     pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<WaitOutcome> {
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,
-            // A deadline past the end of the clock means no deadline.
+            // If the timeout exceeds the range of the clock, there is no deadline.
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
         self.evd.shared.counters.tally.add(DCNT_EVD_WAIT, 1);
@@ -83,8 +84,8 @@ impl<T: Transport> Waiter<'_, T> {
 
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        // Notify the CNO of events that arrived while this thread was the one to be notified.
-        // dat_evd_free waits until this has ended.
+        // Notify the CNO of events that arrived while this thread was the waiter, because only the
+        // waiter was notified of them. dat_evd_free waits until this is done.
         // SAFETY: this thread is still the waiter, and has the taking side, when it checks for
         // events.
         let look = || unsafe { self.evd.arm_and_check_events() };
@@ -93,7 +94,7 @@ impl<T: Transport> Drop for Waiter<'_, T> {
 }
 
 impl<T: Transport> Evd<T> {
-    /// Waits as [`Waiter::wait`] does.
+    /// Implements [`Waiter::wait`].
     ///
     /// # Safety
     /// The caller has the taking side of the EVD.
@@ -117,8 +118,9 @@ impl<T: Transport> Evd<T> {
             }
             // SAFETY: the caller guarantees that this thread has the taking side.
             let mut count = unsafe { self.count() };
-            // As in dat_evd_dequeue, events that are queued are taken first: a pass for each of
-            // them would end the batch of what the consumer posts between them.
+            // Take queued events before making progress, as dat_evd_dequeue does. A pass of
+            // progress for each event would end the batch of requests that the consumer posts
+            // between the events.
             if count < threshold && !made_pass {
                 self.ia.transport.progress();
                 made_pass = true;
@@ -160,11 +162,11 @@ impl<T: Transport> Evd<T> {
                     std::hint::spin_loop();
                     continue;
                 }
-                // The thread spins again after each sleep.
+                // Spin again, for the full time, after each sleep.
                 spin_until = None;
             }
-            // Arm the queue after counting its events. `false` means that an event has arrived
-            // after the count.
+            // Arm the queue after counting its events. If arming returns false, an event has
+            // arrived after the count.
             let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
             // SAFETY: the caller fulfils the contract of this function.

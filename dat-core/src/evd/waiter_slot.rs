@@ -1,22 +1,23 @@
-//! The place of the one thread that waits on an EVD. While it is occupied, the waiter learns of new
-//! events. Otherwise the CNO does.
+//! The slot of the one thread that waits on an EVD. While the slot is occupied, new events are
+//! announced to the waiter. While it is vacant, they are announced to the CNO.
 //!
-//! A producer first queues its event and then looks for a waiter. A waiter first occupies the place
-//! and then looks at the queue. Each has a fence between the two steps, so at least one of them
-//! sees the other.
+//! A producer first queues its event and then looks for a waiter. A waiter first occupies the slot
+//! and then looks at the queue. Each thread has a fence between its two steps, so at least one of
+//! the two threads sees the other.
 //!
-//! A waiter that leaves looks at the queue while it still occupies the place, because only one
-//! thread at a time may look. `event_count` tells it whether an event arrived after that look.
+//! A waiter that leaves looks at the queue while it still occupies the slot, because only one
+//! thread at a time may look. `event_count` tells the waiter whether an event arrived after that
+//! look.
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crate::wake::Wake;
 
-/// The place of the waiter.
+/// The slot of the waiter of an EVD.
 #[derive(Default)]
 pub(super) struct WaiterSlot {
     /// Whether a thread waits in dat_evd_wait.
     waiting: AtomicBool,
-    /// The number of events queued so far, with wrap-around.
+    /// The number of events that were queued so far. It may wrap around.
     event_count: AtomicU32,
     /// The number of threads that are about to return from dat_evd_wait.
     leaving: AtomicU32,
@@ -25,8 +26,8 @@ pub(super) struct WaiterSlot {
 }
 
 impl WaiterSlot {
-    /// Makes the caller the waiter. The caller looks at the queue afterwards. Returns false if
-    /// there is a waiter already.
+    /// Makes the calling thread the waiter. The caller must look at the queue afterwards. Returns
+    /// false if there is already a waiter.
     #[must_use]
     pub(super) fn claim(&self) -> bool {
         let free =
@@ -49,15 +50,15 @@ impl WaiterSlot {
         self.leaving.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether there is a waiter, which handles what is queued.
+    /// Whether there is a waiter. The waiter handles the events that are queued.
     #[inline]
     pub(super) fn is_occupied(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Records that an event was queued, and returns whether there is a waiter. A waiter handles
-    /// the event, or has seen it before it leaves. Without a waiter, the caller must notify the
-    /// CNO.
+    /// Records that an event was queued, and returns whether there is a waiter. If there is one,
+    /// the waiter handles the event, or sees it before it leaves. If there is none, the caller must
+    /// notify the CNO.
     pub(super) fn record_event(&self) -> bool {
         self.event_count.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);

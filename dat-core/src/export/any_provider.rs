@@ -1,6 +1,7 @@
-//! Providers and opened adapters without their Rust types. Only [`AnyProvider::of`],
-//! [`Opened::new`] and the function tables depend on a transport, so the registration of entries
-//! and dat_ia_open exist once, and a provider can choose between transports.
+//! Types that hide the Rust types of providers and opened transports. Only [`AnyProvider::of`],
+//! [`Opened::new`] and the function tables depend on the type of the transport. So the code that
+//! registers entries and implements dat_ia_open exists only once, and a provider can choose between
+//! transports.
 
 use std::any::TypeId;
 use std::ffi::c_char;
@@ -14,7 +15,7 @@ use crate::handle;
 use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::provider::{Attrs, Provider, Transport};
 
-/// A provider without its Rust type.
+/// A provider whose Rust type is hidden.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyProvider {
     /// The provider's name as `dat_ia_query` reports it.
@@ -28,7 +29,7 @@ pub struct AnyProvider {
 pub type OpenFn = fn(&str, &str) -> Result<Opened, OpenError>;
 
 impl AnyProvider {
-    /// A provider, which is created anew for each adapter.
+    /// Hides the type of a provider. Each adapter gets a new value of that type.
     pub const fn of<P: Provider + Default>() -> Self {
         AnyProvider {
             name: P::NAME,
@@ -38,14 +39,14 @@ impl AnyProvider {
     }
 
     /// Returns the same provider, except that `open` opens its adapters and chooses the transport
-    /// of each. The registered table remains that of the provider's own transport. The handles of
-    /// an adapter with another transport lead to a table of that transport.
+    /// of each adapter. The registered table is still the table of the provider's own transport.
+    /// The handles of an adapter with another transport lead to the table of that other transport.
     pub const fn opened_by(self, open: OpenFn) -> Self {
         AnyProvider { open, ..self }
     }
 }
 
-/// An opened transport without its Rust type.
+/// An opened transport whose Rust type is hidden.
 pub struct Opened(pub(super) Box<dyn AnyTransport>);
 
 impl Opened {
@@ -60,15 +61,16 @@ impl Opened {
     }
 }
 
-/// What [`Opened`] needs of a [`Transport`].
+/// The functions of a [`Transport`] that [`Opened`] needs.
 pub(super) trait AnyTransport {
     fn attrs(&self) -> &Attrs;
     /// The function tables of the transport.
     fn tables(&self) -> Tables;
-    /// Creates an adapter on the transport. Returns its handle and that of its asynchronous EVD.
+    /// Creates an adapter on the transport. Returns the handles of the adapter and of its
+    /// asynchronous EVD.
     ///
     /// # Safety
-    /// As for [`ia::open`].
+    /// The requirements of [`ia::open`] apply.
     unsafe fn create_ia(
         self: Box<Self>,
         entry: Entry<'_>,
@@ -100,12 +102,12 @@ impl<T: Transport> AnyTransport for T {
 /// The function tables of a transport.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tables {
-    /// Identifies the transport.
+    /// The type of the transport, by which tables are compared.
     pub(super) transport: TypeId,
-    /// Makes a table for a version, with or without thread safety, and for an IA name that outlives
-    /// the table.
+    /// Creates a function table for a version of uDAPL, with or without thread safety. The last
+    /// argument is the IA name, which must outlive the table.
     pub(super) make: fn(Version, bool, *const c_char) -> Table,
-    /// Whether a handle is that of an adapter with this transport.
+    /// Returns whether a handle refers to an adapter with this transport.
     pub(super) has_adapter: fn(DAT_HANDLE) -> bool,
 }
 
@@ -124,15 +126,15 @@ impl Tables {
     }
 }
 
-/// A function table of either version.
+/// A function table of uDAPL 1.2 or 2.0.
 pub(super) enum Table {
     V1(v1::Table),
     V2(DAT_PROVIDER),
 }
 
 impl Table {
-    /// The type that registries and handles use, whatever the version. A caller of the table knows
-    /// which version it has opened.
+    /// The address of the table, in the type that registries and handles use for both versions. The
+    /// caller of a table's function knows which version it has opened.
     pub(super) fn address(&self) -> *const DAT_PROVIDER {
         match self {
             Table::V1(table) => std::ptr::from_ref(table).cast(),

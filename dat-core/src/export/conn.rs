@@ -1,4 +1,4 @@
-//! Service points and connection requests.
+//! The functions of the table for service points and connection requests.
 
 use dat_sys::*;
 
@@ -74,7 +74,8 @@ control_functions! {
         rsp: *mut DAT_RSP_HANDLE,
     ) {
         handle::check::<Ia<T>>(ia)?;
-        // An error about the endpoint takes precedence, so the error of the EVD is returned later.
+        // An error about the endpoint takes precedence, so an error about the EVD is returned only
+        // after the endpoint was checked.
         let cr_evd = pin_evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR);
         let (ep, cr_evd) = (handle::pin::<Ep<T>>(ep)?, cr_evd?);
         let rsp = out(rsp, 5)?;

@@ -1,4 +1,4 @@
-//! Converts C arguments to Rust types.
+//! Converts the arguments and results of C functions.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
@@ -15,15 +15,15 @@ use crate::log;
 use crate::nesting::{self, Activity};
 use crate::provider::{Segment, Transport};
 
-/// Defines control functions of the table: they are `extern "C"` and return a `DAT_RETURN`. The
-/// body is a `Result<()>` and unsafe, because all control functions assume the following:
+/// Defines control functions of the table, which are `extern "C"` and return a `DAT_RETURN`. The
+/// body of such a function is an unsafe `Result<()>`, because it makes these assumptions:
 ///
 /// - A handle may be any word.
 /// - A pointer is NULL or leads to what the prototype says.
 /// - Unless the adapter is thread-safe, nobody frees an object that another call is using.
 ///
-/// The body keeps the objects of a thread-safe adapter alive: it pins the objects that arguments
-/// after the first one name. Then it uses the object of the first argument with
+/// On a thread-safe adapter, the body itself keeps objects alive. It first pins the objects that
+/// the arguments after the first one name. Then it uses the object of the first argument with
 /// [`handle::with_object`], or frees that object with [`handle::with_exclusive`].
 macro_rules! control_functions {
     ($(
@@ -36,15 +36,15 @@ macro_rules! control_functions {
             $($arg: $type),*
         ) -> DAT_RETURN {
             let called = ($crate::export::convert::first_argument!($($arg),*), stringify!($name));
-            // SAFETY: the macro documents the assumptions. C code satisfies the standard's
-            // prototype.
+            // SAFETY: C code that satisfies the standard's prototype also satisfies the assumptions
+            // that the macro documents.
             $crate::export::convert::control_call(called, || unsafe { $($body)* })
         }
     )*};
 }
 pub(super) use control_functions;
 
-/// The first argument of a control call, which is a handle.
+/// The handle that is the first argument of a control call.
 macro_rules! first_argument {
     ($handle:ident $(, $rest:ident)*) => {
         $handle as usize
@@ -52,8 +52,8 @@ macro_rules! first_argument {
 }
 pub(super) use first_argument;
 
-/// Runs a control call with this name on a handle. A panic, which would be a bug of this library,
-/// does not reach C.
+/// Runs a control call and logs its result. `handle` is the first argument of the call and `name`
+/// is its name. A panic, which would be a bug of this library, does not reach C.
 pub(super) fn control_call(
     (handle, name): (usize, &str),
     f: impl FnOnce() -> Result<()>,
@@ -67,8 +67,8 @@ pub(super) fn control_call(
         _ if ALLOCATING_CALLS.contains(&name) => check_room(OBJECT_BYTES),
         _ => Ok(()),
     };
-    // Locks stay usable after a panic (`PoisonError::into_inner`), so the interrupted objects can
-    // at least be closed.
+    // After a panic, locks are still usable (`PoisonError::into_inner`). So the consumer can at
+    // least close the objects that the interrupted call used.
     let result = room.and_then(|()| {
         catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)))
     });
@@ -76,9 +76,9 @@ pub(super) fn control_call(
     code(result)
 }
 
-/// The calls that allocate much memory in many places: they create an object, or end a connection,
-/// or close an adapter. dat_lmr_create is not among them: programs call it often, so each of its
-/// allocations may fail.
+/// The calls that allocate much memory in many places, because they create an object, end a
+/// connection or close an adapter. dat_lmr_create is not in this list, because programs call it
+/// often. Instead, each allocation of dat_lmr_create may fail.
 const ALLOCATING_CALLS: &[&str] = &[
     "cno_create",
     "cno_fd_create",
@@ -108,9 +108,9 @@ const ALLOCATING_CALLS: &[&str] = &[
 ];
 
 /// The calls that a signal handler may make if its signal has interrupted another call of the
-/// library. A call of this list that frees an object takes effect when the interrupted call has
-/// ended. The others of this list never wait. A call that is not in this list could wait for ever
-/// for a lock of the interrupted call.
+/// library. If such a call frees an object, it takes effect when the interrupted call has ended.
+/// The other calls in this list never wait. A call that is not in this list could wait forever for
+/// a lock that the interrupted call holds.
 const CALLABLE_IN_HANDLER: &[&str] = &[
     "ia_close",
     "evd_free",
@@ -140,8 +140,8 @@ pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     }
 }
 
-/// Returns the result of a call of the data path as a status for C. Only refused calls are logged
-/// here, and finding a queue empty does not count as a refusal.
+/// Returns the result of a call of the data path as a status for C. Logs the call only if it is
+/// refused. Finding a queue empty is not a refusal.
 #[inline]
 pub(super) fn data_path_code((handle, name): (usize, &str), result: Result<()>) -> DAT_RETURN {
     if let Err(error) = result
@@ -157,8 +157,8 @@ fn log_refusal(name: &str, handle: usize, error: Error) {
     log::log_call(name, handle, Err(error));
 }
 
-/// Runs `f` with the lock of the handle, if the adapter is thread-safe. Posts and dequeues need the
-/// lock, and so do the calls that remove what a post or dequeue uses.
+/// Runs `f` under the lock of the handle if the adapter is thread-safe. Posts and dequeues need
+/// this lock. Calls that remove objects which a post or dequeue uses need it as well.
 #[inline]
 pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     handle: *mut c_void,
@@ -170,7 +170,8 @@ pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     }
 }
 
-/// Checks the pointer to a result. `arg` is the position of the argument.
+/// Checks the pointer through which a call returns a result. `arg` is the position of this
+/// argument.
 ///
 /// # Safety
 /// `ptr` is NULL or leads to memory that may be written.
@@ -179,8 +180,8 @@ pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUn
     unsafe { ptr.cast::<MaybeUninit<V>>().as_mut() }.ok_or(Error::arg(arg))
 }
 
-/// Answers a query. The mask is at position `arg` and may contain the bits of `all`. The record
-/// follows the mask and may be NULL if the mask is 0.
+/// Implements a query. The mask of the requested fields is the argument at position `arg` and may
+/// contain the bits of `all`. The record is the next argument and may be NULL if the mask is 0.
 ///
 /// # Safety
 /// `record` is NULL or leads to memory that may be written.
@@ -204,7 +205,8 @@ pub(super) unsafe fn query<V>(
     Ok(())
 }
 
-/// Private data, at positions `arg` (its size) and `arg + 1`.
+/// Returns the private data that a consumer passes. The argument at position `arg` is its size, and
+/// the next argument is the pointer.
 ///
 /// # Safety
 /// The pointer is NULL or leads to `size` bytes.
@@ -230,8 +232,8 @@ const _: () = {
     assert!(offset_of!(DAT_LMR_TRIPLET, lmr_context) == offset_of!(Segment, key));
 };
 
-/// Space for the segments of a post that are not aligned: programs keep them in packed records of
-/// their own, which processors support.
+/// Space for a copy of segments that are not aligned. Some programs keep their segments in packed
+/// records, because processors support unaligned access.
 pub(super) struct AlignedSegments([MaybeUninit<Segment>; MAX_SEGMENTS]);
 
 impl AlignedSegments {
@@ -246,7 +248,7 @@ impl AlignedSegments {
     #[cold]
     unsafe fn copy(&mut self, iov: *const Segment, count: usize) -> &[Segment] {
         // SAFETY: the caller guarantees that the source is readable. Octets have no alignment. The
-        // copied segments are initialised.
+        // copied segments are initialized.
         unsafe {
             let octets = count * size_of::<Segment>();
             std::ptr::copy_nonoverlapping(
@@ -259,8 +261,8 @@ impl AlignedSegments {
     }
 }
 
-/// Returns the segments of a post. Their number is the argument at position 2, the pointer to them
-/// the argument at position 3.
+/// Returns the segments of a post. The argument at position 2 is their number, and the argument at
+/// position 3 is the pointer to them.
 ///
 /// # Safety
 /// If `count` is at most `MAX_SEGMENTS`: `iov` is NULL or leads to `count` triplets, which need not
@@ -286,11 +288,11 @@ pub(super) unsafe fn segments(
     }
 }
 
-/// Pins an EVD that a call names. `invalid` is the status for an invalid handle. The subtype of
-/// this status says which argument is invalid.
+/// Pins an EVD that a call names. If the handle is invalid, the error has the subtype `invalid`,
+/// which says which argument is invalid.
 ///
 /// # Safety
-/// As for [`handle::pin`].
+/// The requirements of [`handle::pin`] apply.
 pub(super) unsafe fn pin_evd<T: Transport>(
     evd: DAT_EVD_HANDLE,
     invalid: DAT_RETURN,

@@ -1,4 +1,4 @@
-//! The operations on counters of dat_extension_op.
+//! The operations of dat_extension_op that query, print, start and stop counters.
 
 use std::ffi::c_void;
 
@@ -14,14 +14,15 @@ use crate::handle;
 use crate::ia::Ia;
 use crate::provider::Transport;
 
-/// The result of a query: the indexes of the requested counters, the values of all, and the name of
-/// counter 0.
+/// The result of a query: the indexes of the requested counters, the values of all counters, and
+/// the name of counter 0.
 type QueriedCounters = (std::ops::Range<usize>, Vec<u64>, &'static str);
 
-/// Reads the counters that the number `counter` selects: one of them, or all. `reset` resets them.
+/// Reads the counter with the number `counter`, or all counters if `counter` is the number of
+/// counters. If `reset` is true, also resets the counters that it reads.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 unsafe fn counters<T: Transport>(
     handle: *mut c_void,
     counter: i32,
@@ -55,11 +56,11 @@ unsafe fn counters<T: Transport>(
     }
 }
 
-/// Arguments: `counter, values, reset`. Writes each counter to the element of `values` whose index
-/// is the counter's number.
+/// Queries counters. The arguments are `counter, values, reset`. Writes each requested counter to
+/// the element of `values` whose index is the counter's number.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -74,11 +75,11 @@ pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Arguments: `counter, reset`. Prints a line for each counter, through C's stdout, so that the
-/// order with the program's own lines is kept.
+/// Prints a line for each requested counter. The arguments are `counter, reset`. The lines go
+/// through C's stdout, so that they are in order with lines that the program prints.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -96,10 +97,11 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Argument: `type`. The counters of connection management are set to 0 and count again.
+/// Sets the counters of connection management to 0 and lets them count again. The argument is
+/// `type`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -108,10 +110,10 @@ pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Argument: `type`. The counters of connection management stop counting.
+/// Stops the counters of connection management. The argument is `type`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -120,11 +122,11 @@ pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) 
     }
 }
 
-/// Checks that the type is connection management. The other types select counters of a device,
-/// which no provider here offers.
+/// Checks that the argument `type` selects the counters of connection management. The other types
+/// select counters of a device, which no provider of this project offers.
 ///
 /// # Safety
-/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+/// The requirements of [`handle_extendedop`](super::extension::handle_extendedop) apply.
 unsafe fn check_is_cm(args: &mut VaList) -> Result<()> {
     // SAFETY: the caller fulfils the contract of this function.
     match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {

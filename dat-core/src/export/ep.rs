@@ -1,4 +1,4 @@
-//! Endpoints, except for posts.
+//! The functions of the table for endpoints, except for posts.
 
 use dat_sys::*;
 
@@ -102,7 +102,8 @@ control_functions! {
         qos: DAT_QOS,
     ) {
         handle::check::<Ep<T>>(ep)?;
-        // The endpoint `model` is not pinned: a call on an endpoint must not pin another endpoint.
+        // Do not pin the endpoint `model`, because a call on an endpoint must not pin another
+        // endpoint.
         let source = handle::with_object::<Ep<T>, _>(model, |model| Ok(model.dup_source()))?;
         let private = private_slice(private_size, private_data, 4)?;
         handle::with_object::<Ep<T>, _>(ep, |ep| ep.dup_connect(source, timeout, private, qos))
@@ -127,7 +128,8 @@ control_functions! {
         with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
     }
 
-    /// dat_ep_get_status. As in OFED, pointers may be NULL if the caller does not need the value.
+    /// dat_ep_get_status. As in OFED, the pointer to a value may be NULL if the caller does not
+    /// need that value.
     fn ep_get_status<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
@@ -144,7 +146,8 @@ control_functions! {
         Ok(())
     }
 
-    /// dat_ep_recv_query. Pointers may be NULL if the caller does not need the value.
+    /// dat_ep_recv_query. The pointer to a value may be NULL if the caller does not need that
+    /// value.
     fn ep_recv_query<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         buffers: *mut DAT_COUNT,
@@ -179,7 +182,7 @@ control_functions! {
     }
 }
 
-/// The pinned objects that an endpoint is created with.
+/// The objects with which an endpoint is created, pinned.
 struct PinnedParts<T: Transport> {
     pz: Option<Pin<Pz<T>>>,
     recv: Option<Pin<Evd<T>>>,
@@ -189,7 +192,7 @@ struct PinnedParts<T: Transport> {
 
 impl<T: Transport> PinnedParts<T> {
     /// # Safety
-    /// As for [`handle::pin`].
+    /// The requirements of [`handle::pin`] apply.
     unsafe fn pin(
         pz: DAT_PZ_HANDLE,
         recv: DAT_EVD_HANDLE,

@@ -1,4 +1,4 @@
-//! EVDs and CNOs. dat_evd_dequeue is in `post`.
+//! The functions of the table for EVDs and CNOs, except for dat_evd_dequeue, which is in `post`.
 
 use dat_sys::*;
 
@@ -102,8 +102,8 @@ control_functions! {
         event: *mut DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        // dat_evd_free waits until the EVD has no waiter. So the lock is held only until this
-        // thread is the waiter.
+        // Release the lock as soon as this thread is the waiter. The wait needs no lock, because
+        // dat_evd_free waits until the EVD has no waiter.
         let (waiter, event, more) = with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let (event, more) = (out(event, 4)?, out(more, 5)?);
@@ -153,8 +153,8 @@ control_functions! {
         Ok(())
     }
 
-    /// dat_cno_trigger: returns the EVD that triggered, and consumes the trigger. `DAT_QUEUE_EMPTY`
-    /// and NULL: there is no trigger.
+    /// dat_cno_trigger. Returns the EVD that triggered, and consumes the trigger. If there is no
+    /// trigger, returns `DAT_QUEUE_EMPTY` and a NULL EVD.
     fn cno_trigger<T>(cno: DAT_CNO_HANDLE, evd: *mut DAT_EVD_HANDLE) {
         wait::<T>(cno, 0, evd, 2)
     }
@@ -166,7 +166,8 @@ control_functions! {
 
     /// dat_cno_query.
     fn cno_query<T>(cno: DAT_CNO_HANDLE, mask: DAT_CNO_PARAM_MASK, param: *mut DAT_CNO_PARAM) {
-        // The standard's masks overlap: the bits of the proxy are 3, and those of all fields are 4.
+        // The standard's masks for a CNO overlap: the mask of the proxy is 3, and the mask of all
+        // fields is 4.
         let fields = (mask.into(), u64::from(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 2);
         handle::with_object::<Cno<T>, _>(cno, |cno| {
             query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
@@ -191,18 +192,20 @@ control_functions! {
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
         nesting::defer_if_working(cno, |cno| {
-            // The agent may be in a call that waits for the lock of the handle. So dat_cno_free
-            // waits for the agent only after it has released the lock.
+            // Wait for the agent only after the lock of the handle was released, because the agent
+            // may be in a call that waits for this lock. The drop of the returned object waits for
+            // the agent.
             handle::with_exclusive(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
         })
     }
 }
 
-/// Waits for a trigger. `evd` is the argument at position `arg`. A call that frees the CNO looks at
-/// the list of waiters. So the lock is held only until this thread is in the list.
+/// Waits for a trigger. `evd` is the argument at position `arg`. The lock of the handle is held
+/// only until this thread is in the CNO's list of waiters, because a call that frees the CNO looks
+/// at that list.
 ///
 /// # Safety
-/// As for [`handle::with_object`]. `evd` is NULL or may be written to.
+/// The requirements of [`handle::with_object`] apply. `evd` is NULL or may be written to.
 unsafe fn wait<T: Transport>(
     cno: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -222,7 +225,7 @@ unsafe fn wait<T: Transport>(
     }
 }
 
-/// The CNO, if it belongs to this adapter.
+/// Returns the given CNO if it belongs to this adapter.
 fn of_adapter<'a, T: Transport>(
     ia: &Node<Ia<T>>,
     cno: Option<&'a Node<Cno<T>>>,

@@ -1,6 +1,6 @@
 //! dat_extension_op: the IB extension, version 2.0.9. Immediate data, atomic operations, counters,
 //! and queries of an adapter that is not open are supported. Unreliable datagrams and collective
-//! operations are not.
+//! operations are not supported.
 
 use std::ffi::c_void;
 
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node};
 use crate::provider::{Segment, Transport};
 
-/// dat_extension_op, as libdat passes it on. `handle` is any handle. For an operation that opens an
-/// adapter, `handle` is a pointer to the adapter's name.
+/// Implements dat_extension_op, which libdat passes on. `handle` may be a handle of any type. For
+/// an operation that opens an adapter, `handle` is instead a pointer to the adapter's name.
 pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAFE: bool>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
@@ -85,10 +85,11 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
     }
 }
 
-/// Calls `f` with an endpoint, with its lock if the table is thread-safe.
+/// Calls `f` with an endpoint. If the table is thread-safe, the endpoint's lock is held during the
+/// call.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
@@ -99,15 +100,17 @@ unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
 
-/// Arguments: `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
+/// Posts an RDMA write with immediate data. The arguments are `count, lmr_triplets, cookie,
+/// rmr_triplet, immediate, flags`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     args: &mut VaList,
 ) -> DAT_RETURN {
-    // SAFETY: the caller guarantees this. The consumer keeps the memory of the segments.
+    // SAFETY: the caller guarantees that the arguments are those of this operation. The consumer
+    // keeps the memory of the segments mapped.
     unsafe {
         let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
         let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
@@ -126,10 +129,11 @@ unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
     }
 }
 
-/// Arguments after the operands: `lmr_triplet, cookie, rmr_triplet, flags`.
+/// Posts an atomic operation. The arguments after its operands are `lmr_triplet, cookie,
+/// rmr_triplet, flags`.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     atomic: Atomic,
@@ -159,11 +163,11 @@ unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
     }
 }
 
-/// Arguments: `ia_handle, ia_mask, ia_attr, provider_mask, provider_attr`. Opens an adapter for
-/// queries. `DAT_IB_CLOSE_QUERY_OP` closes it.
+/// Opens an adapter for queries. The arguments are `ia_handle, ia_mask, ia_attr, provider_mask,
+/// provider_attr`. The operation `DAT_IB_CLOSE_QUERY_OP` closes the adapter.
 ///
 /// # Safety
-/// As for [`handle_extendedop`].
+/// The requirements of [`handle_extendedop`] apply.
 unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
     // SAFETY: the caller fulfils the contract of this function.
     unsafe {
@@ -200,13 +204,15 @@ unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaL
     }
 }
 
+/// Closes an adapter that [`open_query`] has opened.
+///
 /// # Safety
-/// As for `ia_close`.
+/// The requirements of dat_ia_close apply.
 unsafe fn close_query(ia: DAT_IA_HANDLE) -> DAT_RETURN {
     let close = register::table_of_transport(ia).and_then(|table| table.ia_close_func);
     // SAFETY: the caller fulfils the contract of this function.
     close.map_or(NO_ADAPTER, |close| unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) })
 }
 
-/// The status for a handle that is not an adapter's.
+/// The status for a handle that does not refer to an adapter.
 const NO_ADAPTER: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);

@@ -1,4 +1,5 @@
-//! Adapters, and the functions that are the same for every handle.
+//! The functions of the table for adapters, and the functions that are the same for handles of all
+//! types.
 
 use std::ffi::CStr;
 
@@ -13,7 +14,7 @@ use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::nesting;
 use crate::provider::Transport;
 
-/// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
+/// dat_ia_openv, which the registry calls. The arguments are those of dat_ia_open.
 pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
@@ -34,17 +35,17 @@ pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
     }
 }
 
-/// The function table that the handles of an adapter lead to.
+/// Which function table the handles of an adapter lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handles {
-    /// The table of its transport.
+    /// The handles lead to the table of the adapter's own transport.
     OfTransport,
-    /// The registered table, which may be that of another transport. Such an adapter can only be
-    /// queried and closed.
+    /// The handles lead to the registered table, which may be the table of another transport. Such
+    /// an adapter can only be queried and closed.
     OfEntry,
 }
 
-/// As [`open`], for the entry with this version and thread safety.
+/// Opens an adapter as [`open`] does, for the entry with this version and thread safety.
 ///
 /// # Safety
 /// The pointers are NULL or lead to what the standard's prototype says.
@@ -71,8 +72,8 @@ pub(super) unsafe fn open_as(
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
         requested.check_live()?;
         let provider = &registered.provider;
-        // Signals are blocked while the adapter is opened. Otherwise a timer whose signal arrives
-        // often enough could keep system calls from ever completing.
+        // Block signals while the adapter is opened. Otherwise the signal of a timer could arrive
+        // so often that no system call ever completes.
         let _blocked = BlockedSignals::during_a_call();
         let opened = (provider.open)(name, &registered.params);
         let entered = opened.and_then(|opened| {
@@ -99,8 +100,8 @@ pub(super) unsafe fn open_as(
     })
 }
 
-/// Tells the user once why an adapter cannot be opened: in the log, or by a message if that event
-/// is not logged. The program gets only a number.
+/// Tells the user once why an adapter cannot be opened. The reason goes to the log or, if the log
+/// does not contain this event, to a message. The program itself gets only a status number.
 fn tell_why(ia: &str, provider: &str, reason: &str) {
     if tracing::enabled!(target: "dat::ia", tracing::Level::WARN) {
         tracing::warn!(
@@ -112,7 +113,7 @@ fn tell_why(ia: &str, provider: &str, reason: &str) {
 }
 
 control_functions! {
-    /// dat_ia_query. Each pointer may be NULL if nothing is requested through it.
+    /// dat_ia_query. Each pointer may be NULL if the caller requests nothing through it.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,
         async_evd: *mut DAT_EVD_HANDLE,
@@ -134,7 +135,8 @@ control_functions! {
     }
 
     /// The provider's part of dat_registry_providers_related: whether two adapters share a point of
-    /// failure. There is no high availability here, so an adapter only shares one with itself.
+    /// failure. This library does not support high availability, so an adapter is related only to
+    /// itself.
     fn ia_ha_related<T>(ia: DAT_IA_HANDLE, name: DAT_NAME_PTR, answer: *mut DAT_BOOLEAN) {
         let ia = handle::pin::<Ia<T>>(ia)?;
         if name.is_null() {
@@ -160,7 +162,7 @@ pub(super) unsafe extern "C" fn set_consumer_context(
     context: DAT_CONTEXT,
 ) -> DAT_RETURN {
     control_call((handle as usize, "set_consumer_context"), || {
-        // SAFETY: the members have the same size, and an integer may have any bits.
+        // SAFETY: the members of the union have the same size, and an integer may have any bits.
         handle::live_slot(handle)?.set_context(unsafe { context.as_64 });
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Protection zones, memory regions and shared receive queues.
+//! The functions of the table for protection zones, memory regions and shared receive queues.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,8 @@ control_functions! {
         handle::with_exclusive(pz, |pz: &Node<Pz<T>>| pz::free(pz))
     }
 
-    /// dat_lmr_create. As in OFED, only the handle is required among the out arguments.
+    /// dat_lmr_create. As in OFED, `lmr` is required, and the pointers to the other results may be
+    /// NULL.
     fn lmr_create<T>(
         ia: DAT_IA_HANDLE,
         mem_type: DAT_MEM_TYPE,
@@ -69,7 +70,7 @@ control_functions! {
             }
             _ => return Err(Error::arg(2)),
         };
-        // Errors about the region take precedence.
+        // An error about the region takes precedence over an error about the protection zone.
         let pz = pz?;
         let lmr = out(lmr, 8)?;
         let mut param = DAT_LMR_PARAM::zeroed();
@@ -220,7 +221,8 @@ control_functions! {
     }
 }
 
-/// The segments of a synchronisation, at positions 2 and 3 (their number).
+/// Returns the segments of a dat_lmr_sync call. The argument at position 2 is the pointer to them,
+/// and the argument at position 3 is their number.
 ///
 /// # Safety
 /// `iov` is NULL or leads to `count` triplets, which need not be aligned.

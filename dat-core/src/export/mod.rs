@@ -1,16 +1,17 @@
-//! The C interface of a provider: the function tables of uDAPL 2.0 and, in `v1`, of 1.2, and the
-//! two functions that register the table that an entry asks for.
+//! The C interface of a provider: the function tables of uDAPL 2.0 and, in `v1`, of uDAPL 1.2, and
+//! the functions that register the table for an entry.
 //!
-//! Everything behind the table is generic over the transport, so the table's functions are as
-//! direct as if they had been written for it. They do not trust their arguments: a handle may be
+//! The code behind a table is generic over the transport, so the table's functions are as direct as
+//! if they had been written for that transport. They do not trust their arguments: a handle may be
 //! any word, a pointer may be NULL, and numbers may be out of range. They only trust that a pointer
 //! that is not NULL leads to what the standard's prototype says.
 //!
-//! Control calls end at a panic boundary (`DAT_INTERNAL_ERROR`). The data path, in [`post`](self),
-//! has none: posting and dequeuing are inlined completely into the table's functions.
+//! A panic in a control call is caught there and becomes the status `DAT_INTERNAL_ERROR`. The data
+//! path, in [`post`](self), does not catch panics: posting and dequeuing are inlined completely
+//! into the table's functions.
 //!
-//! A loadable provider calls [`export_provider!`](crate::export_provider). A program that is linked
-//! with a provider calls [`register`], which returns the table.
+//! A loadable provider calls [`export_provider!`](crate::export_provider). A program into which a
+//! provider is linked calls [`register`], which returns the table.
 
 mod any_provider;
 mod conn;
@@ -34,8 +35,8 @@ pub use self::register::{fini, init, register};
 /// `dapl_extensions`, which libdat looks up. The argument is a constant of type
 /// [`AnyProvider`](crate::export::AnyProvider).
 ///
-/// The three functions of the registry stay undefined in the library. The process that loads it has
-/// them in the global scope.
+/// The library uses three functions of the registry that it does not define. The process that loads
+/// the library must have them in its global scope.
 #[macro_export]
 macro_rules! export_provider {
     ($provider:expr) => {

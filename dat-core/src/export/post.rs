@@ -1,5 +1,5 @@
-//! The data path. Between C and `ep/post.rs`, `evd/` and `srq.rs` there is only the conversion of
-//! arguments.
+//! The data path. The functions of the table only convert their arguments and call `ep/post.rs`,
+//! `evd/` and `srq.rs`.
 
 use std::ffi::c_void;
 
@@ -13,8 +13,9 @@ use crate::handle::{self, Node, Object};
 use crate::provider::{Remote, Segment, Transport};
 use crate::srq::Srq;
 
-/// Defines functions as `control_functions!` does, on one object, without a panic boundary. The
-/// functions of a thread-safe adapter hold the lock of the object's handle.
+/// Defines functions of the data path, as `control_functions!` defines control functions. Each
+/// function works on one object and does not catch panics. On a thread-safe adapter it holds the
+/// lock of the object's handle.
 macro_rules! data_path_functions {
     ($(
         $(#[$attr:meta])*
@@ -26,15 +27,16 @@ macro_rules! data_path_functions {
             $($arg: $type),*
         ) -> DAT_RETURN {
             // SAFETY: `control_functions!` documents the assumptions. The consumer keeps the memory
-            // of the segments mapped. If only one thread at a time may call, the lock of the handle
-            // ensures that on a thread-safe adapter, and the consumer on others.
+            // of the segments mapped. If only one thread at a time may call a function, the lock of
+            // the handle ensures that on a thread-safe adapter. On other adapters the consumer
+            // ensures it.
             unsafe { on::<$object, THREAD_SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
 }
 
 /// # Safety
-/// As for [`handle::get`].
+/// The requirements of [`handle::get`] apply.
 #[inline(always)]
 unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     handle: *mut c_void,
@@ -70,7 +72,7 @@ data_path_functions! {
     ) {
         let context = match (invalidate, context) {
             (DAT_FALSE, _) => None,
-            // No region has the context 0.
+            // The context 0 names no region.
             (DAT_TRUE, 0) => return Err(Error::arg(7)),
             (DAT_TRUE, context) => Some(context),
             _ => return Err(Error::arg(6)),
@@ -151,7 +153,8 @@ data_path_functions! {
     }
 }
 
-/// The remote memory that an RMR triplet at position `arg` names, and its length in bytes.
+/// Returns the remote memory that an RMR triplet names, and its length in bytes. The triplet is the
+/// argument at position `arg`.
 ///
 /// # Safety
 /// `triplet` is NULL or leads to a triplet, which need not be aligned.

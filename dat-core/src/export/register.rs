@@ -1,4 +1,5 @@
-//! The registered entries and their function tables; dat_provider_init and dat_provider_fini.
+//! The registered entries with their function tables, and the functions dat_provider_init and
+//! dat_provider_fini.
 
 use std::ffi::{CStr, CString, c_char};
 use std::panic::catch_unwind;
@@ -9,7 +10,7 @@ use telemetry::{Category, log, report};
 
 use super::any_provider::{AnyProvider, Table, Tables};
 
-/// The version of uDAPL that an entry asks for. It determines the table.
+/// The version of uDAPL that an entry asks for. The version determines the function table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V1_2,
@@ -33,19 +34,20 @@ pub(super) struct Registered {
     pub(super) registry: RegistryFns,
 }
 
-/// The function table of a transport for the adapters of an entry.
+/// The function table that a transport has for the adapters of an entry.
 struct EntryTable {
     key: Key,
     of: Tables,
     table: Table,
 }
 
-/// Registers an entry of a provider that is linked into the program, and returns the function
-/// table for it. `params` are the parameters with which its adapters are opened. Another call with
+/// Registers an entry of a provider that is linked into the program, and returns the function table
+/// for the entry. Adapters of the entry are opened with the parameters `params`. Another call with
 /// an equal `info` changes the parameters and returns the same table.
 ///
 /// # Errors
-/// The entry asks for a version that no provider of this crate has, or its name is not UTF-8.
+/// Fails if the entry asks for a version of uDAPL other than 1.2 and 2.0, or if its name is not
+/// UTF-8.
 pub fn register(
     provider: AnyProvider,
     registry: RegistryFns,
@@ -55,7 +57,8 @@ pub fn register(
     enter(provider, registry, info, params, true)
 }
 
-/// Does what [`register`] does. `again`: whether the entry may be registered already.
+/// Registers an entry as [`register`] does. `again` says whether the entry may already be
+/// registered.
 fn enter(
     provider: AnyProvider,
     registry: RegistryFns,
@@ -75,14 +78,14 @@ fn enter(
     Ok(table)
 }
 
-/// Forgets a registered entry, and returns it.
+/// Removes an entry from the registered entries, and returns it.
 fn remove(info: &DAT_PROVIDER_INFO) -> Option<Registered> {
     let key = Key::of(info).ok()?;
     entries().extract_if(.., |entry| entry.key == key).next()
 }
 
-/// `dat_provider_init` of a provider: registers a function table for the IA name that `info`
-/// contains, whose adapters are opened with `ia_params`.
+/// Implements `dat_provider_init` of a provider: registers a function table for the IA name in
+/// `info`. Adapters of this name are opened with the parameters `ia_params`.
 ///
 /// # Safety
 /// Both pointers are NULL or lead to what the standard says. The registry's functions satisfy their
@@ -101,7 +104,8 @@ pub unsafe fn init(
         let params = if ia_params.is_null() { c"" } else { CStr::from_ptr(ia_params) };
         (info, params)
     };
-    // A panic must not reach C. The function has no return value for an error.
+    // A panic must not reach C. The function cannot return an error, so it reports the reason to
+    // the user.
     let reason = match catch_unwind(|| add_to_registry(provider, registry, info, params)) {
         Ok(Ok(())) => return,
         Ok(Err(reason)) => reason,
@@ -128,31 +132,32 @@ fn add_to_registry(
     }
 }
 
-/// `dat_provider_fini` of a provider: undoes [`init`].
+/// Implements `dat_provider_fini` of a provider, which undoes [`init`].
 ///
 /// # Safety
-/// As for [`init`]. No adapter of the provider is open.
+/// The requirements of [`init`] apply. No adapter of the provider is open.
 pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
     // SAFETY: the caller fulfils the contract of this function.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
         if let Some(entry) = remove(info) {
-            // SAFETY: this is the registry's own function, with what was registered. A refusal
-            // changes nothing, since the registry is about to unload the provider.
+            // SAFETY: this is the registry's own function. The table and `info` are those that were
+            // registered. A refusal changes nothing, since the registry is about to unload the
+            // provider.
             unsafe { (registry.remove_provider)(entry.table(entry.provider.tables), info) };
         }
     });
 }
 
-/// The registered entry with an IA name.
+/// Returns the registered entry with this IA name, version and thread safety.
 pub(super) fn find(name: &CStr, version: Version, thread_safe: bool) -> Option<Registered> {
     let key = Key { name: name.to_owned(), version, thread_safe };
     entries().iter().find(|entry| entry.key == key).cloned()
 }
 
 impl Registered {
-    /// The table of a transport for the adapters of this entry. It is made once and never freed,
-    /// because freed handles still lead to it.
+    /// Returns the table that a transport has for the adapters of this entry. The first call
+    /// creates the table. It is never freed, because freed handles still lead to it.
     pub(super) fn table(&self, of: Tables) -> *const DAT_PROVIDER {
         let mut tables = tables();
         let is_same =
@@ -168,8 +173,8 @@ impl Registered {
     }
 }
 
-/// The function table of 2.0 of an adapter's transport. The adapter's handle may lead to another
-/// table: the one that was registered.
+/// Returns the uDAPL 2.0 function table of an adapter's own transport. The adapter's handle may
+/// lead to another table, the registered one.
 pub(super) fn table_of_transport(ia: DAT_IA_HANDLE) -> Option<&'static DAT_PROVIDER> {
     tables().iter().find_map(|made| match &made.table {
         Table::V2(table) if (made.of.has_adapter)(ia) => Some(table),
@@ -210,7 +215,7 @@ fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {
     CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok().map(str::to_owned)
 }
 
-/// Reports an error that C has no status for to the user.
+/// Reports to the user an error for which C has no status.
 pub(super) fn report_error(provider: &str, ia: &str, reason: &str) {
     report(Category::Error, format_args!("{ia} ({provider}): {reason}"));
 }

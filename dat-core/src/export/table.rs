@@ -1,4 +1,4 @@
-//! The function table of 2.0.
+//! The function table of uDAPL 2.0.
 
 use std::ffi::c_char;
 
@@ -7,8 +7,9 @@ use dat_sys::*;
 use super::{conn, ep, evd, extension, ia, mem, post};
 use crate::provider::Transport;
 
-/// All 81 words, for a transport and an IA name that outlives the table.
-/// `THREAD_SAFE`: several threads may call functions on one handle at a time.
+/// Creates the table of a transport, which has 81 words. `device_name` is the IA name and must
+/// outlive the table. `THREAD_SAFE` says whether several threads may call functions on one handle
+/// at a time.
 pub(super) fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
 ) -> DAT_PROVIDER {

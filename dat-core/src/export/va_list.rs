@@ -1,12 +1,12 @@
-//! Variable arguments of C, for a function that gets a `va_list`.
+//! Reads the variable arguments of a C function from a `va_list`.
 
 use dat_sys::DAT_VA_LIST;
 
 /// The arguments of an extended operation, each an integer or a pointer.
 pub(super) struct VaList(DAT_VA_LIST);
 
-/// System V AMD64 ABI, 3.5.7. A `va_list` is an array with one of these, so it is passed as a
-/// pointer.
+/// The C structure behind a `va_list` (System V AMD64 ABI, 3.5.7). A `va_list` is an array of one
+/// such structure, so C passes it as a pointer.
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct Raw {
@@ -27,14 +27,15 @@ impl VaList {
         VaList(args)
     }
 
-    /// The next argument. If it is smaller than a word, it is in the low bits.
+    /// Returns the next argument. An argument that is smaller than a word is in the low bits of the
+    /// result.
     ///
     /// # Safety
-    /// There is a next argument, and it is an integer, a pointer, or a union of such.
+    /// There is a next argument, and it is an integer, a pointer, or a union of these types.
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn next(&mut self) -> u64 {
-        // SAFETY: the caller of `new` guarantees that the list is live. The two areas are as the
-        // ABI says.
+        // SAFETY: the caller of `new` guarantees that the list is live. The two memory areas of the
+        // list have the layout that the ABI defines.
         unsafe {
             let list = &mut *self.0.cast::<Raw>();
             let place = if list.gp_offset < INTEGER_REGISTERS {
@@ -48,10 +49,10 @@ impl VaList {
         }
     }
 
-    /// As [`next`](Self::next), for a pointer.
+    /// Returns the next argument, which is a pointer.
     ///
     /// # Safety
-    /// As for [`next`](Self::next).
+    /// The requirements of [`next`](Self::next) apply.
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn pointer<V>(&mut self) -> *mut V {
         // SAFETY: the caller fulfils the contract of this function.

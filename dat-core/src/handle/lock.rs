@@ -17,9 +17,10 @@
 //!
 //! A call with pins may wait for a lock whose holder waits for pins. No cycle can arise, because
 //! each call takes locks and pins in the same order: first protection zones, then RMRs, LMRs, CNOs,
-//! EVDs, SRQs, EPs, connection requests, adapters; objects of one type by their addresses. (No call
-//! names a service point besides another object.) No call takes the same object twice. Before a
-//! call waits, it checks that the handle is of the type that it should be.
+//! EVDs, SRQs, EPs, connection requests, adapters. Objects of one type are taken in the order of
+//! their addresses. (A call that names a service point names no other object.) No call takes the
+//! same object twice. Before a call waits for the lock of a handle, it checks that the handle is of
+//! the expected type.
 
 use crate::error::{Error, Result};
 use crate::nesting::{self, Activity};
@@ -44,37 +45,37 @@ pub(super) struct HandleLock {
 }
 
 impl HandleLock {
-    /// Whether there is an object with this tag.
+    /// Whether the handle is live and its object has this tag.
     #[inline]
     pub(super) fn is_live_as(&self, tag: u64) -> bool {
         self.tag.load(Ordering::Acquire) == tag
     }
 
-    /// Whether there is any object.
+    /// Whether the handle is live.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         !self.is_live_as(0)
     }
 
-    /// Whether calls on the object take the lock: its adapter is thread-safe.
+    /// Whether calls on the object take the lock, which they do if its adapter is thread-safe.
     pub(super) fn is_thread_safe(&self) -> bool {
         self.thread_safe.load(Ordering::Relaxed)
     }
 
-    /// Makes the handle live: there is an object now.
+    /// Makes the handle live, because it now has an object with this tag.
     pub(super) fn make_live(&self, tag: u64, thread_safe: bool) {
         self.thread_safe.store(thread_safe, Ordering::Relaxed);
         self.tag.store(tag, Ordering::Release);
     }
 
-    /// Makes the handle stale. Returns false if there was no object with this tag.
+    /// Makes the handle stale. Returns false if it had no object with this tag.
     #[must_use]
     pub(super) fn make_stale(&self, tag: u64) -> bool {
         self.tag.compare_exchange(tag, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Resets the lock in a child of fork(2): the object belongs to the parent, and so does the
-    /// thread that may have the lock.
+    /// Resets the lock in a child of fork(2), because the object and the thread that may hold the
+    /// lock belong to the parent.
     #[cfg(not(miri))]
     pub(super) fn reset_in_child(&self) {
         self.tag.store(0, Ordering::Relaxed);
@@ -82,9 +83,9 @@ impl HandleLock {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `f` while this thread has the lock. `DAT_ABORT`: this call is made in a signal handler,
-    /// and the interrupted code of the same thread either has the lock, or does work that the
-    /// holder of the lock may be waiting for.
+    /// Runs `f` while this thread has the lock. The error is `DAT_ABORT` if this call is made in a
+    /// signal handler and the interrupted code of the same thread either has the lock, or does work
+    /// for which the holder of the lock may wait.
     #[inline]
     pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         let here = 0_u8;
@@ -96,7 +97,8 @@ impl HandleLock {
         f()
     }
 
-    /// As [`HandleLock::locked`], but does not run `f` if another call has the lock.
+    /// Runs `f` as [`HandleLock::locked`] does. If another call has the lock, returns `None`
+    /// without running `f`.
     pub(super) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
         let here = 0_u8;
         let owner = (&raw const here).addr();
@@ -125,12 +127,13 @@ impl HandleLock {
         Ok(())
     }
 
-    /// Counts one more call that uses the object. The caller has the lock, and the handle is live.
+    /// Adds a pin, because one more call uses the object. The caller has the lock, and the handle
+    /// is live.
     pub(super) fn pin(&self) {
         self.pins.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the use of the object by one call.
+    /// Removes a pin, because one call no longer uses the object.
     pub(super) fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::Release);
     }

@@ -6,25 +6,28 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{MAX_HANDLES, Slot};
 
-/// The region of slots, and which of them are free.
+/// The region of slots, and the data about which slots are free.
 pub(super) struct Pool {
     base: *const Slot,
     bytes: usize,
-    /// Slots from this index on were never used. Changed under the lock of `free`.
+    /// The index of the first slot that was never used. All later slots were never used either.
+    /// This field changes only under the lock of `free`.
     fresh: AtomicUsize,
     free: Mutex<Free>,
     pub(super) live: AtomicUsize,
 }
 
 struct Free {
-    /// The number of released slots, and the first and the last of them in the order of release.
+    /// The number of released slots that are free now. `oldest` and `newest` are the indexes of the
+    /// first and the last of them in the order of release.
     used: usize,
     oldest: u32,
     newest: u32,
 }
 
-/// The minimum number of free slots. A released slot is reused only if there are more, so a stale
-/// handle stays stale for at least as many frees. Together the slots that are kept free have 4 MiB.
+/// The minimum number of free slots. A released slot is reused only if there are more free slots.
+/// So a stale handle stays stale until at least this many more handles were freed. The slots that
+/// are kept free occupy 4 MiB together.
 pub(super) const MIN_FREE_SLOTS: usize = 1 << 16;
 
 // SAFETY: `base` is a region that is only accessed through atomics.
@@ -32,7 +35,7 @@ unsafe impl Send for Pool {}
 // SAFETY: `base` is a region that is only accessed through atomics.
 unsafe impl Sync for Pool {}
 
-/// Miri's mmap does not support the flag.
+/// The flag MAP_NORESERVE, which Miri's mmap does not support.
 const MAP_NORESERVE: i32 = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
 static POOL: OnceLock<Pool> = OnceLock::new();
@@ -51,15 +54,16 @@ pub(super) fn pool() -> &'static Pool {
                 0,
             )
         };
-        // Without address space for the 64 MiB there is not even a function table through which an
-        // error could be returned. An empty pool makes each allocation fail instead.
+        // If there is no address space for the 64 MiB, the pool is empty, so each allocation of a
+        // slot fails. An error cannot be returned here, because not even a function table exists
+        // through which it could be returned.
         let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
         #[cfg(not(miri))]
         // SAFETY: `forget_all` may be called in any child. The registration ends when the library
         // that contains the function is unloaded.
         unsafe {
-            // If there is no memory for the registration, children keep the handles of their
-            // parents.
+            // If there is no memory for the registration, the handles of a parent stay live in its
+            // children.
             libc::pthread_atfork(None, None, Some(forget_all));
         }
         let free = Mutex::new(Free { used: 0, oldest: 0, newest: 0 });
@@ -68,7 +72,7 @@ pub(super) fn pool() -> &'static Pool {
     })
 }
 
-/// For a child of fork(2): makes all handles of the parent stale. The child has none of the threads
+/// Makes all handles of the parent stale in a child of fork(2). The child has none of the threads
 /// that drive an adapter, and it shares with its parent all resources below an adapter.
 #[cfg(not(miri))]
 unsafe extern "C" fn forget_all() {
@@ -78,8 +82,8 @@ unsafe extern "C" fn forget_all() {
     }
 }
 
-/// The slot that a handle names, whether live or not. `None` if the word is no handle of this
-/// process.
+/// Returns the slot of a handle, whether the handle is live or stale. Returns `None` if the word is
+/// not a handle of this process.
 #[inline]
 pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
     let pool = POOL.get()?;

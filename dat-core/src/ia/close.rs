@@ -24,12 +24,12 @@ use crate::stats;
 
 /// Implements dat_ia_close.
 ///
-/// - Graceful: refused while the consumer has objects left.
-/// - Abrupt: frees the objects of the adapter as well.
+/// - A graceful close is refused while the consumer has objects left.
+/// - An abrupt close also frees the objects of the adapter.
 ///
-/// Both free the asynchronous EVD that dat_ia_open created. The call waits for all threads that
-/// wait on objects of the adapter. If this very thread may be one of them, because the call is made
-/// in a signal handler, another thread waits instead.
+/// Both kinds of close also free the asynchronous EVD that dat_ia_open created. The call waits for
+/// all threads that wait on objects of the adapter. If the call is made in a signal handler, this
+/// very thread may be one of them. Then another thread waits and closes the adapter.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the adapter after the call.
@@ -44,7 +44,8 @@ pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> R
     }
 }
 
-/// The first half of dat_ia_close: makes the handle stale. No more objects are created.
+/// The first half of dat_ia_close: makes the adapter's handle stale. After that, no more objects
+/// are created.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the adapter after the call. On a thread-safe
@@ -69,10 +70,10 @@ pub(crate) unsafe fn begin_close<T: Transport>(
     Ok(retired)
 }
 
-/// The second half of dat_ia_close. The caller holds no lock.
+/// The second half of dat_ia_close: frees the adapter. The caller holds no lock.
 ///
 /// # Safety
-/// As for [`close`].
+/// The requirements of [`close`] apply.
 pub(crate) unsafe fn end_close<T: Transport>(
     ia: Retired<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -86,8 +87,8 @@ pub(crate) unsafe fn end_close<T: Transport>(
     })
 }
 
-/// Closes the adapter. Calls `disconnected` when the peers have been disconnected and only waiting
-/// threads are left.
+/// Closes the adapter. Calls `disconnected` when the peers have been disconnected. From then on
+/// this function may wait for other threads.
 fn finish_close<T: Transport>(
     ia: Retired<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -108,14 +109,15 @@ fn finish_close<T: Transport>(
             |evd| unsafe { evd::begin_free(evd) },
             evd::finish_free,
         );
-        // Another adapter that reports to one of the EVDs may be using it at this moment.
+        // Another adapter that reports to one of these EVDs may be using the EVD at this moment. If
+        // so, try again.
         if !ia.thread_safe || ia.objects(DAT_HANDLE_TYPE_EVD).is_empty() {
             break;
         }
         std::thread::yield_now();
     }
     ia.transport.watch(None);
-    // This comes last, because an EVD refers to its CNO.
+    // Free the CNOs after the EVDs, because an EVD refers to its CNO.
     let free_cno = |cno: &Node<Cno<T>>| {
         cno.await_no_waiters();
         // SAFETY: nobody uses the CNO during this call (see `for_each_object`).
@@ -123,7 +125,7 @@ fn finish_close<T: Transport>(
     };
     for_each_object(&ia, free_cno, drop);
     ia.await_pending_frees();
-    // Calls of other threads that have freed the last objects may be about to return.
+    // Wait for calls of other threads that have freed the last objects but have not returned yet.
     while ia.object_count() == 0 && ia.in_use() {
         std::thread::yield_now();
     }
@@ -131,15 +133,15 @@ fn finish_close<T: Transport>(
     // thread-safe, the caller of `close` guarantees that.
     let removed = unsafe { ia.reclaim() };
     let unused = !removed.in_use();
-    debug_assert!(unused, "an object of adapter {} outlived it", removed.name);
+    debug_assert!(unused, "a call or object still uses adapter {}", removed.name);
     if !unused {
         // It is better to leak memory than to use it after it was freed.
         std::mem::forget(removed);
     }
 }
 
-/// Frees all objects except EVDs and CNOs, each object before those that it depends on. Makes the
-/// waiters of EVDs and CNOs leave.
+/// Frees all objects except EVDs and CNOs. Frees each object before the objects on which it
+/// depends. Makes the threads that wait on EVDs and CNOs leave.
 fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     let interrupt = |evd: &Node<Evd<T>>| {
         evd.interrupt_waiter();
@@ -151,8 +153,8 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
         Ok(())
     };
     for_each_object(ia, shut_down, drop);
-    // Another thread's call that was in progress may have created one more object, or may still use
-    // an object.
+    // A call of another thread that is in progress may have created one more object, or may still
+    // use an object. If so, try again.
     loop {
         destroy_other_objects(ia);
         let kinds = [DAT_HANDLE_TYPE_EVD, DAT_HANDLE_TYPE_CNO].map(|kind| ia.objects(kind).len());
@@ -169,7 +171,8 @@ fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
         for_each_object::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
         for_each_object::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);
         for_each_object::<T, Rsp<T>, _>(ia, |rsp| rsp::free(rsp), drop);
-        // The endpoint of the request is freed without the lock of the request.
+        // Dropping the withdrawn request frees the request's endpoint, so drop it without the lock
+        // of the request.
         for_each_object::<T, Cr<T>, _>(ia, |cr| Ok(cr::begin_abandon(cr)), drop);
         for_each_object::<T, Ep<T>, _>(ia, |ep| ep::free(ep), drop);
         for_each_object::<T, Srq<T>, _>(ia, |srq| srq::free(srq), drop);
@@ -179,7 +182,7 @@ fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
     }
 }
 
-/// Calls `free` for every object of a kind, at a time when no other call uses the object. Calls
+/// Calls `free` for every object of a type. No other call uses the object during `free`. Then calls
 /// `then` with the result, without the lock of the object.
 fn for_each_object<T: Transport, O: Object, V>(
     ia: &Node<Ia<T>>,

@@ -1,4 +1,4 @@
-//! Interface adapters (IAs): every other object belongs to one of them.
+//! Interface adapters (IAs). Every other object belongs to an IA.
 
 mod close;
 mod objects;
@@ -32,14 +32,15 @@ use crate::provider::Transport;
 
 /// An open interface adapter.
 pub struct Ia<T: Transport> {
-    /// The transport. It is dropped last, because every object of the adapter holds a `Ref<Ia>`.
+    /// The transport. It exists longer than all objects of the adapter, because each of them holds
+    /// a `Ref<Ia>`.
     pub transport: T,
     /// The name of the adapter in the registry.
     pub name: String,
-    /// The function table of the handles of the adapter's objects.
+    /// The function table to which the handles of the adapter and of its objects lead.
     pub table: *const DAT_PROVIDER,
-    /// Converts the adapter's handle to the one that the consumer holds (a small integer on Linux),
-    /// and back.
+    /// The functions of the registry. One of them converts the adapter's handle to the handle that
+    /// the consumer holds, which is a small integer on Linux.
     pub registry: RegistryFns,
     /// Whether the consumer asked for a thread-safe adapter.
     pub thread_safe: bool,
@@ -48,25 +49,26 @@ pub struct Ia<T: Transport> {
     /// Counters of the adapter.
     pub counters: IaCounters,
     query_data: QueryData,
-    /// The EVD of asynchronous errors. `None` if the consumer declared it out of scope.
+    /// The EVD of asynchronous errors. `None` if the consumer has declared that this EVD is out of
+    /// scope.
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
     control: Mutex<FreedFlows>,
-    /// The number of objects that are being freed later, because a thread that a signal handler has
-    /// interrupted still uses them.
+    /// The number of objects that another thread will free later, because a thread that a signal
+    /// handler has interrupted still uses them.
     pending_frees: Arc<AtomicUsize>,
     objects: Objects,
-    /// The open list of the process's mappings, with which memory is checked before it is
-    /// registered.
+    /// The open file that lists the process's memory mappings. dat_lmr_create checks with it
+    /// whether memory may be registered.
     pub(crate) mappings: Mappings,
 }
 
-/// The registry's entry that an adapter is opened for.
+/// The registry's entry for which an adapter is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// The name of the entry and of the adapter.
     pub name: &'a str,
-    /// The name of its provider.
+    /// The name of the entry's provider.
     pub provider: &'static str,
     /// The function table of the adapter's handles.
     pub table: *const DAT_PROVIDER,
@@ -108,14 +110,14 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Takes the control lock, which serialises calls that create, free or reconnect objects. It is
+    /// Takes the control lock, which serializes calls that create, free or reconnect objects. It is
     /// never taken in an upcall.
     pub fn control(&self) -> MutexGuard<'_, FreedFlows> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the control lock for a call that frees an object. The handle is invalid if another
-    /// thread has freed the object while this one waited for the lock.
+    /// Takes the control lock for a call that frees an object. If another thread has freed the
+    /// object during the wait for the lock, the error is that of an invalid handle.
     pub(crate) fn control_to_free<O: Object>(
         &self,
         handle: *mut c_void,
@@ -140,8 +142,8 @@ impl<T: Transport> Ia<T> {
         drop(old);
     }
 
-    /// Reports an asynchronous error. `event` is `DAT_ASYNC_ERROR_…`, `reason` one of
-    /// `DAT_…_ASYNC_ERROR_REASON`.
+    /// Reports an asynchronous error to the asynchronous EVD. `event` is one of
+    /// `DAT_ASYNC_ERROR_…`, and `reason` is a value of one of the types `DAT_…_ASYNC_ERROR_REASON`.
     pub fn report(&self, event: DAT_EVENT_NUMBER, handle: *mut c_void, reason: u32) {
         self.counters.count(&[match handle::live_slot(handle).map(Slot::kind) {
             Ok(DAT_HANDLE_TYPE_EP) => DCNT_IA_ASYNC_QP_ERROR,
@@ -153,7 +155,8 @@ impl<T: Transport> Ia<T> {
         if let Some(evd) = self.async_evd() {
             let data =
                 DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
-            // A full asynchronous EVD has no other EVD to which its own overflow could be reported.
+            // Ignore the result: if the asynchronous EVD is full, there is no other EVD to which
+            // its overflow could be reported.
             let _ = evd.post(
                 event,
                 DAT_EVENT_DATA { asynch_error_event_data: data },
@@ -162,8 +165,9 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Frees an object in another thread, once the wait that a signal handler has interrupted has
-    /// ended. The object is no longer registered. The handler makes this call.
+    /// Frees an object later, in another thread. A signal handler calls this while the wait that it
+    /// has interrupted still uses the object. `free` waits until that wait has ended. The object is
+    /// no longer registered.
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
         let pending_frees = Arc::clone(&self.pending_frees);
         pending_frees.fetch_add(1, Ordering::AcqRel);
@@ -174,15 +178,15 @@ impl<T: Transport> Ia<T> {
         })
     }
 
-    /// Blocks until all objects are freed that were passed to [`free_later`](Self::free_later).
+    /// Blocks until all objects that were passed to [`free_later`](Self::free_later) are freed.
     fn await_pending_frees(&self) {
         while self.pending_frees.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
         }
     }
 
-    /// Whether the adapter is being closed: waits end with `DAT_ABORT`, and no more objects are
-    /// created.
+    /// Whether the adapter is being closed. If it is, waits end with `DAT_ABORT`, and no more
+    /// objects are created.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -199,7 +203,7 @@ impl<T: Transport> Node<Ia<T>> {
         self.async_evd().is_some_and(|evd| evd.ia.handle() == self.handle())
     }
 
-    /// The handle that the consumer knows and that queries report.
+    /// The adapter's handle in the form that the consumer knows and that queries report.
     pub fn consumer_handle(&self) -> DAT_IA_HANDLE {
         let mut mapped = std::ptr::null_mut();
         // SAFETY: the registry's function takes any value and writes one handle.

@@ -13,15 +13,17 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object};
 use crate::provider::{Attrs, Transport};
 
-/// The handles of an adapter's objects. No other lock is taken under this one, and it may be taken
-/// in upcalls.
+/// The handles of an adapter's objects. Upcalls may take this lock. A thread that holds it takes no
+/// other lock.
 #[derive(Default)]
 pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
 
 impl<T: Transport> Ia<T> {
-    /// Puts an object of the adapter behind a new handle, which `make` gets as an argument. Errors:
+    /// Creates an object of the adapter behind a new handle, which `make` gets as an argument.
+    /// Errors:
     ///
-    /// - `DAT_INSUFFICIENT_RESOURCES`: the adapter has its maximum number of objects of this kind.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: the adapter already has its maximum number of objects of
+    ///   this type.
     /// - `DAT_INVALID_HANDLE`: the adapter is being closed.
     pub fn add<O: Object>(
         &self,
@@ -40,7 +42,7 @@ impl<T: Transport> Ia<T> {
         self.counters.count(free_counters(O::KIND));
     }
 
-    /// The handles of all objects of a kind.
+    /// The handles of all objects of a type.
     pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
         self.objects
             .lock()
@@ -96,7 +98,7 @@ impl<T: Transport> Ia<T> {
     }
 }
 
-/// The maximum number of objects of a kind, and the subtype of the error for one more.
+/// The maximum number of objects of a type, and the subtype of the error if one more is created.
 fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
     match kind {
         DAT_HANDLE_TYPE_EP => (attrs.max_eps, DAT_RESOURCE_TEP),
@@ -105,13 +107,13 @@ fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
         DAT_HANDLE_TYPE_PZ => (attrs.max_pds, DAT_RESOURCE_PROTECTION_DOMAIN),
         DAT_HANDLE_TYPE_SRQ => (attrs.max_srqs, DAT_RESOURCE_SRQ),
         DAT_HANDLE_TYPE_RMR => (attrs.max_windows, DAT_RESOURCE_MEMORY_REGION),
-        // The attributes have no limit for the other kinds.
+        // The adapter's attributes have no limit for objects of other types.
         _ => (usize::MAX, DAT_NO_SUBTYPE),
     }
 }
 
-/// The counters to increment when an object is created. Two calls create public service points, and
-/// each of them increments its own counter.
+/// The counters to increment when an object is created. For a public service point, `psp::create`
+/// also increments the counter of the call: dat_psp_create or dat_psp_create_any.
 fn create_counters(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
     match kind {
         DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_CREATE],

@@ -19,16 +19,16 @@ pub enum AsyncEvd {
     Create(DAT_COUNT),
     /// The consumer's EVD, which belongs to another open of the same adapter.
     Given(DAT_EVD_HANDLE),
-    /// No EVD of this process: it exists in another process or in the kernel
-    /// (`DAT_EVD_ASYNC_EXISTS`).
+    /// No EVD of this process. The EVD of asynchronous errors exists in another process or in the
+    /// kernel (`DAT_EVD_ASYNC_EXISTS`).
     Exists,
 }
 
 /// The minimum depth of an asynchronous EVD that dat_ia_open creates.
 const MIN_ASYNC_EVD_DEPTH: DAT_COUNT = 4096;
 
-/// Opens the adapter that an entry of the registry describes. The reason of an error is empty if
-/// the consumer's arguments are wrong.
+/// Opens the adapter that an entry of the registry describes. If the consumer's arguments are
+/// wrong, the error has an empty reason.
 ///
 /// # Safety
 /// Nobody frees a given EVD during this call, unless the EVD's adapter is thread-safe. The
@@ -41,7 +41,8 @@ pub unsafe fn open<P: Provider>(
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
     async_evd.check_live().map_err(|code| OpenError::new(code, ""))?;
-    // The adapter is opened completely, however often the signal of a timer arrives.
+    // Block signals, so that the adapter is opened completely even if the signal of a timer arrives
+    // very often.
     let _blocked = BlockedSignals::during_a_call();
     // SAFETY: the caller guarantees that nobody frees the EVD during this call, and that the
     // functions and the table of `entry` stay valid.
@@ -51,15 +52,15 @@ pub unsafe fn open<P: Provider>(
 /// Creates an adapter on a transport that a provider has opened.
 ///
 /// # Safety
-/// As for [`open`].
+/// The requirements of [`open`] apply.
 pub unsafe fn open_with_transport<T: Transport>(
     transport: T,
     entry: Entry<'_>,
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<T>>, OpenError> {
     let refuse = |code| OpenError::new(code, "");
-    // Check the EVD before the adapter has a handle that other threads may guess, because an EVD is
-    // pinned before an adapter.
+    // Check the EVD before the adapter gets a handle. Other threads may guess the handle, and each
+    // thread must pin EVDs before adapters.
     let given = match async_evd {
         AsyncEvd::Given(evd) => {
             // SAFETY: the caller guarantees that nobody frees the EVD during this call, unless its
@@ -92,7 +93,7 @@ impl<T: Transport> Receiver<T> for Node<Ia<T>> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let reason = match up {
             Upcall::Failed => DAT_IA_CATASTROPHIC_ERROR,
-            // OFED's providers give no reason either.
+            // OFED's providers do not give a more specific reason either.
             Upcall::PortDown => DAT_IA_OTHER_ERROR,
             _ => return,
         };
@@ -100,7 +101,8 @@ impl<T: Transport> Receiver<T> for Node<Ia<T>> {
     }
 }
 
-/// Sets the EVD of asynchronous errors. `given` is the consumer's EVD, if there is one.
+/// Sets the EVD of asynchronous errors. `given` is the consumer's EVD, if the consumer has passed
+/// one.
 fn set_initial_async_evd<T: Transport>(
     ia: &Node<Ia<T>>,
     async_evd: AsyncEvd,
@@ -109,13 +111,15 @@ fn set_initial_async_evd<T: Transport>(
     match (async_evd, given) {
         (_, Some(evd)) => sharing::add_reporter(ia, &evd),
         (AsyncEvd::Create(min_qlen), None) => {
-            // Events that do not fit are lost, and thousands of endpoints may fail at once. The
+            // Make the EVD longer than the consumer requested, because events that do not fit are
+            // lost, and thousands of endpoints may fail at once. The standard permits this: the
             // consumer's length is a minimum.
             let most =
                 DAT_COUNT::try_from(ia.transport.attrs().max_evd_depth).unwrap_or(DAT_COUNT::MAX);
             let depth =
                 if min_qlen > 0 { min_qlen.max(MIN_ASYNC_EVD_DEPTH.min(most)) } else { min_qlen };
-            // An invalid length is the second argument of both calls.
+            // If the length is invalid, the error of `evd::create` names argument 2. The length is
+            // argument 2 of dat_ia_open as well.
             let evd = evd::create(ia, depth, None, DAT_EVD_ASYNC_FLAG)?;
             ia.set_async_evd(Some(Ref::new(&handle::pin_created(evd))));
             Ok(())
@@ -125,7 +129,8 @@ fn set_initial_async_evd<T: Transport>(
 }
 
 impl AsyncEvd {
-    /// Converts the second and third argument of dat_ia_open: the minimum length and the EVD.
+    /// Converts the second and third arguments of dat_ia_open, which are the minimum length of the
+    /// EVD and the EVD.
     pub fn from_c(min_qlen: DAT_COUNT, evd: DAT_EVD_HANDLE) -> Result<Self> {
         match evd {
             DAT_HANDLE_NULL if min_qlen <= 0 => Err(Error::arg(2)),
@@ -135,8 +140,9 @@ impl AsyncEvd {
         }
     }
 
-    /// Checks that a given EVD is one, so that no adapter is opened in vain. Whether it belongs to
-    /// an adapter of the same name and transport is checked when the adapter has been opened.
+    /// Checks that the consumer has passed the handle of an EVD, so that no adapter is opened in
+    /// vain. After the adapter is opened, another check makes sure that the EVD belongs to an
+    /// adapter of the same name and transport.
     pub fn check_live(self) -> Result<()> {
         match self {
             AsyncEvd::Given(evd)

@@ -9,20 +9,21 @@ use super::Ia;
 use crate::addr::SockAddr;
 use crate::provider::{Attrs, Transport};
 
-/// Named attributes of features that every transport has. Consumers written for OFED (dtest and
-/// dtestx) read them before they use the feature.
+/// The named attributes of features that every transport has. Consumers written for OFED (dtest and
+/// dtestx) read these attributes before they use the features.
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
-/// Named attributes of features that not every transport has.
+/// The named attributes of features that not every transport has.
 const EXTENDED: &[&CStr] =
     &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
-/// Consumers such as dtestsrq use this attribute as the default length of their buffers. It is
-/// InfiniBand's largest packet and no limit here.
+/// Consumers such as dtestsrq use this attribute as the default length of their buffers. The value
+/// is the largest packet of InfiniBand. It limits nothing in this library.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
-/// The attribute that says whether the letter of the standard applies: `strict=on` or `strict=off`.
+/// The attribute that says whether the adapter was opened with `strict=on`. Its value is `on` or
+/// `off`.
 const STRICT: &CStr = c"strict";
 
-/// The data that queries point to. It is valid as long as the adapter is open.
+/// The data to which the results of queries point. It is valid as long as the adapter is open.
 pub(super) struct QueryData {
     address: SockAddr,
     named: Vec<DAT_NAMED_ATTR>,
@@ -36,7 +37,7 @@ impl QueryData {
         let Attrs { address, named, extended, strict, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
-            // A text of C ends at the first NUL.
+            // A C string ends at the first NUL, so drop the rest of the text.
             let bytes: Vec<u8> = text.bytes().take_while(|b| *b != 0).collect();
             let text = CString::new(bytes).unwrap_or_default();
             let ptr = text.as_ptr();
@@ -57,7 +58,7 @@ impl QueryData {
 }
 
 impl<T: Transport> Ia<T> {
-    /// The EVD that dat_ia_query reports.
+    /// The EVD of asynchronous errors, as dat_ia_query reports it.
     pub fn async_evd_handle(&self) -> DAT_EVD_HANDLE {
         self.async_evd().map_or(DAT_EVD_OUT_OF_SCOPE, |evd| evd.handle())
     }
@@ -102,7 +103,7 @@ impl<T: Transport> Ia<T> {
                 [] => std::ptr::null_mut(),
                 named => named.as_ptr().cast_mut(),
             },
-            // The counters are always available.
+            // Every adapter supports the extension, because the counters are always available.
             extension_supported: DAT_EXTENSION_IB,
             extension_version: DAT_IB_EXTENSION_VERSION as DAT_COUNT,
             // There are no vendor-specific attributes.
@@ -150,9 +151,13 @@ impl<T: Transport> Ia<T> {
             rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
             num_provider_specific_attr: count(self.query_data.provider.len()),
             provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
-            // The attributes that are zero have these meanings: memory is coherent; peers need no
-            // access to the memory into which an RDMA read writes, and do not learn its address;
-            // there is one network path; no call may be made in a signal handler.
+            // The attributes that are zero say:
+            //
+            // - Memory is coherent.
+            // - Peers need no access to the memory into which an RDMA read writes, and do not learn
+            //   its address.
+            // - There is one network path.
+            // - No call may be made in a signal handler.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }
@@ -178,7 +183,8 @@ fn count(n: usize) -> DAT_COUNT {
     DAT_COUNT::try_from(n).unwrap_or(DAT_COUNT::MAX)
 }
 
-/// Text for a field of C. It is cut if it does not fit, and always terminated.
+/// Converts a text to a C field of fixed length. The text is cut if it does not fit, and the field
+/// always ends with a NUL.
 fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
     let mut field = [0; DAT_NAME_MAX_LENGTH];
     let (_terminator, room) = field.split_last_mut().unwrap_or((&mut 0, &mut []));

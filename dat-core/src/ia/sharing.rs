@@ -1,7 +1,8 @@
 //! Adapters that report asynchronous errors to an EVD of another open of the same adapter.
 //!
-//! An adapter is closed with all its EVDs, even if other adapters use them. So it must be possible
-//! to find the other adapters.
+//! When an adapter is closed, all its EVDs are freed, even if other adapters report to them.
+//! Therefore this module keeps a list of those other adapters, by which they are found and
+//! detached.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,24 +14,26 @@ use crate::evd::Evd;
 use crate::handle::{self, Node, Pin, Ref};
 use crate::provider::Transport;
 
-/// An EVD, and an adapter that reports to the EVD but does not own it. `evd` is the handle of the
-/// EVD, `ia` the address of the adapter's `Node<Ia<T>>`. Both have the same transport.
+/// An adapter that reports to an EVD of another adapter. `evd` is the handle of the EVD, and `ia`
+/// is the address of the `Node<Ia<T>>` of the adapter that reports. Both adapters have the same
+/// transport.
 struct Reporter {
     evd: usize,
     ia: usize,
 }
 
 /// Locks the list of reporters. Every open, close and removal that concerns a shared EVD takes this
-/// lock. While it is held, a thread takes only locks under which no others are taken.
+/// lock. A thread that holds it takes only locks under which no other lock is taken.
 fn reporters() -> MutexGuard<'static, Vec<Reporter>> {
     static REPORTERS: Mutex<Vec<Reporter>> = Mutex::new(Vec::new());
     REPORTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that `evd` is an EVD for asynchronous errors of an adapter with that name, and pins it.
+/// Checks that `evd` is an EVD for asynchronous errors that belongs to an adapter with this name,
+/// and pins the EVD.
 ///
 /// # Safety
-/// As for [`handle::pin`].
+/// The requirements of [`handle::pin`] apply.
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
     // SAFETY: the caller guarantees that nobody frees the EVD during this call, unless its adapter
@@ -40,11 +43,11 @@ pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Res
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
 }
 
-/// Makes `ia` report to `evd` from now on.
+/// Makes `ia` report its asynchronous errors to `evd` from now on.
 pub(super) fn add_reporter<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
     let mut reporters = reporters();
-    // An adapter that closes has already detached the adapters that report to its EVDs, or is about
-    // to.
+    // An adapter that is being closed has already detached the adapters that report to its EVDs, or
+    // is about to do so. So no adapter may be added.
     if evd.ia.is_closing() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC));
     }
@@ -53,7 +56,7 @@ pub(super) fn add_reporter<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -
     Ok(())
 }
 
-/// Makes `ia` report to no EVD any more.
+/// Makes `ia` stop reporting its asynchronous errors to any EVD.
 pub(super) fn remove_reporter<T: Transport>(ia: &Node<Ia<T>>) {
     let mut reporters = reporters();
     reporters.retain(|reporter| reporter.ia != std::ptr::from_ref(ia).addr());
@@ -68,7 +71,7 @@ pub(super) fn remove_reporters_to<T: Transport>(ia: &Node<Ia<T>>) {
         let ours = evds.contains(&(reporter.evd as DAT_EVD_HANDLE));
         if ours {
             // SAFETY: the lock is held here. An adapter removes itself from the list under this
-            // lock before it is freed, and it has the transport of the EVD.
+            // lock before it is freed. Its transport is the transport of the EVD.
             unsafe { &*(reporter.ia as *const Node<Ia<T>>) }.set_async_evd(None);
         }
         !ours

@@ -27,10 +27,11 @@ pub struct Lmr<T: Transport> {
     origin: Origin,
 }
 
-/// The kind of memory that the consumer registered.
+/// The kind of memory that the consumer has registered.
 enum Origin {
     Virtual,
-    /// Another region, by its handle, which may have become stale since.
+    /// The memory of another region. The value is the handle of that region, which may be stale by
+    /// now.
     Lmr(usize),
     Shared(CookieClaim),
 }
@@ -49,7 +50,8 @@ pub enum Memory<'a, T: Transport> {
         /// The length in bytes.
         length: DAT_VLEN,
     },
-    /// `DAT_MEM_TYPE_LMR`: the memory of another region, which stays independent.
+    /// `DAT_MEM_TYPE_LMR`: the memory of another region. The new region and the other region are
+    /// independent of each other.
     Lmr(&'a Node<Lmr<T>>),
     /// `DAT_MEM_TYPE_SHARED_VIRTUAL`: a range of addresses that other processes have mapped, too.
     Shared {
@@ -57,7 +59,7 @@ pub enum Memory<'a, T: Transport> {
         addr: *mut c_void,
         /// The length in bytes.
         length: DAT_VLEN,
-        /// The name of the memory in all these processes.
+        /// The cookie by which all processes that have mapped the memory name it.
         cookie: Cookie,
     },
 }
@@ -67,8 +69,8 @@ impl<T: Transport> Object for Lmr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_LMR;
 }
 
-/// Implements dat_lmr_create. Argument positions are those of uDAPL 2.0, where `va_type` is the
-/// seventh.
+/// Implements dat_lmr_create. Errors name argument positions of uDAPL 2.0, where `va_type` is the
+/// seventh argument.
 ///
 /// # Safety
 /// The memory stays mapped until the region is freed. The consumer accepts that peers read and
@@ -137,8 +139,8 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
-/// Checks that memory can be used as a region's privileges permit. Otherwise an access of a peer
-/// would end the process.
+/// Checks that the process itself may access the memory as the region's privileges permit. If it
+/// may not, an access by a peer would end the process.
 fn check_mapping<T: Transport>(
     ia: &Ia<T>,
     mem: Mem,
@@ -153,7 +155,7 @@ fn check_mapping<T: Transport>(
     let has = |flag| privileges & flag != 0;
     let subtype = match ia.mappings.check(mem.addr as usize, mem.len, wanted) {
         Ok(()) => return Ok(()),
-        // The buffer must have been allocated (uDAPL 1.2, dat_lmr_create).
+        // The consumer must have allocated the buffer (uDAPL 1.2, dat_lmr_create).
         Err(MappingError::NotMapped) => return Err(Error::arg(3)),
         Err(MappingError::NoMemory) => return Err(no_memory(())),
         Err(MappingError::NotReadable)
@@ -170,9 +172,9 @@ fn check_mapping<T: Transport>(
     Err(Error::new(DAT_PRIVILEGES_VIOLATION, subtype))
 }
 
-/// The accesses that the privileges permit. Local reading is implied, as in verbs, because programs
-/// such as dtest send from memory that they registered only for writing. If `strict`, local reading
-/// requires the privilege.
+/// The accesses that the privileges permit. If `strict` is false, local reading is always
+/// permitted, as in verbs, because programs such as dtest send from memory that they registered
+/// only for writing.
 pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     Access {
         local_read: !strict || privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
@@ -183,8 +185,8 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     }
 }
 
-/// Implements dat_lmr_free. Afterwards the contexts of the region are invalid. It is refused while
-/// an RMR is bound to the region or a bind to it is queued.
+/// Implements dat_lmr_free, which makes the contexts of the region invalid. The call is refused
+/// while an RMR is bound to the region or a bind to the region is queued.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the region after the call.
@@ -210,8 +212,9 @@ pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Implements dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so only the
-/// segments are checked. They may belong to any protection zone.
+/// Implements dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so these
+/// calls only check that the segments are registered. The segments may belong to any protection
+/// zone.
 pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Result<()> {
     let _control = ia.control();
     let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
@@ -225,12 +228,12 @@ pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Res
 }
 
 impl<T: Transport> Lmr<T> {
-    /// The memory key for local segments.
+    /// The memory key that local segments use.
     pub fn context(&self) -> DAT_LMR_CONTEXT {
         self.mr.lkey()
     }
 
-    /// The memory key for peers. 0 if the region was created without a remote privilege.
+    /// The memory key that peers use. 0 if the region was created without a remote privilege.
     pub fn rmr_context(&self) -> DAT_RMR_CONTEXT {
         let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
         if self.privileges & remote == 0 { 0 } else { self.mr.rkey() }
@@ -245,7 +248,8 @@ impl<T: Transport> Lmr<T> {
                 (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr as DAT_LMR_HANDLE })
             }
             Origin::Shared(claim) => {
-                // The consumer's cookie may be gone. This copy lives as long as the region.
+                // Return this copy of the cookie, because the consumer's own cookie may be gone.
+                // The copy exists as long as the region.
                 let shared_memory_id = std::ptr::from_ref(claim.cookie()).cast_mut();
                 let for_shared_memory =
                     DAT_SHARED_MEMORY { virtual_address: for_va, shared_memory_id };
@@ -272,7 +276,7 @@ impl<T: Transport> Lmr<T> {
         self.privileges
     }
 
-    /// Whether a segment names this region and lies inside it.
+    /// Whether a segment contains the context of this region and lies inside the region.
     pub fn contains(&self, segment: &DAT_LMR_TRIPLET) -> bool {
         let base = if self.mem.zero_based { 0 } else { self.mem.addr as u64 };
         let end = segment.virtual_address.checked_add(segment.segment_length.into());
@@ -286,8 +290,8 @@ impl<T: Transport> Lmr<T> {
 mod tests {
     use super::*;
 
-    /// Each privilege permits the access that it is named after, and no other one. Only local
-    /// reading is implied.
+    /// Each privilege permits only the access after which it is named. Local reading needs no
+    /// privilege unless the adapter is strict.
     #[test]
     fn each_privilege_gives_its_own_access() {
         let none = Access::default();

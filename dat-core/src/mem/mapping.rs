@@ -1,10 +1,11 @@
-//! Checks whether there is memory at a range of addresses of this process, and whether it can be
-//! used as a region's privileges say. Otherwise an access of a peer would end the process by a
-//! signal.
+//! Checks whether this process has memory at a range of addresses, and whether the process may
+//! access it as a region's privileges say. Without this check, an access by a peer could end the
+//! process by a signal.
 //!
-//! Since Linux 6.11 the kernel describes one mapping at a time (PROCMAP_QUERY), so the cost depends
-//! on the number of mappings and not of pages. On older kernels the whole list is read. Without
-//! /proc, only the existence of memory can be checked.
+//! Since Linux 6.11 the kernel can describe a single mapping (PROCMAP_QUERY). So the cost of a
+//! check depends on the number of mappings in the range, and not on the number of pages. On older
+//! kernels the whole list of mappings is read. Without /proc, only the existence of memory can be
+//! checked.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -23,7 +24,7 @@ pub(crate) enum MappingError {
     NotReadable,
     /// Some of the memory cannot be written.
     NotWritable,
-    /// There is no memory for the check itself.
+    /// The check itself has found no memory for its own needs.
     NoMemory,
 }
 
@@ -34,12 +35,12 @@ pub(crate) struct Protection {
     pub(crate) write: bool,
 }
 
-/// The open list of the process's mappings.
+/// The open file that lists the process's memory mappings.
 #[derive(Default)]
 pub(crate) struct Mappings(OnceLock<Option<MapsFile>>);
 
 struct MapsFile {
-    /// The process that opened the file. A child has mappings of its own.
+    /// The process that opened the file. A child process has other mappings.
     process: u32,
     file: File,
 }
@@ -50,12 +51,12 @@ struct Mapping {
     allows: Protection,
 }
 
-/// The thread's own path is used, because the process's path is that of its first thread, which may
-/// have ended before the others.
+/// The path of the file that lists the mappings. It is the path of the current thread, because the
+/// path of the process leads to its first thread, which may have ended before the others.
 const MAPS_PATH: &str = "/proc/thread-self/maps";
 
 impl Mappings {
-    /// Checks that a whole range of addresses permits the access. `addr + len` must not wrap.
+    /// Checks that all addresses of a range permit the access `wanted`. `addr + len` must not wrap.
     pub(crate) fn check(
         &self,
         addr: usize,
@@ -71,18 +72,18 @@ impl Mappings {
         };
         match check_each(addr, len, wanted, |at| query(&list.file, at)) {
             Ok(result) => result,
-            // The kernel is older than PROCMAP_QUERY. Read the list as text.
+            // The kernel is older than PROCMAP_QUERY, so read the list as text.
             Err(Unsupported) if check_room(OBJECT_BYTES).is_err() => Err(MappingError::NoMemory),
             Err(Unsupported) => check_by_text(addr, len, wanted),
         }
     }
 }
 
-/// The kernel does not support PROCMAP_QUERY.
+/// The error for a kernel that does not support PROCMAP_QUERY.
 struct Unsupported;
 
-/// Checks a range, mapping by mapping. `find` returns the mapping that contains an address. Missing
-/// memory takes precedence over missing permissions.
+/// Checks each mapping in a range. `find` returns the mapping that contains an address. The error
+/// for missing memory takes precedence over the error for missing permissions.
 fn check_each(
     addr: usize,
     len: usize,
@@ -126,7 +127,7 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// `_IOWR('f', 17, struct procmap_query)`.
+/// The request code of the ioctl: `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: libc::c_ulong =
     3 << 30 | (size_of::<Query>() as libc::c_ulong) << 16 | (b'f' as libc::c_ulong) << 8 | 17;
 const READABLE: u64 = 1;
@@ -151,7 +152,7 @@ fn query(list: &File, at: usize) -> Result<Option<Mapping>, Unsupported> {
     Ok(Some(Mapping { end: query.vma_end as usize, allows }))
 }
 
-/// Checks a range by the list as text, which is sorted by address.
+/// Checks a range by reading the list of mappings as text. The list is sorted by address.
 fn check_by_text(addr: usize, len: usize, wanted: Protection) -> Result<(), MappingError> {
     let lines =
         File::open(MAPS_PATH).into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
@@ -177,7 +178,7 @@ fn mapping(line: &str, at: usize) -> Option<Mapping> {
     (start? <= at && at < end?).then_some(Mapping { end: end?, allows })
 }
 
-/// Whether there is memory at all of these addresses, whatever its permissions.
+/// Whether there is memory at all addresses of a range, whatever its permissions are.
 fn is_mapped(addr: usize, len: usize) -> bool {
     /// The number of pages that one call checks.
     const PAGES_PER_CALL: usize = 4096;
@@ -185,7 +186,7 @@ fn is_mapped(addr: usize, len: usize) -> bool {
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let end = addr + len;
     let mut resident = [0; PAGES_PER_CALL];
-    // msync would work as well as mincore, but valgrind takes it for an access to the memory.
+    // Use mincore and not msync, because valgrind treats msync as an access to the memory.
     (addr - addr % page..end).step_by(PAGES_PER_CALL * page).all(|start| {
         // SAFETY: the kernel writes only to `resident`, one byte for each page.
         unsafe {
@@ -207,7 +208,8 @@ mod tests {
     const READ: Protection = Protection { read: true, write: false };
     const BOTH: Protection = Protection { read: true, write: true };
 
-    /// Five pages: read and write, read only, not mapped, no access, read and write.
+    /// Five pages of memory. The first and the last can be read and written. The second can only be
+    /// read, the third is not mapped, and the fourth permits no access.
     struct Pages(usize);
 
     impl Pages {
@@ -260,7 +262,7 @@ mod tests {
             assert_eq!(
                 check_by_text(addr, len, wanted),
                 expected,
-                "{page} {len} {wanted:?}, by the text"
+                "{page} {len} {wanted:?}, by reading the list as text"
             );
             assert_eq!(
                 is_mapped(addr, len),
@@ -271,7 +273,8 @@ mod tests {
         assert_eq!(mappings.check(usize::MAX - PAGE, PAGE, READ), Err(MappingError::NotMapped));
     }
 
-    /// A file that another process has opened is not used. A child has other mappings.
+    /// A maps file that another process has opened is not used, because a child process has other
+    /// mappings than its parent.
     #[test]
     fn a_maps_file_of_another_process_is_not_used() {
         let pages = Pages::new();

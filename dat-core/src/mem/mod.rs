@@ -1,4 +1,4 @@
-//! Memory, and who may access it.
+//! Memory regions, and the protection zones that control the access to them.
 
 pub mod lmr;
 pub(crate) mod mapping;

@@ -1,4 +1,4 @@
-//! Protection zones (PZs): an endpoint can only access memory of its own zone.
+//! Protection zones (PZs). An endpoint can only access memory of its own zone.
 
 use dat_sys::*;
 
@@ -26,8 +26,8 @@ pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
     ia.add(|_| Ok(Pz { pd: ia.transport.pd()?, ia: Ref::new(ia) }))
 }
 
-/// Implements dat_pz_free. It is refused while the zone contains an endpoint, a region or a shared
-/// receive queue.
+/// Implements dat_pz_free. The call is refused while an endpoint, an LMR, an RMR or a shared
+/// receive queue belongs to the zone.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the zone after the call.

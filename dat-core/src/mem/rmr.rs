@@ -1,9 +1,10 @@
-//! Remote memory regions (RMRs, memory windows): a right of peers to access part of a region, until
-//! the RMR is bound again.
+//! Remote memory regions (RMRs, memory windows). While an RMR is bound, peers may access a part of
+//! a region through it.
 //!
 //! A bind goes through an endpoint's request queue. Only the transport knows when the bind is
-//! carried out. So an RMR keeps each bind that is or may become current, and asks the transport
-//! about it. As long as the RMR keeps a bind, the LMR of the bind is in use.
+//! carried out. So an RMR keeps a record of each bind that is in effect or may come into effect,
+//! and asks the transport about it. While the RMR keeps the record of a bind, the LMR of that bind
+//! is in use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,13 +41,13 @@ struct PostedBind<T: Transport> {
 /// The arguments of dat_rmr_bind.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The part of the region that is bound. Length 0 unbinds the RMR.
+    /// The part of the region to which the RMR is bound. A length of 0 unbinds the RMR.
     pub to: DAT_LMR_TRIPLET,
     /// The privileges that peers get.
     pub privileges: DAT_MEM_PRIV_FLAGS,
-    /// How peers address the bytes of the part.
+    /// How peers address the bytes of the bound part.
     pub va_type: DAT_VA_TYPE,
-    /// The cookie that the event returns.
+    /// The cookie that the completion event returns.
     pub cookie: u64,
     /// The completion flags, `DAT_COMPLETION_…`.
     pub flags: DAT_COMPLETION_FLAGS,
@@ -57,8 +58,9 @@ impl<T: Transport> Object for Rmr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_RMR;
 }
 
-/// dat_rmr_create (`DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (`DAT_RMR_SCOPE_EP`: only the peer
-/// of the endpoint that a bind is posted to may use the RMR).
+/// Implements dat_rmr_create (scope `DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (scope
+/// `DAT_RMR_SCOPE_EP`). With the latter scope, only the peer of the endpoint to which a bind is
+/// posted may use the RMR.
 pub fn create<T: Transport>(
     pz: &Node<Pz<T>>,
     scope: DAT_RMR_SCOPE,
@@ -74,7 +76,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_rmr_free. The RMR may be bound.
+/// Implements dat_rmr_free. The RMR may still be bound to a region.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the RMR after the call.
@@ -89,11 +91,11 @@ pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
 }
 
 /// Implements dat_rmr_bind. Returns the new context, which is valid once the bind has been carried
-/// out. Returns 0 if the RMR is unbound, which takes no region. Argument positions are those of
-/// uDAPL 2.0, where the region is the second.
+/// out. Without a region, the call unbinds the RMR and returns 0. Errors name argument positions of
+/// uDAPL 2.0, where the region is the second argument.
 ///
 /// # Safety
-/// As for all posts to the endpoint (`ep::post`).
+/// The requirements of all posts to the endpoint apply (see `ep::post`).
 pub unsafe fn bind<T: Transport>(
     rmr: &Node<Rmr<T>>,
     lmr: Option<&Node<Lmr<T>>>,
@@ -134,7 +136,7 @@ pub unsafe fn bind<T: Transport>(
     Ok(context)
 }
 
-/// The memory that the request lets peers access. An error if the region does not permit it.
+/// The memory that the request lets peers access. Fails if the region does not permit this access.
 fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<View<'a, T>> {
     let &Request { to, privileges, va_type, .. } = request;
     // The segment must not exceed the region (uDAPL 1.2, dat_rmr_bind).
@@ -142,8 +144,8 @@ fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<Vi
         return Err(Error::arg(3));
     }
     let access = super::lmr::access(privileges, false);
-    // Peers may read what the owner may read, and write what the owner may write (uDAPL 1.2,
-    // dat_rmr_bind).
+    // Peers may read only what the owner may read, and write only what the owner may write (uDAPL
+    // 1.2, dat_rmr_bind).
     for (asked, needed, missing) in [
         (access.remote_read, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_PRIVILEGES_READ),
         (access.remote_write, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, DAT_PRIVILEGES_WRITE),
@@ -162,21 +164,22 @@ fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<Vi
 }
 
 impl<T: Transport> Rmr<T> {
-    /// Releases the regions that the RMR is not bound to any more. The caller holds the control
-    /// lock.
+    /// Forgets binds that are over, so that their regions are no longer in use. The caller holds
+    /// the control lock.
     pub fn release_unbound(&self) {
         drop(self.current_binds());
     }
 
-    /// The binds that are current or wait in the queue. The caller holds the control lock.
+    /// The binds that are in effect or wait in the request queue. The caller holds the control
+    /// lock.
     fn current_binds(&self) -> MutexGuard<'_, Vec<PostedBind<T>>> {
         let mut binds = self.binds.lock().unwrap_or_else(PoisonError::into_inner);
         binds.retain(|bind| self.window.state(bind.context) != BindState::Over);
         binds
     }
 
-    /// Implements dat_rmr_query. If the RMR is unbound, only its adapter, zone and scope are
-    /// reported.
+    /// Implements dat_rmr_query. If the RMR is unbound, only its adapter, its zone and its scope
+    /// are reported.
     pub fn query(&self, param: &mut DAT_RMR_PARAM) {
         let _control = self.ia.control();
         *param = DAT_RMR_PARAM {

@@ -2,12 +2,12 @@
 //!
 //! In user space each process registers its own mapping, with its own contexts, privileges and zone
 //! (uDAPL 1.2, dat_lmr_create: the scope of a context is the consumer's address space). Only the
-//! name is shared: as long as a process has a region with a cookie, no process can use that cookie,
-//! all 40 bytes of it, for other memory.
+//! cookie is shared: while any process has a region with a cookie, no process can use the same
+//! cookie for other memory. All 40 bytes of a cookie count.
 //!
-//! The processes of one user coordinate through one file for each cookie, in a directory of memory
-//! that the host shares. Each process that has the region holds a shared lock on the file. The lock
-//! ends with the process, even if that is killed.
+//! The processes of one user coordinate through one file for each cookie, in a directory of shared
+//! memory. Each process that has the region holds a shared lock on the file. The lock ends with the
+//! process, even if the process is killed.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -20,7 +20,7 @@ use dat_sys::*;
 use crate::allocate::{ADAPTER_BYTES, check_room};
 use crate::error::{Error, Result};
 
-/// The name of a shared region.
+/// The cookie that names a shared region.
 pub type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 
 /// The right to use a cookie. Dropping the value releases the cookie.
@@ -31,24 +31,25 @@ pub struct CookieClaim {
     inode: u64,
 }
 
-/// The directory of the files.
+/// The directory that contains the file of each cookie.
 const COOKIE_DIRECTORY: &str = "/dev/shm";
 
 impl CookieClaim {
-    /// Claims a cookie for `len` bytes at `addr`, among the consumers of a provider. Errors:
+    /// Claims a cookie for `len` bytes of memory at `addr`. Each provider has its own cookies.
+    /// Errors:
     ///
     /// - `DAT_INVALID_STATE`: the memory is not shared.
     /// - `DAT_INVALID_PARAMETER`, argument 3: the cookie names other memory.
     /// - `DAT_INVALID_PARAMETER`, argument 4: the cookie names the same memory with another length.
     pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
-        // Reserve more memory than the list of mappings and the file names take. The list is read
-        // from the thread's own path, because the process's first thread may have ended before the
-        // others. The list need not be UTF-8.
+        // Check for more room than the list of mappings and the file names need. Read the list of
+        // this thread, because the process's first thread may have ended before the others. The
+        // list need not be UTF-8.
         check_room(ADAPTER_BYTES)?;
         let maps = fs::read("/proc/thread-self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
         let maps = String::from_utf8_lossy(&maps);
-        // The state is invalid if the platform did not create the buffer as shared memory (uDAPL
-        // 1.2, dat_lmr_create).
+        // If the platform did not create the buffer as shared memory, the standard requires
+        // `DAT_INVALID_STATE` (uDAPL 1.2, dat_lmr_create).
         let memory = mapped_object(&maps, addr, len).ok_or(Error::of(DAT_INVALID_STATE))?;
         match CookieClaim::claim_file(
             Path::new(COOKIE_DIRECTORY),
@@ -70,8 +71,9 @@ impl CookieClaim {
         &self.cookie
     }
 
-    /// As [`CookieClaim::new`], for memory that `memory` describes. `Ok(Err)` contains the
-    /// description of the memory that the cookie is already claimed for.
+    /// Claims a cookie as [`CookieClaim::new`] does. `memory` describes the memory. If the cookie
+    /// is already claimed for other memory, returns the description of that other memory in
+    /// `Ok(Err)`.
     fn claim_file(
         directory: &Path,
         provider: &str,
@@ -101,20 +103,21 @@ impl CookieClaim {
                 Err(TryLockError::Error(e)) => return Err(e),
             };
             if exclusive && path_has_inode(&path, own.ino()) {
-                // No process has the region. The content of the file is from processes that have
-                // ended, so overwrite it.
+                // No process has the region. Processes that have ended have left the content of the
+                // file, so overwrite it.
                 file.set_len(0)?;
                 file.write_all(memory.as_bytes())?;
             }
-            // Changing the lock is not atomic: another process may write in between. So only the
-            // content that is read now counts.
+            // Changing an exclusive lock to a shared one is not atomic, so another process may
+            // write to the file in between. Only the content that is read from now on counts.
             file.lock_shared()?;
             let mut named = String::new();
             file.rewind()?;
             file.read_to_string(&mut named)?;
             let claim = CookieClaim { cookie, file, path: path.clone(), inode: own.ino() };
             match named {
-                // The process that created the file has removed it again, or is about to write.
+                // Try again: the process that created the file has removed it again, or has not
+                // written to it yet.
                 _ if !path_has_inode(&path, own.ino()) => {}
                 named if named.is_empty() => {}
                 named if named == memory => return Ok(Ok(claim)),
@@ -126,23 +129,23 @@ impl CookieClaim {
 
 impl Drop for CookieClaim {
     fn drop(&mut self) {
-        // The last process removes the file, whether it had the region or only checked the cookie.
-        // While it does so, the exclusive lock keeps other processes from joining.
+        // The last process that has the file open removes it, whether it had the region or only
+        // checked the cookie. Meanwhile the exclusive lock keeps other processes from joining.
         if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
-            // A failure is harmless: an old file is overwritten.
+            // A failure to remove the file is harmless, because an old file is overwritten.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether a path still leads to this file.
+/// Whether a path leads to the file with this inode number.
 fn path_has_inode(path: &Path, inode: u64) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
 }
 
-/// The object that is mapped at `addr`, for `len` bytes, in a form that is equal in all processes:
-/// device, inode and offset. `None`: the range is not completely in one object that is mapped
-/// shared.
+/// Describes the shared object that is mapped at `addr` for `len` bytes. The description consists
+/// of device, inode and offset, so it is equal in all processes. Returns `None` if the range is not
+/// completely inside one object that is mapped as shared.
 fn mapped_object(maps: &str, addr: u64, len: u64) -> Option<String> {
     let end = addr.checked_add(len)?;
     let mut first: Option<(&str, &str, u64)> = None;
@@ -156,7 +159,7 @@ fn mapped_object(maps: &str, addr: u64, len: u64) -> Option<String> {
         }
         let (rights, offset) = (fields.next()?, u64::from_str_radix(fields.next()?, 16).ok()?);
         let (device, inode) = (fields.next()?, fields.next()?);
-        // The offset in the object of the byte at `addr`.
+        // The offset of the byte at `addr` inside the object.
         let start = offset.wrapping_add(addr.wrapping_sub(from));
         let known = *first.get_or_insert((device, inode, start));
         if from > covered || !rights.ends_with('s') || known != (device, inode, start) {
@@ -215,7 +218,7 @@ mod tests {
             |cookie, memory| CookieClaim::claim_file(&directory, "mem", cookie, memory).unwrap();
         let cookie: Cookie = std::array::from_fn(|n| n as c_char);
         let mut other = cookie;
-        // A NUL does not end the cookie: its last byte also counts.
+        // A NUL does not end a cookie, so the last byte counts as well.
         other[39] ^= 1;
 
         let first = claim(cookie, "a 1").unwrap();

@@ -1,12 +1,13 @@
-//! The buffer that completions are polled into, and the token that identifies their queue pair.
+//! The buffer into which completions are polled, and the token that identifies the queue pair of a
+//! completion.
 
 use std::mem::MaybeUninit;
 
 use super::Wc;
 use crate::ep::Flow;
 
-/// Places for completions, filled from the first one on. Only pushed completions count, so a
-/// transport cannot claim more completions than it has written.
+/// A buffer for completions, which is filled from its first slot on. Only pushed completions count,
+/// so a transport cannot claim more completions than it has written.
 #[derive(Debug)]
 pub struct Polled<'a> {
     places: &'a mut [MaybeUninit<Wc>],
@@ -14,7 +15,7 @@ pub struct Polled<'a> {
 }
 
 impl<'a> Polled<'a> {
-    /// Creates a buffer in which no place is filled.
+    /// Creates an empty buffer.
     #[inline]
     pub fn new(places: &'a mut [MaybeUninit<Wc>]) -> Self {
         Polled { places, filled: 0 }
@@ -29,7 +30,7 @@ impl<'a> Polled<'a> {
     /// Adds a completion.
     ///
     /// # Panics
-    /// There is no room.
+    /// The buffer has no room left.
     #[inline]
     pub fn push(&mut self, wc: Wc) {
         self.places[self.filled].write(wc);
@@ -45,9 +46,10 @@ impl<'a> Polled<'a> {
     }
 }
 
-/// Identifies a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)) and is part of each
-/// of its completions ([`Wc::qp`]). It is the address of dat-core's data about the queue pair, so
-/// only dat-core creates tokens. A transport can copy a token and store it as a number.
+/// A number that identifies a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)). Each
+/// completion of the queue pair contains it ([`Wc::qp`]). The token is the address of dat-core's
+/// data about the queue pair, so only dat-core creates tokens. A transport can copy a token and
+/// store it as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Token(u64);
@@ -57,18 +59,18 @@ impl Token {
         Token(std::ptr::from_ref(flow).expose_provenance() as u64)
     }
 
-    /// The token as a number, for queues that know nothing of dat-core.
+    /// The token as a number, for queues that do not know the types of dat-core.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The token with this number.
+    /// Converts a number to the token that it stands for.
     ///
     /// # Safety
-    /// The number is [`Token::to_bits`] of the queue pair whose completion gets the token. Any
-    /// other number is permitted only if no EVD takes completions from the queue that gets the
-    /// completion, as in a test that polls the queue itself.
+    /// `bits` is the result of [`Token::to_bits`] for the queue pair whose completion gets the
+    /// token. Another number is permitted only if no EVD takes this completion, for example in a
+    /// test that polls the completion queue itself.
     #[inline]
     pub const unsafe fn from_bits(bits: u64) -> Self {
         Token(bits)

@@ -9,8 +9,8 @@ use super::{ReadDepth, Transport};
 pub enum Upcall<'a, T: Transport> {
     /// An armed completion queue has a completion.
     CqReady,
-    /// A completion queue was full: this completion is lost, and so are all later ones. Reported
-    /// once.
+    /// A completion is lost, because its completion queue was full. All later completions of that
+    /// queue are lost as well. Reported once for each queue.
     CqOverflow,
     /// A connection request arrived at a listener.
     Request {
@@ -26,16 +26,17 @@ pub enum Upcall<'a, T: Transport> {
     },
     /// The connection is established.
     Established {
-        /// The private data of the peer's accept. Empty on the passive side.
+        /// The private data that the peer has passed when it accepted. Empty on the passive side.
         private: &'a [u8],
-        /// The peer's address, with its port.
+        /// The peer's address and port.
         peer: SocketAddr,
-        /// The local address, with its port.
+        /// The local address and port.
         local: SocketAddr,
         /// The negotiated read depths.
         depth: ReadDepth,
     },
-    /// The request was rejected by the peer's consumer or its provider (no listener, full backlog).
+    /// The request was rejected by the peer's consumer or by the peer's provider. The provider
+    /// rejects a request if it has no listener or if its backlog is full.
     Rejected {
         /// Whether the peer's consumer has rejected the request.
         by_peer: bool,
@@ -44,10 +45,10 @@ pub enum Upcall<'a, T: Transport> {
     },
     /// The peer does not answer at its address, or there is no route to it.
     Unreachable {
-        /// The cause, for diagnosis. `None`: it is only known that the peer does not answer.
+        /// The cause, for diagnosis. `None` if only the lack of an answer is known.
         because: Option<&'a dyn Display>,
     },
-    /// The attempt has exceeded its time limit.
+    /// The attempt to connect has exceeded its time limit.
     TimedOut,
     /// The connection could not be established after the request had been accepted.
     AcceptFailed,
@@ -59,34 +60,34 @@ pub enum Upcall<'a, T: Transport> {
         because: &'a dyn Display,
     },
     /// A message has arrived for which no receive is posted. This message and all later ones wait
-    /// for a receive. Reported once for each message that waits, only for diagnosis.
+    /// for a receive. The upcall is made once for each message that waits, and only for diagnosis.
     ReceiverNotReady {
         /// The number of octets of the message that have arrived or were announced.
         octets: u32,
         /// Whether `octets` is the length of the whole message.
         whole: bool,
     },
-    /// A shared receive queue has fallen below its watermark.
+    /// A shared receive queue has fewer buffers left than its low watermark.
     LowWatermark,
     /// A queue pair holds more receive buffers than its soft watermark.
     HighWatermark,
-    /// The device reports that the object has failed: the adapter, a queue pair (the end of its
-    /// connection is reported separately) or a shared receive queue.
+    /// The device reports that an object has failed: the adapter, a queue pair or a shared receive
+    /// queue. If a queue pair has failed, another upcall reports the end of its connection.
     Failed,
     /// The adapter's port is down. No data moves until it is up again.
     PortDown,
 }
 
-/// The destination of an object's upcalls. It is freely copyable, and valid until the object is
-/// dropped. [`Transport`] is an unsafe trait because its implementations promise not to call a sink
-/// after the object was dropped. Only transports get sinks.
+/// The destination of an object's upcalls. A sink can be copied, and it is valid until the object
+/// is dropped. Only transports get sinks. [`Transport`] is an unsafe trait, because its
+/// implementations promise that they do not call a sink after its object was dropped.
 pub struct Sink<T: Transport> {
     target: *const (),
     call: unsafe fn(*const (), Upcall<'_, T>),
 }
 
 impl<T: Transport> Sink<T> {
-    /// Creates a sink that delivers to `target`.
+    /// Creates a sink that delivers upcalls to `target`.
     ///
     /// # Safety
     /// `target` outlives every object that the sink is given to, and the sink is only given to a
@@ -109,7 +110,8 @@ impl<T: Transport> Sink<T> {
 
 /// An object that receives upcalls.
 pub trait Receiver<T: Transport>: Send + Sync {
-    /// Handles one upcall. Must not block, and must not call the object that the upcall is about.
+    /// Handles one upcall. The function must not block, and must not make a call on the object that
+    /// the upcall is about.
     fn upcall(&self, up: Upcall<'_, T>);
 }
 

@@ -1,4 +1,5 @@
-//! Memory regions, work requests and completions, in the terms of the crate `work`.
+//! The types of memory regions, work requests and completions. Most of them come from the crate
+//! `work`.
 
 pub use work::{
     Access, BindState, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
@@ -6,7 +7,7 @@ pub use work::{
 
 use super::{Token, Transport};
 
-/// A completion. It names its queue pair by [`QpCfg::token`](super::QpCfg::token).
+/// A completion. It contains the token of its queue pair ([`QpCfg::token`](super::QpCfg::token)).
 pub type Wc = work::Wc<Token>;
 
 /// Memory to register.
@@ -16,11 +17,12 @@ pub struct Mem {
     pub addr: *mut u8,
     /// The length in bytes.
     pub len: usize,
-    /// Whether segments and peers name its bytes by offsets from 0 instead of addresses.
+    /// Whether segments and peers address the bytes of this memory by offsets from 0 instead of
+    /// addresses.
     pub zero_based: bool,
 }
 
-/// Binding a window.
+/// A work request that binds a window.
 pub struct BindWr<'a, T: Transport> {
     /// The id of the bind, which is returned in [`Wc::id`].
     pub id: u64,
@@ -39,25 +41,25 @@ pub struct View<'a, T: Transport> {
     /// The region that contains the memory. The region is not dropped while a window is bound to it
     /// or a bind to it is queued.
     pub region: &'a T::Mr,
-    /// The address of the first byte, in the form that segments use.
+    /// The address of the first byte, or its offset if the region is addressed by offsets.
     pub addr: u64,
     /// The length in bytes.
     pub len: u64,
-    /// The accesses that peers get. Remote reading requires a region that may be read locally,
-    /// remote writing one that may be written.
+    /// The accesses that peers get. Remote reading requires a region that may be read locally.
+    /// Remote writing requires a region that may be written locally.
     pub access: Access,
-    /// Whether peers name the bytes by offsets from 0 instead of addresses.
+    /// Whether peers address the bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
 }
 
-/// Receive buffers that belong to a queue pair and have not completed: those posted to its own
-/// queue, and those its messages have taken from a shared one.
+/// The receive buffers of a queue pair that have not completed: the buffers that were posted to its
+/// own queue, or the buffers that its messages have taken from a shared receive queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
     /// The number of buffers.
     pub buffers: usize,
-    /// The number of messages from the one after the last completed message to the last message
-    /// that has a buffer. It is at least `buffers`, and more only if messages are received out of
-    /// order.
+    /// The number of messages between the last completed message and the last message that has a
+    /// buffer, including the latter. It is at least `buffers`. It is larger only if messages are
+    /// received out of order.
     pub span: usize,
 }

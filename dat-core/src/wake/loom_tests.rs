@@ -1,5 +1,5 @@
-//! The models show that no wake-up is lost. After a lost one, the sleeper of a model would sleep
-//! for ever, which loom reports.
+//! The models show that no wake-up is lost. If a wake-up were lost, the thread in the model would
+//! sleep forever, which loom reports.
 
 use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -7,7 +7,8 @@ use loom::thread;
 
 use super::*;
 
-/// Sleeps until a flag is set, as dat_evd_wait does. The other thread sets the flag.
+/// Models a thread that sleeps until a flag is set, as dat_evd_wait does. Another thread sets the
+/// flag and wakes the sleeper.
 fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
     loom::model(move || {
         let shared = Arc::new((Wake::new(), AtomicBool::new(false), Poller::default()));
@@ -73,8 +74,8 @@ fn loom_a_polling_thread_is_woken() {
     });
 }
 
-/// The sleeper changes from the poller to the futex, as a thread does when another one begins to
-/// drive the transport.
+/// The sleeping thread changes from the poller to the futex, as a thread does when another thread
+/// begins to drive the transport.
 #[test]
 fn loom_a_thread_that_leaves_the_poller_to_park_is_woken() {
     model(|wake, _| {

@@ -98,7 +98,8 @@ impl Caller<'_> {
         self.world.qualifier.store(qualifier, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// One of a few qualifiers, for calls that create a service point with a given qualifier.
+    /// Returns one of a few qualifiers, for calls that create a service point with a given
+    /// qualifier.
     fn some_port(&mut self) -> DAT_CONN_QUAL {
         52_000 + self.below(16) as DAT_CONN_QUAL
     }
@@ -455,7 +456,8 @@ calls! {
         if param.local_ep_handle.is_null() {
             return Ok(());
         }
-        // The endpoint that the provider has created, or that was reserved.
+        // The endpoint that belongs to the request: the provider has created it, or it was
+        // reserved.
         c.publish(Kind::Ep, param.local_ep_handle, Ok(()))
     }
     cr_accept(c) {
@@ -506,7 +508,7 @@ calls! {
     handle_extendedop(c) {
         let kind = [Kind::Ia, Kind::Ep, Kind::Evd][c.below(3)];
         let (handle, mut counters) = (c.pick(kind), [0u64; 256]);
-        // A query of the counter with this number, of objects of all three kinds.
+        // Counter 0 exists for all three types of objects, so the same query fits each of them.
         let args = [0, (&raw mut counters).expose_provenance() as u64, 0];
         extended(c.world.table, handle, DAT_IB_QUERY_COUNTERS_OP, &args, 4)
     }

@@ -1,5 +1,5 @@
 //! Random calls of several threads on thread-safe adapters, over the loopback transport. The test
-//! is a program of its own, since it counts the handles that are left.
+//! is a program of its own, because it counts the handles that are left in the process.
 
 mod calls;
 #[path = "../table/client.rs"]

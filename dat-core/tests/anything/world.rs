@@ -1,6 +1,7 @@
-//! Random calls of several threads, including frees, on thread-safe adapters: every function of the
-//! table, on handles that other threads free at the same time, on stale handles and on handles of
-//! other types. Each call returns a status, and the process does not crash.
+//! Random calls of several threads, including frees, on thread-safe adapters. The threads call
+//! every function of the table on handles that other threads free at the same time, on stale
+//! handles and on handles of other types. Each call must return a status, and the process must not
+//! crash.
 //!
 //! `OPENDAT_TEST="calls=N;seed=N"` sets the number of calls and the seed of the random sequence.
 
@@ -22,14 +23,14 @@ use crate::random::{Random, setting};
 const THREADS: u64 = 8;
 /// The number of adapters. Most calls use only objects of one adapter.
 const ADAPTER_COUNT: usize = 2;
-/// The number of handles of each kind that the threads know at a time, for each adapter.
+/// The number of handles of each type that the threads know at one time, for each adapter.
 const HANDLES_PER_KIND: usize = 3;
 /// The length in octets of the memory that all threads register and nobody else uses.
 pub(crate) const MEMORY: usize = 8192;
-/// If no thread makes a call in this time, all threads hang.
+/// If no thread ends a call within this time, the test assumes that all threads hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The type of a handle's object, in the order of creation.
+/// The type of a handle. The variants are in the order in which the objects are created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ia,
@@ -74,8 +75,8 @@ pub(crate) struct World {
     pub(crate) lmr_context: AtomicU32,
     pub(crate) rmr_context: AtomicU32,
     calls: AtomicU64,
-    /// For each function, the number of calls that succeeded and of those that met an invalid
-    /// handle.
+    /// For each function, the number of calls that succeeded and the number of calls that reported
+    /// an invalid handle.
     answers: [[AtomicU64; 2]; CALLS.len()],
 }
 
@@ -92,8 +93,8 @@ pub(crate) struct Caller<'a> {
     group: usize,
 }
 
-/// Makes `calls` calls with the table of a provider, or `short` calls in a short run. `octets`: the
-/// length of a transfer.
+/// Makes `calls` calls with the table of a provider, or `short` calls in a short run. Each transfer
+/// has a length of `octets`.
 pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
     let calls = if setting("short").is_some() { short } else { calls };
     let calls = setting("calls").unwrap_or(calls);
@@ -152,9 +153,9 @@ impl World {
         }
     }
 
-    /// Checks that every function was called. For some functions, such as dat_ep_dup_connect,
-    /// chance decides whether they found their objects in a state in which they succeed, so the
-    /// number of their successes is only printed.
+    /// Checks that every function was called. The number of successful calls is only printed,
+    /// because for some functions, such as dat_ep_dup_connect, chance decides whether their objects
+    /// are in a state in which the call succeeds.
     fn check_calls(&self) {
         let mut missing = Vec::new();
         for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {
@@ -182,7 +183,8 @@ impl Caller<'_> {
                 stale.fetch_add(1, Ordering::Relaxed)
             }
             Err(error) => {
-                // The status of a panic, which ends at the C boundary.
+                // The status of a call in which the library has panicked. The panic ends at the C
+                // boundary.
                 assert_ne!(error.kind(), DAT_INTERNAL_ERROR, "{}", CALLS[which].0);
                 0
             }
@@ -222,7 +224,7 @@ impl Caller<'_> {
         self.below(times) == 0
     }
 
-    /// A handle, mostly of this kind.
+    /// Returns a handle that the threads know. Most of the handles are of this type.
     pub(crate) fn pick(&mut self, kind: Kind) -> *mut std::ffi::c_void {
         let (kind, group) = match self.below(64) {
             0 => return null_mut(),
@@ -234,14 +236,14 @@ impl Caller<'_> {
         self.world.handles[kind as usize][group][place].load(Ordering::Relaxed) as *mut _
     }
 
-    /// A random place for a handle of this kind. There is only one place for an adapter's handle,
-    /// so most calls of a group use the same adapter.
+    /// Returns a random index into the known handles of this type. Only one handle of an adapter is
+    /// known in each group, so most calls of a group use the same adapter.
     fn place(&mut self, kind: Kind) -> usize {
         if kind == Kind::Ia { 0 } else { self.below(HANDLES_PER_KIND) }
     }
 
-    /// Publishes a new handle in the place of another one, which is freed although other threads
-    /// may use it.
+    /// Makes a new handle known to all threads, instead of another one. The object of the other
+    /// handle is freed, although other threads may use it.
     pub(crate) fn publish(
         &mut self,
         kind: Kind,
@@ -276,7 +278,7 @@ impl Caller<'_> {
         };
     }
 
-    /// Publishes the new handles that an event contains.
+    /// Makes the new handles that an event contains known to all threads.
     pub(crate) fn publish_handles_of(&mut self, event: &DAT_EVENT) {
         if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
             // SAFETY: the number of the event says that this member of the union is valid.

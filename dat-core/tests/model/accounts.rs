@@ -1,8 +1,8 @@
-//! The accounts of requests and receives: each posted request or receive ends in exactly one place
-//! (docs/architecture.md).
+//! The accounts of requests and receives. Every posted request or receive must end exactly once,
+//! and the accounts record how (docs/architecture.md).
 //!
-//! The accounts are built from the posts that succeeded and from the events that the consumer
-//! takes. They are compared with the library's own counts.
+//! The test builds the accounts from the posts that succeeded and from the events that the consumer
+//! takes, and compares them with the library's own counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::world::{Reported, SrqReported};
 struct OutstandingOp {
     cookie: u64,
     suppressed: bool,
-    /// The EVDs on which the completion of the operation may be. Empty if the completion is not
+    /// The EVDs on which the operation may complete. The set is empty if the completion is not
     /// reported.
     evds: BTreeSet<usize>,
 }
@@ -25,19 +25,19 @@ struct OutstandingOp {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueAccount {
     posted: u64,
-    /// The number of operations that came from the queue that dat_ep_modify replaced.
+    /// The number of receives that dat_ep_modify moved here from the queue that it replaced.
     carried_over: u64,
     completed: u64,
     flushed: u64,
     retired: u64,
     moved: u64,
     outstanding: Vec<OutstandingOp>,
-    /// The number of receives that dat_ep_modify has failed. They have no place in the queue any
-    /// more, but their event was not taken yet.
+    /// The number of receives that dat_ep_modify has failed and whose events were not taken yet.
+    /// They do not count against the length of the queue.
     failed: usize,
-    /// Whether the failed receives can no longer be told from others.
+    /// Whether it is unknown which receives have failed.
     failed_unknown: bool,
-    /// Whether the endpoint was freed, so that completions may stay or vanish.
+    /// Whether the endpoint was freed. Its remaining completions may arrive or not.
     completions_optional: bool,
 }
 
@@ -53,19 +53,18 @@ const SIDES: [Side; 2] = [Side::Receives, Side::Requests];
 /// The accounts of an endpoint, which is named by its handle.
 #[derive(Debug)]
 pub(crate) struct EpAccount {
-    /// The accounts of the receives and of the requests. The last account of each is that of the
-    /// current queue.
+    /// The accounts of the receive queues and of the request queues. In both lists, the last
+    /// account belongs to the current queue pair.
     queues: [Vec<QueueAccount>; 2],
     evds: [Option<usize>; 2],
     max: [usize; 2],
     pub(crate) srq: Option<usize>,
     live: bool,
-    /// The number of posts to all queue pairs of the endpoint, and of messages whose completion was
-    /// taken.
+    /// The numbers of receives and requests that were posted to all queue pairs of the endpoint.
     posted: [u64; 2],
     received: u64,
-    /// The number of completions that were lost with their EVD. Some of them may be received
-    /// messages.
+    /// The number of completions that were lost with their EVD. Some of them may have reported
+    /// received messages.
     unseen: u64,
 }
 
@@ -80,8 +79,7 @@ pub(crate) struct Accounts {
 #[derive(Debug, Default)]
 struct SrqAccount {
     queue: QueueAccount,
-    /// Whether a completion of one of the queue's buffers may have ended where the consumer does
-    /// not see it.
+    /// Whether buffers of the queue may have completed without an event that the consumer sees.
     unseen: bool,
 }
 
@@ -107,7 +105,7 @@ impl QueueAccount {
         if posted + carried_over == ended {
             Ok(())
         } else {
-            Err(format!("{ended} of {} are accounted for", posted + carried_over))
+            Err(format!("the account explains {ended} of {} operations", posted + carried_over))
         }
     }
 
@@ -147,7 +145,7 @@ impl EpAccount {
         self.queues[side as usize].last_mut().expect("there is a current queue")
     }
 
-    /// Whether a post may succeed, and whether it may be refused because the queue is full.
+    /// Returns whether a post may succeed, and whether it may be refused because the queue is full.
     pub(crate) fn room(&self, side: Side) -> (bool, bool) {
         let (queue, max) = (self.current(side), self.max[side as usize]);
         if self.evds[side as usize].is_none() {
@@ -156,7 +154,8 @@ impl EpAccount {
         if queue.failed_unknown {
             return (true, true);
         }
-        // A suppressed request may have been carried out without a report.
+        // A suppressed request may have ended without an event, so only the others are certain to
+        // be outstanding.
         let sure = queue.outstanding.iter().filter(|op| !op.suppressed).count() - queue.failed;
         (sure < max, queue.outstanding.len() - queue.failed >= max)
     }
@@ -167,7 +166,7 @@ impl EpAccount {
         self.current_mut(side).post(cookie, suppressed, evds);
     }
 
-    /// Records that another queue pair takes the place of the current one.
+    /// Records that the current queue pair was replaced by a new one.
     fn renew(&mut self) {
         for queues in &mut self.queues {
             queues.iter_mut().for_each(|queue| {
@@ -203,7 +202,7 @@ impl EpAccount {
         let outstanding = queue.outstanding.len();
         if reported.buffers > outstanding {
             return Err(format!(
-                "{} buffers are allocated, and {outstanding} receives are there",
+                "{} buffers are allocated, but only {outstanding} receives are outstanding",
                 reported.buffers
             ));
         }
@@ -211,19 +210,19 @@ impl EpAccount {
             return Ok(());
         }
         if !reported_to_evd {
-            // Receives without an EVD end in order, without an event.
+            // The receives of an endpoint without a receive EVD end in order and without events.
             let ended = outstanding - queue.failed - reported.buffers;
             let unreported = |op: &&OutstandingOp| op.evds.is_empty();
             let ended: BTreeSet<u64> =
                 queue.outstanding.iter().filter(unreported).take(ended).map(|l| l.cookie).collect();
             queue.retire(|op| ended.contains(&op.cookie));
         }
-        // If no completions are reported, the last receive may have ended after the state was
+        // If completions are not reported, the last receive may have ended after the state was
         // queried.
         let empty = queue.outstanding.len() == queue.failed;
         if reported.idle[0] != empty && (reported_to_evd || !empty) {
             return Err(format!(
-                "receives are idle: {}; there are {:?}",
+                "receives are reported as idle: {}; outstanding are {:?}",
                 reported.idle[0], queue.outstanding
             ));
         }
@@ -236,7 +235,7 @@ impl EpAccount {
         let has_reported = queue.outstanding.iter().any(|op| reported_to_evd && !op.suppressed);
         if reported.idle[1] && has_reported || !reported.idle[1] && queue.outstanding.is_empty() {
             return Err(format!(
-                "requests are idle: {}; there are {:?}",
+                "requests are reported as idle: {}; outstanding are {:?}",
                 reported.idle[1], queue.outstanding
             ));
         }
@@ -257,9 +256,10 @@ impl EpAccount {
             .iter_mut()
             .find_map(|queue| Some((queue.position(cookie)?, queue)));
         let Some((at, queue)) = found else {
-            return Err(format!("the completion of {side:?} {cookie}, which is not there"));
+            return Err(format!("the completion of {side:?} {cookie}, which is not outstanding"));
         };
-        // dat_ep_modify fails a receive outside the new zone at once.
+        // dat_ep_modify fails a receive outside the new zone immediately, so its completion may
+        // come early.
         let at_once = side == Side::Receives && status == DAT_DTO_ERR_LOCAL_PROTECTION;
         if !at_once {
             let completions_optional = queue.completions_optional;
@@ -268,12 +268,10 @@ impl EpAccount {
                 !(op.suppressed || completions_optional || lost)
             };
             if let Some(op) = queue.outstanding[..at].iter().find(missing) {
-                return Err(format!(
-                    "the completion of {side:?} {cookie} before that of {}",
-                    op.cookie
-                ));
+                return Err(format!("{side:?} {cookie} completed before operation {}", op.cookie));
             }
-            // Requests that were suppressed, or vanished with their endpoint, have ended.
+            // Earlier requests have ended without an event if they were suppressed or if their
+            // endpoint was freed.
             let before: BTreeSet<u64> = queue.outstanding[..at]
                 .iter()
                 .filter(|op| op.suppressed || completions_optional)
@@ -288,7 +286,7 @@ impl EpAccount {
     }
 }
 
-/// Updates of the accounts for the consumer's calls and for the events that it sees.
+/// The functions that update the accounts after the consumer's calls and events.
 impl Accounts {
     pub(crate) fn ep(&self, handle: usize) -> &EpAccount {
         &self.eps[&handle]
@@ -307,8 +305,8 @@ impl Accounts {
         self.eps.insert(handle, EpAccount::new(evds, max, srq));
     }
 
-    /// Records a dat_ep_modify: the outstanding receives move to the new queue. `failed` is the
-    /// number of those that failed.
+    /// Records a dat_ep_modify, which moves the outstanding receives to the new queue. `failed`
+    /// receives have failed.
     pub(crate) fn ep_modified(
         &mut self,
         handle: usize,
@@ -334,7 +332,7 @@ impl Accounts {
             if old.failed == 0 && !old.failed_unknown {
                 op.evds.clear();
             }
-            // The completion may arrive on the new EVD, or may already be on the former one.
+            // The completion may arrive on the new EVD, or may already be on the former EVD.
             op.evds.extend(evds);
         }
         let carried_over = ops.len() as u64;
@@ -395,7 +393,7 @@ impl Accounts {
             &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.queue;
         let at = queue
             .position(cookie)
-            .ok_or(format!("the completion of shared buffer {cookie}, which is not there"))?;
+            .ok_or(format!("the completion of shared buffer {cookie}, which is not outstanding"))?;
         queue.take(at, status);
         Ok(())
     }
@@ -405,7 +403,8 @@ impl Accounts {
         self.srqs_unseen(evd);
     }
 
-    /// Records that buffers of shared queues may have ended on this EVD unseen.
+    /// Records that buffers of shared queues may have completed on this EVD without an event that
+    /// the consumer sees.
     fn srqs_unseen(&mut self, evd: usize) {
         for account in self.eps.values().filter(|account| account.evds[0] == Some(evd)) {
             if let Some(srq) = account.srq {
@@ -414,8 +413,8 @@ impl Accounts {
         }
     }
 
-    /// Records that the EVD was found empty, so no more completions of freed queue pairs arrive on
-    /// it.
+    /// Records that the EVD was found empty. No more completions of former queue pairs can then
+    /// arrive on it.
     pub(crate) fn evd_empty(&mut self, evd: usize) -> Result<(), String> {
         for (handle, account) in &mut self.eps {
             for (side, queues) in SIDES.iter().zip(&mut account.queues) {
@@ -429,7 +428,7 @@ impl Accounts {
                         .find(|op| here(op) && !op.suppressed && !completions_optional)
                     {
                         return Err(format!(
-                            "the EVD is empty, and {side:?} {} of EP {handle:#x} did not come; \
+                            "the EVD is empty, but {side:?} {} of EP {handle:#x} did not complete; \
                              was it reset?",
                             lost.cookie
                         ));
@@ -474,13 +473,13 @@ impl Accounts {
             || reported.outstanding > outstanding
             || (reported.outstanding < outstanding && !*unseen)
         {
-            return Err(format!("{reported:?}; there are {queue:?}"));
+            return Err(format!("the library reports {reported:?}, but the account is {queue:?}"));
         }
         Ok(())
     }
 
-    /// Whether all completions of a live endpoint have arrived, except those of operations that its
-    /// queues still hold. Any other missing completion is lost.
+    /// Whether all completions of a live endpoint have arrived, except for operations that are
+    /// still in its queues. Any other missing completion is lost.
     pub(crate) fn is_settled(&self, handle: usize, reported: &Reported) -> bool {
         let account = self.ep(handle);
         let of = |side: Side| {
@@ -500,14 +499,14 @@ impl Accounts {
         receives && (requests == 0 || overflowed)
     }
 
-    /// Checks at the end, when all EVDs are freed, that no operation is left. Buffers of shared
-    /// queues are excepted.
+    /// Checks at the end, when all EVDs are freed, that no operation is outstanding. Buffers of
+    /// shared queues may be outstanding.
     pub(crate) fn check_nothing_left(&self) -> Result<(), String> {
         for (handle, account) in &self.eps {
             let queues = account.queues.iter().flatten();
             queues.clone().try_for_each(QueueAccount::check)?;
             if let Some(left) = queues.clone().find(|queue| !queue.outstanding.is_empty()) {
-                return Err(format!("of EP {handle:#x} there are still {left:?}"));
+                return Err(format!("EP {handle:#x} still has outstanding operations: {left:?}"));
             }
         }
         Ok(())

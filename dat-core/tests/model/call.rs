@@ -1,9 +1,10 @@
-//! The calls that a consumer may make, legal or not. Each call names its objects by slots.
+//! The calls that a consumer may make, whether they are legal or not. Each call names its objects
+//! by slots.
 //!
-//! Slots with even numbers belong to one adapter, those with odd numbers to the other. If nothing
-//! was created in a slot, its handle is garbage. If the object was freed, the handle is stale. So
-//! every sequence of calls can be made. So can every part of a sequence, which lets proptest shrink
-//! a failure.
+//! Slots with even numbers belong to one adapter, and slots with odd numbers to the other. If no
+//! object was ever created in a slot, its handle is garbage. If the object was freed, the handle is
+//! stale. So any sequence of calls can be made, and so can any part of a sequence, which lets
+//! proptest shrink a failure.
 
 use std::fmt;
 
@@ -21,10 +22,10 @@ pub(crate) const SRQS: usize = 2;
 pub(crate) const BYTES: u32 = 64;
 /// The maximum number of outstanding work requests on either queue of an endpoint.
 pub(crate) const DTOS: usize = 3;
-/// A slot that is always NULL.
+/// The number of a slot whose handle is always NULL.
 pub(crate) const NULL: usize = usize::MAX;
 
-/// All streams of completions and connections.
+/// The flags of an EVD that takes completions, connection events and software events.
 pub(crate) const WORK: DAT_EVD_FLAGS =
     DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
 
@@ -76,7 +77,7 @@ pub(crate) struct Kind {
     pub(crate) unsignalled: bool,
 }
 
-/// The usual kind of endpoint.
+/// The properties of most endpoints.
 pub(crate) const DEFAULT_KIND: Kind = Kind { srq: NULL, unsignalled: false };
 
 /// The change that dat_ep_modify makes.
@@ -90,7 +91,7 @@ pub(crate) enum Change {
     Pz(usize),
 }
 
-/// Calls that often belong together. Shrinking can omit each of them alone.
+/// Calls that often occur together. When proptest shrinks a failure, it can omit single steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Step(pub(crate) Vec<Call>);
 
@@ -222,9 +223,9 @@ impl fmt::Debug for Call {
     }
 }
 
-/// The calls that every sequence begins with. Afterwards both adapters can connect and transfer,
-/// but nothing is connected. The objects of adapter 0 are in even slots, those of adapter 1 in odd
-/// ones.
+/// The calls with which every sequence begins. After them, both adapters can connect and transfer
+/// data, but nothing is connected. The objects of adapter 0 are in even slots, and the objects of
+/// adapter 1 in odd slots.
 pub(crate) fn prelude() -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -257,7 +258,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => call().prop_map(|call| Step(vec![call])),
         2 => (0..EPS, 0..EPS, 0u64..4, 0..8usize).prop_map(|(ep, to, qualifier, cr)| {
-            // The usual order: connect, take the request, answer it, take the events.
+            // The usual order of calls: connect, take the request, accept it, take the events.
             Step(vec![
                 Call::EpConnect { ep, qualifier: 1000 + qualifier },
                 Call::EvdDequeue { evd: 2 + qualifier as usize % 2 },
@@ -266,8 +267,8 @@ fn step() -> impl Strategy<Value = Step> {
                 Call::EvdDequeue { evd: 1 },
             ])
         }),
-        // The usual order again, with endpoints and a service point with which every call succeeds
-        // if no earlier call has changed them.
+        // The usual order again. With these endpoints and this service point every call succeeds,
+        // unless an earlier call has changed them.
         2 => any::<bool>().prop_map(|second| {
             let (ep, to) = if second { (2, 3) } else { (0, 1) };
             Step(vec![
@@ -316,7 +317,7 @@ fn call() -> impl Strategy<Value = Call> {
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_SUPPRESS_FLAG,
-        // Not every endpoint was created for unsignalled completions.
+        // Only some endpoints are created for unsignalled completions.
         DAT_COMPLETION_UNSIGNALLED_FLAG,
     ]);
     let recv_flags = prop::sample::select(vec![0, 0, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
@@ -406,12 +407,12 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
 }
 
-/// The varieties of the endpoints in [`varied_prelude`], by adapter and number.
+/// The variety of each endpoint in [`varied_prelude`].
 pub(crate) type EndpointVarieties = [u8; EPS];
 
-/// The calls that the sequences of `conservation` begin with. These are the calls of [`prelude`],
-/// but each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on
-/// a shared receive queue.
+/// The calls with which the sequences of `conservation` begin. They are the calls of [`prelude`],
+/// but the endpoints differ: some have an EVD that may overflow, some have no EVD, and some use a
+/// shared receive queue.
 pub(crate) fn varied_prelude(varieties: EndpointVarieties) -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -453,7 +454,7 @@ pub(crate) fn everything(steps: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(busy_step(), 1..steps)
 }
 
-/// The endpoints that connect to each other.
+/// Returns two endpoints that connect to each other.
 fn partners(second: bool) -> (usize, usize) {
     if second { (2, 3) } else { (0, 1) }
 }
@@ -485,10 +486,10 @@ fn busy_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The latest request that the consumer has got.
+/// Stands for the latest connection request that the consumer has got.
 pub(crate) const LATEST_REQUEST: usize = usize::MAX;
 
-/// Posts that are mostly legal.
+/// Generates posts, most of which are legal.
 fn post() -> impl Strategy<Value = Call> {
     let flags = prop::sample::select(vec![
         DAT_COMPLETION_DEFAULT_FLAG,

@@ -1,10 +1,10 @@
-//! Random calls of all kinds over any transport. After each call every request and every receive is
-//! in exactly one place.
+//! Random calls of all kinds over any transport. After each call, the accounts must explain every
+//! request and every receive.
 //!
-//! `sequence` predicts the result of each call on the loopback transport. This module does not,
-//! because on other transports completions arrive at any time. But nothing may be lost or
-//! duplicated, the free places in queues are exactly those of the accounts, and at the end
-//! everything is accounted for.
+//! `sequence` predicts the result of each call on the loopback transport. This module does not
+//! predict results, because on other transports completions may arrive at any time. But no
+//! completion may be lost or duplicated, a queue must be full exactly when the accounts say so, and
+//! at the end no operation may be missing.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::call::*;
 use crate::client::Table;
 use crate::world::{Answer, ObservedEvent, World};
 
-/// A condition that is not met within this time will never be met.
+/// The time after which the test gives up waiting for a condition.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The provider and its parameters.
@@ -27,7 +27,7 @@ pub(crate) struct ProviderUnderTest {
     pub(crate) table: Table,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
-    /// Whether all effects of a call have happened when it returns.
+    /// Whether all effects of a call have happened when the call returns.
     pub(crate) at_once: bool,
 }
 
@@ -40,8 +40,8 @@ struct Run {
     accounts: Accounts,
     number: u64,
     live: Live,
-    /// For each connection request that the consumer has: the calling endpoint, and which of its
-    /// attempts this is.
+    /// For each connection request that the consumer has: the endpoint that connects, and the
+    /// number of its attempt.
     callers: Vec<(usize, u64)>,
     /// For each endpoint, the number of the call that last connected it.
     attempt: [u64; EPS],
@@ -82,7 +82,7 @@ impl Live {
     }
 }
 
-/// The state before a call, to be compared with the state after it.
+/// The state before a call, with which the state after the call is compared.
 #[derive(Default)]
 struct Before {
     state: DAT_EP_STATE,
@@ -106,7 +106,9 @@ impl Run {
         self.take_async_events()?;
         if let Some((may_succeed, may_be_full)) = before.room {
             match answer.kind {
-                DAT_SUCCESS if !may_succeed => return Err("succeeded with a full queue".into()),
+                DAT_SUCCESS if !may_succeed => {
+                    return Err("the post succeeded although the queue was full".into());
+                }
                 DAT_INSUFFICIENT_RESOURCES if !may_be_full => return Err("there is room".into()),
                 _ => {}
             }
@@ -139,7 +141,7 @@ impl Run {
                 before.room = Some(self.accounts.ep(self.world.ep(ep)).room(Side::Requests));
             }
             Call::SrqPost { srq, .. } if self.live.srq[srq] => {
-                // Until the post is made, messages may take buffers from the queue, but nobody
+                // Messages may take buffers from the queue before the post is made, but nobody else
                 // posts buffers.
                 let reported = self.world.srq_reported(srq);
                 before.room = Some((true, reported.available >= reported.depth));
@@ -232,12 +234,12 @@ impl Run {
             let reported = self.world.reported(ep);
             let wrong = |why| format!("of ep{ep}: {why}");
             self.accounts.check_ep(self.world.ep(ep), &reported).map_err(wrong)?;
-            // If the new queue does not accept a posted receive, the receive fails at once, with an
+            // If the new queue cannot take a posted receive, the receive fails immediately, with an
             // event.
             let modified = matches!(call, Call::EpModify { ep: modified, .. } if modified == ep);
             if modified && reported.buffers > before.buffers {
                 return Err(format!(
-                    "{} receives have become {}",
+                    "{} buffers before dat_ep_modify have become {}",
                     before.buffers, reported.buffers
                 ));
             }
@@ -255,7 +257,7 @@ impl Run {
         let start = Instant::now();
         while !done(self)? {
             if self.at_once || start.elapsed() > HANG_TIMEOUT {
-                return Err(format!("{what}: not after {:?}", start.elapsed()));
+                return Err(format!("waited {:?} for {what}", start.elapsed()));
             }
             self.take_async_events()?;
             std::thread::yield_now();
@@ -263,13 +265,13 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the objects that belong to a connection have arrived, so that the sequence can
-    /// continue.
+    /// Waits until the requests and events that belong to a connection have arrived, so that the
+    /// sequence can continue.
     fn wait_for(&mut self, call: Call) -> Outcome {
         match call {
             Call::EpConnect { ep, .. } => {
                 let known = self.world.requests();
-                self.until("the request arrives, or is refused", |run| {
+                self.until("the request to arrive or to be refused", |run| {
                     for evd in (0..EVDS).filter(|evd| run.live.cr_evd[*evd]).collect::<Vec<_>>() {
                         run.take(evd)?;
                     }
@@ -286,7 +288,7 @@ impl Run {
                 if ep == NULL || !waits(self) {
                     return Ok(());
                 }
-                self.until("both ends are connected", |run| {
+                self.until("both ends to be connected", |run| {
                     let pending = [
                         (ep, DAT_EP_STATE_COMPLETION_PENDING),
                         (caller, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING),
@@ -294,7 +296,8 @@ impl Run {
                     Ok(pending.into_iter().all(|(ep, state)| run.world.reported(ep).state != state))
                 })
             }
-            // Wait only sometimes. Otherwise the next call is made while the connection ends.
+            // Wait after every second call only. Otherwise the next call is made while the
+            // connection ends.
             Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG }
                 if self.number.is_multiple_of(2) =>
             {
@@ -331,7 +334,7 @@ impl Run {
         for ep in eps() {
             self.make(Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG })?;
         }
-        self.until("what was posted ends", |run| {
+        self.until("all posted operations to end", |run| {
             run.drain()?;
             let live = eps().into_iter().filter(|ep| run.live.ep[*ep]);
             let reported = live.map(|ep| (ep, run.world.reported(ep))).collect::<Vec<_>>();
@@ -359,10 +362,11 @@ impl Run {
             self.make(call)?;
         }
         for srq in (0..SRQS).filter(|srq| self.live.srq[*srq]).collect::<Vec<_>>() {
-            // No endpoint holds a buffer, so every buffer that is not available was returned.
+            // No endpoint holds a buffer, so every buffer that was posted and is not available must
+            // have been returned.
             let reported = self.world.srq_reported(srq);
             if reported.available != reported.outstanding {
-                return Err(format!("srq{srq}, of which nobody has anything: {reported:?}"));
+                return Err(format!("no endpoint holds a buffer of srq{srq}: {reported:?}"));
             }
             self.make(Call::SrqFree { srq })?;
         }
@@ -410,11 +414,11 @@ fn conserve(
     Ok(())
 }
 
-/// Tries sequences of at most `steps` steps. `at` returns the provider for each sequence.
+/// Tries sequences of at most `steps` steps. `at` returns the provider on which a sequence runs.
 pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderUnderTest) {
     let input = (any::<EndpointVarieties>(), everything(steps));
     let mut runner = TestRunner::new(config);
-    // Ports that no recent sequence has used.
+    // Use qualifiers that no recent sequence has used.
     let count = std::cell::Cell::new(0);
     let outcome = runner.run(&input, |(varieties, steps)| {
         count.set(count.get() + 1);
@@ -436,8 +440,8 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderU
 pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
-    // A failure may not be reproducible, and its adapters still exist, so the first failure is
-    // reported without shrinking.
+    // Report the first failure without shrinking, because it may not be reproducible and its
+    // adapters still exist.
     let config = Config { cases, max_shrink_iters: 0, failure_persistence: None, ..default };
     sequences(config, 60, at);
 }

@@ -1,15 +1,15 @@
-//! Random calls, legal and not, checked against a small model of the standard. A failure shrinks to
-//! the calls that show it.
+//! Random calls, legal and illegal, checked against a small model of the standard. A failure
+//! shrinks to the calls that cause it.
 //!
 //! | file | content |
 //! |---|---|
 //! | `call` | the calls and their random generation |
 //! | `world` | makes the calls, through the provider table |
-//! | `model`, `rules`, `queue` | the results and events that the standard demands |
-//! | `sequence` | one thread: every result and every event is checked |
-//! | `accounts` | the place of each request and each receive |
-//! | `conservation` | one thread, any transport: nothing is lost or ends twice; providers run it, too |
-//! | `threads` | several threads, thread-safe adapter: no event is lost, duplicated or reordered |
+//! | `model`, `rules`, `queue` | the results and events that the standard requires |
+//! | `sequence` | checks every result and every event of one thread |
+//! | `accounts` | records how each request and each receive ends |
+//! | `conservation` | checks the accounts after each call; providers run this test, too |
+//! | `threads` | calls from several threads; checks that no event is lost or duplicated |
 //!
 //! `PROPTEST_CASES` sets the number of sequences.
 
@@ -37,7 +37,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of sequences, unless `PROPTEST_CASES` sets another one.
+/// The number of sequences if `PROPTEST_CASES` is not set.
 fn cases(by_default: u32) -> Config {
     let default = Config::default();
     let cases =

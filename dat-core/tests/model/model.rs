@@ -1,8 +1,10 @@
-//! The objects of the standard as far as a consumer can know them, and the result of each call.
+//! The objects of the standard as far as a consumer can know them, and the permitted results of
+//! each call.
 //!
-//! The model is written from the standard. If the standard leaves a choice (a depth is a minimum;
-//! the events of a freed endpoint may arrive or not), the model permits both and continues with
-//! what has happened. Data moves at once, as in the loopback transport.
+//! The model is written from the standard. The standard leaves some choices: for example, a depth
+//! is a minimum, and the events of a freed endpoint may arrive or not. In such a case the model
+//! permits every choice and continues with what has happened. Data moves at once, as in the
+//! loopback transport.
 
 use std::collections::VecDeque;
 
@@ -19,13 +21,13 @@ pub(crate) struct Verdict {
     pub(crate) must: Vec<DAT_RETURN>,
     /// Errors that are permitted instead of success.
     pub(crate) may: Vec<DAT_RETURN>,
-    /// Whether the slot is occupied, so that the call would lose the slot's object.
+    /// Whether the slot already has an object, which the call would replace.
     pub(crate) slot_occupied: bool,
 }
 
 pub(crate) struct Cno {
-    /// Whether a wait may return, because an EVD has queued an event or has events that may count
-    /// as new.
+    /// Whether a wait on the CNO may return, because an EVD has queued an event or has events that
+    /// may count as new.
     pub(crate) may: bool,
 }
 
@@ -38,8 +40,8 @@ pub(crate) struct Evd {
     pub(crate) queue: Queue,
     /// Whether the queue has overflowed. If so, events may have been lost since then.
     pub(crate) overflow: bool,
-    /// Whether the EVD became non-empty when it had to trigger its CNO, and no wait on the CNO has
-    /// returned since.
+    /// Whether the EVD had to trigger its CNO when it became non-empty, and no wait on the CNO has
+    /// returned since then.
     pub(crate) triggered: bool,
 }
 
@@ -59,7 +61,8 @@ pub(crate) enum State {
     UnconfiguredPassive,
     Active(usize),
     Connected(usize),
-    /// The slot of the peer, and the number of requests that are still to be carried out.
+    /// The endpoint disconnects. The values are the slot of the peer, and the number of requests
+    /// that are still to be carried out.
     DisconnectPending(usize, usize),
     Disconnected,
 }
@@ -79,8 +82,8 @@ pub(crate) struct Ep {
     pub(crate) state: State,
     pub(crate) recvs: VecDeque<Work>,
     pub(crate) requests: VecDeque<Work>,
-    /// The cookies of the work requests that have a place in a queue, because they are outstanding
-    /// or their completion was not taken.
+    /// The cookies of the work requests that occupy a queue: they are outstanding, or their
+    /// completion was not taken.
     pub(crate) open_recvs: VecDeque<u64>,
     pub(crate) open_requests: VecDeque<u64>,
 }
@@ -89,13 +92,13 @@ pub(crate) struct Ep {
 pub(crate) struct Work {
     pub(crate) cookie: u64,
     pub(crate) length: u32,
-    /// The region of the request's segment, by slot and incarnation.
+    /// The region of the request's segment, named by slot and incarnation.
     pub(crate) lmr: Option<(usize, usize)>,
-    /// The region that an RDMA write goes to, by slot and incarnation.
+    /// The region to which an RDMA write goes, named by slot and incarnation.
     pub(crate) remote: Option<Option<(usize, usize)>>,
     pub(crate) suppressed: bool,
-    /// Whether the request was posted unsignalled. If it succeeds, its completion need not wake
-    /// anybody.
+    /// Whether the request was posted unsignalled. If it succeeds, its completion need not wake a
+    /// waiter.
     pub(crate) quiet: bool,
 }
 
@@ -115,7 +118,7 @@ pub(crate) struct Attempt {
     pub(crate) caller: Option<usize>,
     pub(crate) sp: usize,
     pub(crate) side: usize,
-    /// The endpoint of a reserved service point.
+    /// The endpoint of the service point, if the service point is reserved.
     pub(crate) ep: Option<usize>,
     pub(crate) answered: bool,
 }
@@ -130,17 +133,17 @@ pub(crate) struct Model {
     pub(crate) ep: [Option<Ep>; EPS],
     pub(crate) sp: [Option<Sp>; SPS],
     pub(crate) attempts: Vec<Attempt>,
-    /// The attempts whose requests the consumer has, in order.
+    /// The attempts whose connection requests the consumer has got, in this order.
     pub(crate) cr: Vec<usize>,
-    /// The last number that identifies an object or event.
+    /// The latest number that was given to an object or event.
     pub(crate) last: usize,
     /// Whether an EVD may have overflowed.
     pub(crate) overflow: bool,
 }
 
 const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
-/// The connection events of a failed transfer, which breaks the connection. The peer may only see a
-/// disconnect.
+/// The connection events that may report a failed transfer, which breaks the connection. The peer
+/// may see only a disconnect.
 const BROKEN: &[DAT_EVENT_NUMBER] =
     &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
 const REFUSED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_NON_PEER_REJECTED];
@@ -166,12 +169,12 @@ impl Model {
         self.pz.get(slot).is_some_and(|live| *live)
     }
 
-    /// The region in a slot, unless it was replaced since this incarnation.
+    /// The region in a slot, if it is still the region of this incarnation.
     pub(crate) fn region(&self, (slot, incarnation): (usize, usize)) -> Option<&Lmr> {
         self.lmr[slot].as_ref().filter(|lmr| lmr.incarnation == incarnation)
     }
 
-    /// The connection request at a position, unless it was answered.
+    /// The connection request at this position, unless it was answered.
     pub(crate) fn attempt(&self, cr: usize) -> Option<(usize, &Attempt)> {
         let number = *self.cr.get(cr)?;
         let attempt = &self.attempts[number];
@@ -225,7 +228,7 @@ impl Model {
         }
     }
 
-    /// Runs `push`, whose events need not wake anybody.
+    /// Runs `push`, which queues events that need not wake a waiter.
     fn without_trigger(&mut self, slot: usize, push: impl FnOnce(&mut Self)) {
         let triggered = self.evd(slot).is_some_and(|evd| evd.triggered);
         push(self);
@@ -234,8 +237,8 @@ impl Model {
         }
     }
 
-    /// Reports a connection event of an endpoint. `last`: the endpoint's completions precede the
-    /// event.
+    /// Reports a connection event of an endpoint. If `last` is true, the consumer must get the
+    /// endpoint's completions before the event.
     fn report(
         &mut self,
         ep: usize,
@@ -264,7 +267,7 @@ impl Model {
             (request, &mut there.open_requests)
         };
         if evd == NULL || work.suppressed && status == Status::Success {
-            // The request ends without an event, and its place in the queue is free.
+            // The request ends without an event, and it no longer occupies the queue.
             open.retain(|cookie| *cookie != work.cookie);
             return;
         }
@@ -282,8 +285,8 @@ impl Model {
         }
     }
 
-    /// Ends the connection of an endpoint or its attempt at one: all work requests are flushed, and
-    /// then an event reports the end.
+    /// Ends the connection of an endpoint or its attempt to connect. All work requests are flushed,
+    /// and then an event reports the end.
     fn end(&mut self, slot: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
         let Some(ep) = &mut self.ep[slot] else { return };
         let was = std::mem::replace(&mut ep.state, State::Disconnected);
@@ -310,7 +313,7 @@ impl Model {
         }
     }
 
-    /// Carries out requests as far as the peer has buffers.
+    /// Carries out the requests of an endpoint while the peer has buffers for them.
     pub(crate) fn pump(&mut self, slot: usize) {
         loop {
             let Some((ep, peer)) = self.ep[slot].as_ref().and_then(|ep| Some((ep, ep.peer()?)))
@@ -322,8 +325,8 @@ impl Model {
             let receives = work.remote.is_none();
             let readable =
                 work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
-            // Freed memory is detected when the request becomes the first one, whether or not the
-            // peer has a buffer.
+            // The library detects that memory was freed when the request is the first one in the
+            // queue, whether or not the peer has a buffer.
             if readable && receives && to.recvs.is_empty() {
                 return;
             }
@@ -395,7 +398,7 @@ impl Model {
         let sp = self.sp.iter_mut().find(listens).and_then(Option::as_mut);
         let (Some(sp), Some(sp_slot)) = (sp, sp_slot) else {
             if arrived {
-                return Err("nobody listens, and the endpoint is not disconnected".into());
+                return Err("no service point listens, but the endpoint is not disconnected".into());
             }
             self.end(slot, REFUSED);
             return Ok(());
@@ -411,10 +414,10 @@ impl Model {
         };
         match (arrived, room, reserved) {
             (false, true, _) => {
-                return Err("there is room for the request, and it was refused".into());
+                return Err("the request was refused although there is room for it".into());
             }
             (true, _, Some(None)) => {
-                return Err("a second request at a reserved service point".into());
+                return Err("a reserved service point has accepted a second request".into());
             }
             (false, false, _) => {
                 self.end(slot, REFUSED);
@@ -458,8 +461,8 @@ impl Model {
         }
     }
 
-    /// Carries out a legal dat_ep_modify. Receives that are not in the new zone, or whose region
-    /// was freed, fail.
+    /// Carries out a legal dat_ep_modify. A receive fails if it is not in the new zone or if its
+    /// region was freed.
     pub(crate) fn modify(&mut self, slot: usize, change: Change) {
         let Some(ep) = &mut self.ep[slot] else { return };
         match change {
@@ -520,8 +523,8 @@ impl Model {
         }
     }
 
-    /// Carries out dat_ep_free (`gone`) or dat_ep_reset. The events that are due for the endpoint
-    /// need not arrive any more.
+    /// Carries out dat_ep_free (`gone` is true) or dat_ep_reset. The events of the endpoint that
+    /// were not taken yet need not arrive any more.
     pub(crate) fn renew(&mut self, slot: usize, gone: bool) {
         let Some(ep) = &self.ep[slot] else { return };
         let incarnation = ep.incarnation;
@@ -530,7 +533,7 @@ impl Model {
                 State::Connected(_) | State::DisconnectPending(..) | State::Active(_) => {
                     self.end_both(slot, ENDED);
                 }
-                // Receives that no connection has used are flushed or simply vanish.
+                // Receives on which no message can arrive are flushed or discarded.
                 _ => self.end(slot, ENDED),
             }
         }

@@ -1,5 +1,5 @@
-//! The events that an EVD must deliver. The events form streams. Only events of one stream are
-//! ordered.
+//! The events that an EVD must deliver. Each event belongs to a stream, and only the events of one
+//! stream are ordered.
 
 use std::collections::VecDeque;
 
@@ -12,32 +12,32 @@ use crate::world::ObservedEvent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Software,
-    /// The stream of the service point with this number.
+    /// The connection requests of the service point with this number.
     Arrivals(usize),
-    /// The connection events of an endpoint's incarnation, which the number identifies.
+    /// The connection events of the endpoint incarnation with this number.
     Connection(usize),
     Receives(usize),
     Requests(usize),
 }
 
-/// An event that is due.
+/// An event that must or may arrive.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedEvent {
     pub(crate) event: Event,
     /// Whether the event must arrive. An event of an endpoint that was freed or reset need not
     /// arrive (uDAPL 1.2, dat_ep_free, dat_ep_reset).
     pub(crate) required: bool,
-    /// The sequence number of the moment at which the event was queued.
+    /// The number of the event. It says in which order events were queued.
     number: usize,
-    /// The event must not precede those completions of this incarnation that were queued earlier
-    /// (uDAPL 1.2, dat_ep_disconnect).
+    /// If set, the event must come after the completions of this endpoint incarnation that were
+    /// queued earlier (uDAPL 1.2, dat_ep_disconnect).
     after: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Software(u64),
-    /// A connection request, of the attempt with this number.
+    /// A connection request that belongs to the attempt with this number.
     Arrival {
         attempt: usize,
         qualifier: DAT_CONN_QUAL,
@@ -63,7 +63,7 @@ pub(crate) enum Status {
     Success,
     Flushed,
     Is(DAT_DTO_COMPLETION_STATUS),
-    /// The request failed with any status but flushed.
+    /// The request failed with any status except flushed.
     Failed,
 }
 
@@ -90,7 +90,7 @@ impl Queue {
         }
     }
 
-    /// The smallest and the largest number of events that may be in the queue.
+    /// The smallest and the largest number of events that the queue may contain.
     pub(crate) fn count(&self) -> std::ops::RangeInclusive<usize> {
         let all = || self.streams.iter().flat_map(|(_, stream)| stream);
         all().filter(|due| due.required).count()..=all().count()
@@ -105,7 +105,7 @@ impl Queue {
         })
     }
 
-    /// Records that the events of this incarnation need not arrive any more.
+    /// Records that the events of this endpoint incarnation need not arrive any more.
     pub(crate) fn make_optional(&mut self, incarnation: usize) {
         use Source::{Connection, Receives, Requests};
         for (source, stream) in &mut self.streams {
@@ -115,12 +115,13 @@ impl Queue {
         }
     }
 
-    /// Takes the event that the consumer has seen out of the queue. An optional event that should
-    /// have preceded it will never arrive.
+    /// Removes the event that the consumer has seen from the queue. Optional events before it in
+    /// the same stream are removed as well, because they will never arrive.
     pub(crate) fn take(&mut self, seen: &ObservedEvent) -> Result<(Source, Event), String> {
         for i in 0..self.streams.len() {
             let (source, stream) = &self.streams[i];
-            // No event after the first required one can be the next.
+            // The consumer must get the first required event of a stream before any later event of
+            // the stream.
             let last = stream
                 .iter()
                 .position(|due| due.required)
@@ -132,12 +133,12 @@ impl Queue {
             if let Some(early) =
                 stream[at].after.and_then(|i| self.completion_before(i, stream[at].number))
             {
-                return Err(format!("{seen:?} came before {early:?}"));
+                return Err(format!("{seen:?} came before {early:?}, which was queued earlier"));
             }
             let taken = self.streams[i].1.drain(..=at).next_back().expect("at least one");
             return Ok((source, taken.event));
         }
-        Err(format!("{seen:?}; due were, in the order of each stream, {:#?}", self.streams))
+        Err(format!("{seen:?} is not expected next; the streams contain {:#?}", self.streams))
     }
 
     fn completion_before(&self, incarnation: usize, number: usize) -> Option<&ExpectedEvent> {
@@ -161,7 +162,7 @@ impl Event {
                 Event::Connection { ep: due, numbers, private: bytes },
                 ObservedEvent::Connection { ep, number, private },
             ) => {
-                // Events of an endpoint that was reset have lost their private data.
+                // An event of an endpoint that was reset has lost its private data.
                 due == ep
                     && numbers.contains(number)
                     && private.as_ref().is_none_or(|private| bytes == private)

@@ -1,4 +1,4 @@
-//! Decides which calls are legal, and what a legal call does.
+//! The rules that decide whether a call is legal, and what a legal call does.
 
 use dat_sys::*;
 
@@ -9,7 +9,7 @@ use crate::world::{Answer, Reported};
 
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
-/// Collects the faults of a call.
+/// Collects the reasons why a call must fail.
 struct Faults(Verdict);
 
 impl Faults {
@@ -209,7 +209,7 @@ impl Model {
             }
             Call::CrReject { cr } => no_faults().when(self.attempt(cr).is_none(), bad),
             Call::EpModify { ep, change } => self.modification(ep, change),
-            // Only the sequences of `conservation` contain these calls.
+            // Only the sequences of `conservation` contain the calls on shared receive queues.
             Call::SrqCreate { .. }
             | Call::SrqFree { .. }
             | Call::SrqResize { .. }
@@ -218,21 +218,21 @@ impl Model {
         verdict.0
     }
 
-    /// Whether a post with these flags wakes nobody. The unsignalled flag has no effect if the
+    /// Whether a post with these flags wakes no waiter. The unsignalled flag has no effect if the
     /// endpoint was not created for it.
     fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
         flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
     }
 
-    /// Whether all streams that feed the EVD are unsignalled.
+    /// Whether all completion streams that feed the EVD are unsignalled.
     fn is_unsignalled(&self, evd: usize) -> bool {
         let feeds = |ep: &&Ep| ep.recv == evd || ep.request == evd;
         let mut streams = self.ep.iter().flatten().filter(feeds).peekable();
         streams.peek().is_some() && streams.all(|ep| ep.unsignalled)
     }
 
-    /// The faults of a dat_ep_modify: each state permits it for some parameters (uDAPL 1.2,
-    /// dat_ep_modify).
+    /// The reasons why a dat_ep_modify must fail. The state of the endpoint determines which
+    /// parameters can be changed (uDAPL 1.2, dat_ep_modify).
     fn modification(&self, slot: usize, change: Change) -> Faults {
         use State::{
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
@@ -268,7 +268,7 @@ impl Model {
             other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier)
         };
         let mut others = self.sp.iter().enumerate().filter(same);
-        // Both adapters have the same address. The transport decides whether they share its
+        // Both adapters have the same address. The transport decides whether they also share their
         // qualifiers.
         let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
         let lacks = self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_CR_FLAG == 0);
@@ -278,7 +278,7 @@ impl Model {
             .may(others.next().is_some(), DAT_CONN_QUAL_IN_USE)
     }
 
-    /// Records a legal call.
+    /// Records the effects of a legal call.
     pub(crate) fn apply(&mut self, call: Call, cookie: u64, answer: &Answer) -> Result<(), String> {
         let number = self.number();
         match call {
@@ -423,7 +423,7 @@ impl Model {
         self.evd[slot].as_mut().map(change);
     }
 
-    /// Records that a wait on the EVD's CNO may return, since queued events may count as new.
+    /// Records that a wait on the EVD's CNO may return, because queued events may count as new.
     pub(crate) fn may_trigger(&mut self, evd: usize) {
         if let Some(cno) =
             self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut())
@@ -452,15 +452,18 @@ impl Model {
     fn check_status(&self, slot: usize, answer: &Answer) -> Result<(), String> {
         let Some(ep) = self.ep(slot) else { return Ok(()) };
         if answer.state != ep.state.value() {
-            return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
+            return Err(format!("the state is {} but should be {:?}", answer.state, ep.state));
         }
-        // The queues must be exactly as idle as the model says: a place is occupied until its
-        // completion is taken, or until it cannot complete any more.
+        // The queues must be idle exactly when the model says so. An operation occupies its queue
+        // until its completion is taken, or until it cannot complete any more.
         let idle = (ep.open_recvs.is_empty(), ep.open_requests.is_empty());
         if answer.idle == idle {
             Ok(())
         } else {
-            Err(format!("idle: {:?}, and should be {idle:?}", answer.idle))
+            Err(format!(
+                "the queues are reported as idle: {:?}, but should be {idle:?}",
+                answer.idle
+            ))
         }
     }
 
@@ -475,26 +478,26 @@ impl Model {
         due.filter(|cookie| ep.open_recvs.contains(cookie)).count()
     }
 
-    /// Checks what the library reports about an endpoint after each call: every receive and every
-    /// request is in exactly one place.
+    /// Checks what the library reports about an endpoint after each call. The report must explain
+    /// every receive and every request.
     pub(crate) fn check_reported(&self, slot: usize, reported: &Reported) -> Result<(), String> {
         let ep = self.ep(slot).expect("live");
         let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
         let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
         // The number of posted receives whose completions the consumer has not taken. They are
-        // still in the transport, or they have completed.
+        // still queued in the transport, or they have completed.
         let due = if unheard { 0 } else { self.due_receives(ep) };
         if reported.state != ep.state.value() || reported.idle != idle || reported.buffers != queued
         {
             return Err(format!(
-                "{reported:?}; idle should be {idle:?}, {queued} buffers, {:?}",
+                "{reported:?}, but should be: idle {idle:?}, {queued} buffers, {:?}",
                 ep.state
             ));
         }
         let lossy = self.evd(ep.recv).is_some_and(|evd| evd.overflow);
         if ep.open_recvs.len() != queued + due && !lossy {
             return Err(format!(
-                "{} receives are open; {queued} are queued, {due} completed",
+                "{} receives must be accounted for, but {queued} are queued and {due} completed",
                 ep.open_recvs.len()
             ));
         }
@@ -503,7 +506,8 @@ impl Model {
 }
 
 impl Faults {
-    /// The faults of a local segment (uDAPL 1.2, dat_ep_post_send: return values).
+    /// The reasons why a local segment must be refused (uDAPL 1.2, dat_ep_post_send: return
+    /// values).
     fn segment(
         self,
         model: &Model,

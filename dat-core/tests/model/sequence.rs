@@ -1,4 +1,4 @@
-//! One thread calls two adapters. Every result and every event is checked.
+//! A test with one thread that calls two adapters and checks every result and every event.
 
 use dat_sys::*;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ impl Comparison {
         self.cookie += 1;
         let answer = self.world.make(call, self.cookie);
         let kind = answer.kind;
-        let complain = |why: &str| Err(format!("{call:?} answered {kind:#x}, {why}"));
+        let complain = |why: &str| Err(format!("{call:?} returned {kind:#x}, {why}"));
         if !verdict.must.is_empty() {
             let must = &verdict.must;
             return if must.contains(&kind) || verdict.may.contains(&kind) {
@@ -54,7 +54,7 @@ impl Comparison {
             Call::CnoWait { cno } => self.cno_waited(cno, &answer),
             _ if kind == DAT_SUCCESS => self.model.apply(call, self.cookie, &answer),
             _ if verdict.may.contains(&kind) => Ok(()),
-            _ => return complain("and should have succeeded"),
+            _ => return complain("but should have succeeded"),
         }
         .map_err(|why| format!("{call:?}: {why}"))
     }
@@ -72,24 +72,32 @@ impl Comparison {
         let Some(seen) = &answer.event else {
             let broken = evd.overflow && answer.kind == DAT_INVALID_STATE;
             return if answer.kind != nothing && !broken {
-                Err(format!("answered {:#x} of {least} to {most} events", answer.kind))
+                Err(format!(
+                    "the call returned {:#x}, but {least} to {most} events are queued",
+                    answer.kind
+                ))
             } else if least >= threshold {
-                Err(format!("nothing, of at least {least} events: {:#?}", evd.queue))
+                Err(format!(
+                    "the call returned no event, but at least {least} are queued: {:#?}",
+                    evd.queue
+                ))
             } else if answer.kind == DAT_TIMEOUT_EXPIRED && !(least..=most).contains(&answer.more) {
-                Err(format!("nmore is {} of {least} to {most} events", answer.more))
+                Err(format!("nmore is {}, but {least} to {most} events are queued", answer.more))
             } else {
                 Ok(())
             };
         };
         if most < threshold {
-            return Err(format!("an event, of at most {most}: {seen:?}"));
+            return Err(format!(
+                "the call returned an event, but only {most} are queued: {seen:?}"
+            ));
         }
         let (source, event) = evd.queue.take(seen)?;
         let left = evd.queue.count();
-        // `nmore` does not count optional events that did not arrive.
+        // Optional events that did not arrive are not counted in `nmore`.
         let (low, high) = (least.saturating_sub(1), most - 1);
         if nothing == DAT_TIMEOUT_EXPIRED && !(low..=high).contains(&answer.more) {
-            return Err(format!("nmore is {}, not {low} to {high}", answer.more));
+            return Err(format!("nmore is {} but should be {low} to {high}", answer.more));
         }
         if *left.start() == 0 {
             evd.triggered = false;
@@ -108,7 +116,8 @@ impl Comparison {
                 {
                     let receive = matches!(source, Source::Receives(_));
                     let open = if receive { &mut ep.open_recvs } else { &mut ep.open_requests };
-                    // The completion of this request releases it and all suppressed ones before it.
+                    // When the completion of this request is taken, this request and all suppressed
+                    // requests before it no longer occupy the queue.
                     if let Some(at) = open.iter().position(|open| open == cookie) {
                         open.drain(..=at);
                     }
@@ -124,7 +133,7 @@ impl Comparison {
         let may = due || cno.may;
         match answer.kind {
             DAT_SUCCESS if may => {
-                // The EVD is a hint and may be stale, but it is not NULL.
+                // The returned EVD is a hint and may be stale, but it must not be NULL.
                 if answer.handle == 0 {
                     return Err("no EVD handle".into());
                 }
@@ -140,11 +149,13 @@ impl Comparison {
                     _ => Err("an EVD handle without a trigger".into()),
                 }
             }
-            kind => Err(format!("answered {kind:#x}; triggered: {due}, perhaps: {may}")),
+            kind => Err(format!(
+                "returned {kind:#x}; must be triggered: {due}, may be triggered: {may}"
+            )),
         }
     }
 
-    /// Takes all events that are due, and compares the number of remaining objects.
+    /// Takes all events that must arrive, and compares the numbers of remaining objects.
     fn end(mut self) -> Result<(), String> {
         for evd in 0..EVDS {
             while *self.model.evd(evd).map_or(0..=0, |evd| evd.queue.count()).start() > 0 {
@@ -166,7 +177,7 @@ impl Comparison {
             let expected = if left > 0 { DAT_INVALID_STATE } else { DAT_SUCCESS };
             if answer != expected {
                 return Err(format!(
-                    "dat_ia_close(ia{side}, graceful) of {left} objects: {answer:#x}"
+                    "dat_ia_close(ia{side}, graceful) with {left} objects returned {answer:#x}"
                 ));
             }
             if left > 0 {
@@ -208,7 +219,7 @@ fn random_calls_return_what_the_standard_says() {
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(why, (_, steps))) => {
-            panic!("{why}\nafter what `prelude` does, by\n{}", listing(&steps))
+            panic!("{why}\nafter the calls of `prelude`, and then\n{}", listing(&steps))
         }
         Err(abort) => panic!("{abort}"),
     }

@@ -1,6 +1,6 @@
-//! Several threads, and one thread-safe adapter on each side of a connection. Whatever the threads
-//! call at the same time, no event is lost or duplicated, each stream keeps its order, and nothing
-//! is left at the end.
+//! A test with several threads and one thread-safe adapter on each side of a connection. Whatever
+//! the threads call at the same time, no event may be lost or duplicated, each stream must keep its
+//! order, and no object may be left at the end.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -90,8 +90,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The part of one side's stream that one thread feeds. Its events keep the order in which the
-/// thread made them.
+/// The events that one thread causes on one side. The consumer must get them in the order in which
+/// the thread caused them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Software,
@@ -99,10 +99,10 @@ enum Source {
     Requests,
 }
 
-/// An event: its side, its stream, and the thread's number for it.
+/// Identifies an event by its side, its stream, and the number that the thread gave it.
 type Mark = (usize, Source, u64);
 
-/// The record of a thread's operations.
+/// The events that a thread has caused and taken.
 #[derive(Default)]
 struct Log {
     made: Vec<Mark>,
@@ -123,7 +123,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Performs `op`. `number` is unique and grows within a thread.
+    /// Performs `op`. `number` is unique, and a thread uses increasing numbers.
     fn perform(&self, op: Op, number: u64, log: &mut Log) -> Result<(), String> {
         let ok = &[][..];
         match op {
@@ -187,7 +187,7 @@ impl Shared {
         };
         if let Err(error) = answer {
             let nothing = if threshold.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits at this moment, or the EVD is unwaitable.
+            // Another thread is waiting at this moment, or the EVD is unwaitable.
             return match error.kind() {
                 kind if kind == nothing || kind == DAT_INVALID_STATE => Ok(false),
                 _ => Err(format!("dequeue or wait, threshold {threshold:?}: {error:?}")),
@@ -249,7 +249,7 @@ impl Shared {
             }
             Op::Resize { side, qlen } => {
                 let Side { table, evd, .. } = self.sides[side].0;
-                // Another thread may be waiting.
+                // Another thread may be waiting on the EVD.
                 allowed(dat!(table, evd_resize_func(evd, qlen)), op, &[DAT_INVALID_STATE])
             }
             Op::Status { side } => {
@@ -329,8 +329,8 @@ fn race(threads: &[Vec<Op>]) -> Result<(), String> {
     }
 }
 
-/// Checks that every event was taken once, and that every thread took the events of another thread
-/// in order.
+/// Checks that every event was taken exactly once, and that no thread took events of another thread
+/// in the wrong order.
 fn check(logs: &[Log]) -> Result<(), String> {
     let sorted = |marks: fn(&Log) -> &Vec<Mark>| {
         let mut all: Vec<Mark> = logs.iter().flat_map(|log| marks(log).iter().copied()).collect();
@@ -342,7 +342,7 @@ fn check(logs: &[Log]) -> Result<(), String> {
         let lost: Vec<_> = made.iter().filter(|mark| !taken.contains(mark)).collect();
         let alien: Vec<_> = taken.iter().filter(|mark| !made.contains(mark)).collect();
         return Err(format!(
-            "{} made, {} taken; lost: {lost:?}, alien: {alien:?}",
+            "{} events made, {} taken; lost: {lost:?}, unknown: {alien:?}",
             made.len(),
             taken.len()
         ));
@@ -352,7 +352,7 @@ fn check(logs: &[Log]) -> Result<(), String> {
         for mark @ (side, source, number) in &log.taken {
             let before = last.insert((side, source, number >> 32), number);
             if before.is_some_and(|before| before > number) {
-                return Err(format!("{mark:?} came after {before:?}"));
+                return Err(format!("{mark:?} was taken after {before:?}, which is later"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Makes the calls on two adapters of one fabric, with the objects in the slots.
+//! Makes the calls on two adapters of one fabric, and stores the created objects in slots.
 
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,13 +18,13 @@ pub(crate) struct Answer {
     /// The `DAT_RETURN` of the call without class and subtype. 0 is success.
     pub(crate) kind: DAT_RETURN,
     pub(crate) event: Option<ObservedEvent>,
-    /// The number of remaining events, from dat_evd_wait.
+    /// The number of remaining events that dat_evd_wait has returned.
     pub(crate) more: usize,
-    /// The created handle as a number, or the EVD of a dat_cno_wait.
+    /// The handle that the call has created, or the EVD that dat_cno_wait has returned.
     pub(crate) handle: usize,
     /// The state of the endpoint after the call.
     pub(crate) state: DAT_EP_STATE,
-    /// Whether the two queues are idle, from dat_ep_get_status.
+    /// Whether the two queues are idle, as dat_ep_get_status reports it.
     pub(crate) idle: (bool, bool),
 }
 
@@ -63,17 +63,18 @@ pub(crate) struct World {
     lmr: [Region; LMRS],
     sp: [(bool, *mut c_void); SPS],
     srq: [DAT_SRQ_HANDLE; SRQS],
-    /// Endpoints that were reset or freed. The private data of their queued events is gone.
+    /// The endpoints that were reset or freed. The private data of their queued events no longer
+    /// exists.
     past: Vec<usize>,
     /// The connection requests, in the order in which the consumer got them.
     cr: Vec<DAT_CR_HANDLE>,
     /// The address of the adapters.
     to: Ipv4Addr,
-    /// The actual qualifier for 1000, the first of the calls' qualifiers.
+    /// The qualifier that is used where a call says 1000. The following qualifiers follow it.
     qualifiers: DAT_CONN_QUAL,
 }
 
-/// A region. Its buffer belongs to the slot.
+/// A region. Its buffer belongs to the slot and is reused by the next region.
 struct Region {
     handle: DAT_LMR_HANDLE,
     context: DAT_LMR_CONTEXT,
@@ -81,7 +82,7 @@ struct Region {
     buffer: Box<[u8; BYTES as usize]>,
 }
 
-/// The handle in slots that never had an object.
+/// The handle in a slot in which no object was ever created.
 const GARBAGE: *mut c_void = 0x5150 as *mut c_void;
 
 fn at<T>(slots: &[*mut T], slot: usize) -> *mut T {
@@ -116,7 +117,7 @@ impl World {
         }
     }
 
-    /// The same world with the adapters at the address `to`, and with qualifiers of its own.
+    /// Returns the same world, but with adapters at the address `to` and with other qualifiers.
     pub(crate) fn at(self, to: Ipv4Addr, qualifiers: DAT_CONN_QUAL) -> World {
         World { to, qualifiers, ..self }
     }
@@ -130,7 +131,8 @@ impl World {
         at(&self.evd, slot) as usize
     }
 
-    /// The next event of an adapter's asynchronous EVD, and the handle that it is about.
+    /// Takes the next event of an adapter's asynchronous EVD. Returns its number and the handle of
+    /// the object that it is about.
     pub(crate) fn async_event(&self, side: usize) -> Option<(DAT_EVENT_NUMBER, usize)> {
         let mut event = DAT_EVENT::zeroed();
         let taken = dat!(self.table, evd_dequeue_func(self.asynchronous[side], &mut event));
@@ -139,12 +141,12 @@ impl World {
         taken.is_ok().then_some((event.event_number, about as usize))
     }
 
-    /// Calls dat_ia_close. Returns the kind of error.
+    /// Calls dat_ia_close. Returns the type of the error.
     pub(crate) fn close(&self, side: usize, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         kind(dat!(self.table, ia_close_func(self.ia[side], flags)))
     }
 
-    /// The segment that a call names. A call of length 0 has no segment.
+    /// The segment that a call names. A call with length 0 has no segment.
     fn local(&self, lmr: usize, length: u32) -> (DAT_COUNT, DAT_LMR_TRIPLET) {
         let region = &self.lmr[lmr];
         let virtual_address = region.buffer.as_ptr() as u64;
@@ -165,7 +167,7 @@ impl World {
         asked.map_or(DAT_EP_STATE::MAX, |()| state)
     }
 
-    /// Makes the call. `number` is a unique cookie.
+    /// Makes the call. `number` is unique and becomes the cookie.
     pub(crate) fn make(&mut self, call: Call, number: u64) -> Answer {
         let t = self.table;
         let ia = |slot: usize| self.ia[slot % 2];
@@ -366,7 +368,7 @@ impl World {
         answer
     }
 
-    /// The parameters of dat_ep_modify.
+    /// The parameters that dat_ep_modify gets for this change.
     fn parameters(&self, change: Change) -> (DAT_EP_PARAM_MASK, DAT_EP_PARAM) {
         let mut param = DAT_EP_PARAM::zeroed();
         let attr = &mut param.ep_attr;
@@ -423,7 +425,7 @@ impl World {
     }
 }
 
-/// The library's report about an endpoint.
+/// What the library reports about an endpoint.
 #[derive(Debug)]
 pub(crate) struct Reported {
     pub(crate) state: DAT_EP_STATE,

@@ -1,5 +1,5 @@
-//! Objects that are freed while other threads call functions on them. Each call succeeds, reports
-//! an invalid handle, or reports an aborted wait.
+//! Objects that are freed while other threads call functions on them. Each call must succeed,
+//! report an invalid handle, or report an aborted wait.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -40,7 +40,7 @@ fn dispatcher(side: &Side, random: &mut Random) {
     thread::scope(|s| {
         s.spawn(move || {
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-            // Whatever the other threads do, the loop ends at the latest when the EVD is freed.
+            // Whatever the other threads do, this loop ends at the latest when the EVD is freed.
             loop {
                 let evd = evd.get();
                 match dat!(

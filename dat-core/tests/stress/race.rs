@@ -1,9 +1,9 @@
-//! In a round, on each side of a connection, some threads make numbered events of three kinds. At
-//! the same time, other threads take the events in every possible way, and still others change the
-//! EVD. At the end both sides disconnect while requests are still being posted. Every event is
-//! taken exactly once.
+//! A race of several threads on both sides of a connection. In each round, some threads make
+//! numbered events of three kinds. At the same time, other threads take the events in every
+//! possible way, and further threads change the EVD. At the end of a round both sides disconnect
+//! while requests are still being posted. Every event must be taken exactly once.
 //!
-//! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
+//! Only a few events are outstanding at a time, so a missed wake-up stops the round. The watchdog
 //! then ends the process and prints the seed of the round. `OPENDAT_TEST=seed=N` repeats a round.
 
 use std::collections::BTreeMap;
@@ -20,11 +20,12 @@ use crate::client::{self, Side, Table, cookie, dat};
 use crate::freed_objects;
 use crate::random::{Random, setting};
 
-/// The number of events of each kind and side, before and after a disconnect.
+/// The number of events of each kind that each side makes before the disconnect, and again after
+/// it.
 const EVENTS: u64 = 60;
-/// The maximum number of outstanding events of a kind.
+/// The maximum number of outstanding events of one kind.
 const WINDOW: u64 = 4;
-/// On an idle machine no round takes a second.
+/// The time after which a round is assumed to hang. On an idle machine no round takes a second.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn rounds(count: u64, table: Table, name: &str) {
@@ -46,7 +47,7 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
     }
 }
 
-/// The resources of the process that a round uses.
+/// The process's resources that a round uses and must release.
 #[derive(Debug)]
 struct ResourceUse {
     handles: usize,
@@ -64,8 +65,8 @@ impl ResourceUse {
         }
     }
 
-    /// Waits until the process uses as many resources as `self` says. A thread that was joined may
-    /// stay in the kernel's list for a moment, both now and when `self` was recorded.
+    /// Waits until the process uses as many resources as `self` says. The kernel may list a thread
+    /// for a moment after it was joined, both now and when `self` was recorded.
     fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
@@ -95,7 +96,7 @@ enum Kind {
     Send,
 }
 
-/// The way in which a thread takes a side's events. Every combination of ways must work.
+/// How a thread takes the events of a side. All combinations of these ways must work.
 #[derive(Clone, Copy, Debug)]
 enum EventReader {
     /// Blocks in dat_evd_wait.
@@ -114,7 +115,7 @@ const READER_SETS: [&[EventReader]; 5] = [
     &[EventReader::Waits, EventReader::Notified, EventReader::Polls, EventReader::Waits],
 ];
 
-/// One side, with the state that its threads share.
+/// One side of the connection, with the state that its threads share.
 struct SharedSide {
     side: Side,
     ep: DAT_EP_HANDLE,
@@ -131,7 +132,7 @@ unsafe impl Send for SharedSide {}
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
 unsafe impl Sync for SharedSide {}
 
-/// Numbers of events, by kind.
+/// The numbers of events, with the kind of each event.
 type Numbers = Vec<(Kind, u64)>;
 
 fn round(seed: u64, table: Table, name: &str) {
@@ -187,8 +188,8 @@ fn round(seed: u64, table: Table, name: &str) {
         let mut taken = [Numbers::new(), Numbers::new()];
         for (index, reader) in readers {
             while !reader.is_finished() {
-                // The reader may be asleep and must notice the end of the round, so it gets an
-                // event. A full queue refuses the event, which does not matter.
+                // The reader may sleep and must notice the end of the round, so post an event for
+                // it. If the queue is full, it refuses the event, which is harmless.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
@@ -232,23 +233,24 @@ impl SharedSide {
         dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
     }
 
-    /// Makes events of one kind. One of the threads also disconnects at some point.
+    /// Makes events of one kind. One of the threads also disconnects at a random time.
     fn make(&self, kind: Kind, peer: &SharedSide, random: &mut Random) -> Numbers {
         let mut made = Numbers::new();
         let Side { table, .. } = self.side;
         for number in 1..=2 * EVENTS {
             if number == EVENTS && kind == Kind::Software {
-                // Both sides disconnect. The second one may get the answer that the connection has
-                // ended already.
+                // Both sides disconnect. The second call may report that the connection has already
+                // ended.
                 let _ = dat!(table, ep_disconnect_func(self.ep, DAT_CLOSE_ABRUPT_FLAG));
             }
             let gone = || self.disconnected.load(Ordering::SeqCst) > 0;
             match kind {
-                // A message without a receive would break the connection.
+                // Make sure that a receive is posted, because a message without a receive would
+                // break the connection.
                 Kind::Send => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
                 }),
-                // The peer must take all messages that were sent to it.
+                // The peer must take all messages that this side has sent to it.
                 Kind::Receive => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
                         || gone()
@@ -311,8 +313,8 @@ impl SharedSide {
         taken
     }
 
-    /// Takes an event with dat_evd_wait or, without a time-out, with dat_evd_dequeue. Returns false
-    /// if there was no event for this thread.
+    /// Takes an event with dat_evd_wait or, if there is no timeout, with dat_evd_dequeue. Returns
+    /// false if this thread gets no event.
     fn take(&self, timeout: Option<DAT_TIMEOUT>, taken: &mut Numbers) -> bool {
         let Side { table, evd, .. } = self.side;
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -322,7 +324,7 @@ impl SharedSide {
         };
         if let Err(error) = answer {
             let none = if timeout.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits at this moment, or waiting is disabled.
+            // Another thread waits at this moment, or the EVD is unwaitable.
             assert!([none, DAT_INVALID_STATE].contains(&error.kind()), "{timeout:?}: {error:?}");
             return false;
         }
@@ -353,7 +355,8 @@ impl SharedSide {
         true
     }
 
-    /// Changes the EVD while other threads use it. At the end the EVD is as before.
+    /// Changes the EVD while other threads use it. At the end the EVD has its original settings
+    /// again.
     fn change_evd(&self, random: &mut Random) {
         let Side { table, evd, .. } = self.side;
         let mut seen = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Random numbers, and settings of the tests that use them.
+//! Random numbers, and the settings of the tests that use them.
 
-/// Returns a number in the environment variable `OPENDAT_TEST`, which contains settings, separated
-/// by semicolons, each as `NAME=VALUE`.
+/// Returns a number from the environment variable `OPENDAT_TEST`. The variable contains settings of
+/// the form `NAME=VALUE`, separated by semicolons.
 pub(crate) fn setting(name: &str) -> Option<u64> {
     let settings = std::env::var("OPENDAT_TEST").ok()?;
     let mut settings = settings.split(';').filter_map(|setting| setting.split_once('='));
@@ -9,7 +9,7 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
 }
 
-/// The generator splitmix64.
+/// The random number generator splitmix64.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

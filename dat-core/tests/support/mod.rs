@@ -15,7 +15,7 @@ use provider_loopback::{Adapter, Mem};
 
 pub type T = Adapter;
 
-/// One side of a test: an adapter with a zone, and an EVD for each stream.
+/// One side of a test: an adapter with a protection zone and one EVD for each stream.
 pub struct Side {
     pub ia: &'static Node<Ia<T>>,
     pub pz: &'static Node<Pz<T>>,
@@ -33,7 +33,7 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-/// The name of a fabric that nobody else uses.
+/// Returns the name of a fabric that no other test uses.
 pub fn fabric() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -83,7 +83,7 @@ impl Side {
         ep::create(self.ia, handles, attr).unwrap()
     }
 
-    /// Registers a buffer. The region lives as long as the returned value.
+    /// Registers a buffer. The region exists as long as the returned value.
     pub fn register(&self, buffer: &mut [u8]) -> Registered {
         let access = Access {
             local_read: true,
@@ -98,13 +98,13 @@ impl Side {
         Registered { addr: memory.addr as u64, len: memory.len as u32, mr }
     }
 
-    /// The next event within ten seconds.
+    /// Takes the next event, which must arrive within ten seconds.
     pub fn next(&self, evd: &Node<Evd<T>>) -> DAT_EVENT {
         // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { evd.wait(10_000_000, 1) }.unwrap().event.unwrap()
     }
 
-    /// The next event, which must be a completion.
+    /// Takes the next event, which must be a completion.
     pub fn completion(&self, evd: &Node<Evd<T>>) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
@@ -131,7 +131,8 @@ impl Registered {
     }
 }
 
-/// A connected pair: the active side, its endpoint, the passive side, its endpoint.
+/// Creates a connected pair: the active side and its endpoint, and the passive side and its
+/// endpoint.
 pub fn connected() -> (Side, &'static Node<Ep<T>>, Side, &'static Node<Ep<T>>) {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
@@ -161,7 +162,7 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
     unsafe { dat_core::conn::psp::free(psp) }.unwrap();
 }
 
-/// The next connection request.
+/// Takes the next event, which must be a connection request.
 pub fn arrival(b: &Side) -> &'static Node<dat_core::conn::cr::Cr<T>> {
     let event = b.next(b.cr);
     assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);

@@ -1,5 +1,5 @@
-//! The limits that dat_ia_query reports: exactly that number is accepted, and one more is refused.
-//! The providers run these tests, too.
+//! The limits that dat_ia_query reports: exactly as many objects as the limit are accepted, and one
+//! more is refused. The tests of the providers run these checks, too.
 
 use std::ptr::null_mut;
 
@@ -8,7 +8,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// Larger numbers of objects or posts take too long to be tried.
+/// The largest number of objects or posts that these tests try. More would take too long.
 const MAX_TRIED_COUNT: DAT_COUNT = 1 << 16;
 
 struct ReportedLimits {
@@ -46,7 +46,7 @@ impl ReportedLimits {
             let mut pz = null_mut();
             dat!(table, pz_create_func(ia, &mut pz)).map(|()| pz)
         };
-        // The side itself uses one protection zone.
+        // `self.side` already has one protection zone.
         let made: Vec<_> = (1..self.ia.max_pzs).map(|_| create().unwrap()).collect();
         assert_eq!(create().unwrap_err().kind(), DAT_INSUFFICIENT_RESOURCES);
         made.into_iter().for_each(|pz| dat!(table, pz_free_func(pz)).unwrap());
@@ -175,8 +175,9 @@ impl ReportedLimits {
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
 
-    /// Posts the maximum number of requests to an endpoint that flushes them, each with the maximum
-    /// number of segments, and requests of the maximum size. The memory is not accessed.
+    /// Posts the maximum number of requests, each with the maximum number of segments, and then
+    /// requests of the maximum size. The endpoint flushes all requests, so the memory is not
+    /// accessed.
     fn requests(&self) {
         let (table, iov) = (self.side.table, self.ia.max_iov_segments_per_dto);
         let most = self.ia.max_dto_per_ep.min(MAX_TRIED_COUNT).min(self.ia.max_evd_qlen);
@@ -255,8 +256,8 @@ impl ReportedLimits {
         dat!(self.side.table, ep_free_func(ep)).unwrap();
     }
 
-    /// Takes the event of the endpoint's end: it is disconnected, because its request was not
-    /// answered.
+    /// Connects the endpoint to a service point that was freed. Waits until the endpoint is
+    /// disconnected, because the request is refused.
     fn end(&self, ep: DAT_EP_HANDLE) {
         self.call(ep, &[]).unwrap();
         self.refused(ep);

@@ -138,7 +138,7 @@ fn posts_need_the_segments_they_count() {
             );
         }
         let misaligned = iov.as_mut_ptr().wrapping_byte_add(1);
-        // The library reads the segments without alignment. The segments here name no region.
+        // The library reads segments that are not aligned. These segments name no region.
         let stranger = Err(Error::of(DAT_PRIVILEGES_VIOLATION));
         assert_eq!(dat!(t, ep_post_send_func(x, 1, misaligned, cookie(1), 0)), stranger);
         let one = iov.as_mut_ptr();

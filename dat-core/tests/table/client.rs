@@ -13,11 +13,11 @@ use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// Calls a function of a table. The result is a `Result<(), Error>`.
+/// Calls a function of a table and returns a `Result<(), Error>`.
 macro_rules! dat {
     ($table:expr, $func:ident($($arg:expr),* $(,)?)) => {{
         let function = $table.$func.expect(stringify!($func));
-        // SAFETY: tests pass NULL, or arguments as the prototype demands.
+        // SAFETY: tests pass NULL, or arguments that the prototype permits.
         $crate::client::result(unsafe { function($($arg),*) })
     }};
 }
@@ -31,7 +31,7 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
             assert_eq!(
                 status,
                 error.code(),
-                "every status but that of an empty queue must have a class"
+                "every status except DAT_QUEUE_EMPTY must have a class"
             );
             Err(error)
         }
@@ -40,7 +40,7 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
 
 pub(crate) type Table = &'static DAT_PROVIDER;
 
-/// A registry that keeps one table for each name, as the address of a static.
+/// A registry that keeps one table for each name. A table is stored as the address of a static.
 pub(crate) const REGISTRY: RegistryFns =
     RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
 
@@ -96,7 +96,7 @@ pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT
     info
 }
 
-/// The table with that name, if one is registered.
+/// Returns the table with this name, if one is registered.
 pub(crate) fn table(name: &str) -> Option<Table> {
     // SAFETY: tables are never freed.
     registered_tables().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
@@ -114,25 +114,25 @@ pub(crate) fn register<P: Provider + Default>(
     table(name).expect("registered")
 }
 
-/// A name that nobody else uses.
+/// Returns a name that no other test uses.
 pub(crate) fn unique(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The table of a loopback adapter with a fabric of its own, and its name.
+/// Returns the table of a new loopback adapter with its own fabric, and the adapter's name.
 pub(crate) fn loopback(thread_safe: bool) -> (Table, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &name, thread_safe), name)
 }
 
-/// As [`loopback`], with `strict=on`.
+/// Does what [`loopback`] does, with `strict=on`.
 pub(crate) fn strict_loopback() -> (Table, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &format!("{name} strict=on"), false), name)
 }
 
-/// Opens an adapter. The second handle is its asynchronous EVD.
+/// Opens an adapter. Returns its handle and the handle of its asynchronous EVD.
 pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
     let name = CString::new(name).unwrap();
     let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
@@ -140,7 +140,7 @@ pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) 
     (ia, evd)
 }
 
-/// An open adapter with a zone, and one EVD for everything except connection requests.
+/// An open adapter with a protection zone and one EVD for all events except connection requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
     pub(crate) table: Table,
@@ -217,7 +217,7 @@ impl Side {
         .unwrap();
     }
 
-    /// The next event, within ten seconds.
+    /// Takes the next event, which must arrive within ten seconds.
     pub(crate) fn next(&self, evd: DAT_EVD_HANDLE) -> DAT_EVENT {
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
         dat!(self.table, evd_wait_func(evd, TEN_SECONDS, 1, &mut event, &mut more)).unwrap();
@@ -225,7 +225,7 @@ impl Side {
         event
     }
 
-    /// The next event of the side's EVD, which must be a completion.
+    /// Takes the next event of the side's EVD, which must be a completion.
     pub(crate) fn completion(&self) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(self.evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
@@ -233,7 +233,7 @@ impl Side {
         unsafe { event.event_data.dto_completion_event_data }
     }
 
-    /// The next connection request.
+    /// Takes the next event, which must be a connection request.
     pub(crate) fn arrival(&self) -> DAT_CR_HANDLE {
         let event = self.next(self.cr_evd);
         assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
@@ -282,7 +282,7 @@ impl Side {
 
 pub(crate) const TEN_SECONDS: DAT_TIMEOUT = 10_000_000;
 
-/// Private data in the form of C.
+/// Converts private data to its size and a pointer, as C functions expect them.
 pub(crate) fn c_bytes(bytes: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     (bytes.len() as DAT_COUNT, bytes.as_ptr().cast_mut().cast())
 }
@@ -304,13 +304,13 @@ impl Default for Lmr {
 }
 
 impl Lmr {
-    /// A part of the region as a local segment.
+    /// A local segment that names a part of the region.
     pub(crate) fn local(&self, from: u64, bytes: u32) -> DAT_LMR_TRIPLET {
         let virtual_address = self.address + from;
         DAT_LMR_TRIPLET { virtual_address, segment_length: bytes, lmr_context: self.context }
     }
 
-    /// A part of the region as a remote segment.
+    /// A remote segment that names a part of the region.
     pub(crate) fn remote(&self, from: u64, bytes: u32) -> DAT_RMR_TRIPLET {
         let virtual_address = self.address + from;
         DAT_RMR_TRIPLET { virtual_address, segment_length: bytes, rmr_context: self.rmr_context }
@@ -321,13 +321,14 @@ pub(crate) fn cookie(value: u64) -> DAT_DTO_COOKIE {
     DAT_DTO_COOKIE { as_64: value }
 }
 
-/// Two adapters with one endpoint each, which are connected. The first one is active.
+/// Creates two adapters, each with one endpoint. The endpoints are connected, and the first one is
+/// active.
 pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
     let (table, name) = loopback(thread_safe);
     connected_by(table, &name)
 }
 
-/// As [`connected`], with `strict=on`.
+/// Does what [`connected`] does, with `strict=on`.
 pub(crate) fn strictly_connected() -> [(Side, DAT_EP_HANDLE); 2] {
     let (table, name) = strict_loopback();
     connected_by(table, &name)
@@ -345,8 +346,8 @@ pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 
     [(a, x), (b, y)]
 }
 
-/// A `va_list` of these words (System V AMD64 ABI, 3.5.7). The first `registers` of them were
-/// passed in registers.
+/// A `va_list` that contains these words (System V AMD64 ABI, 3.5.7). The first `registers` words
+/// are passed in registers.
 #[repr(C)]
 struct VaList {
     gp_offset: u32,
@@ -362,7 +363,7 @@ pub(crate) fn extended(
     args: &[u64],
     registers: usize,
 ) -> Result<(), Error> {
-    // Two of the six registers hold the named arguments.
+    // Two of the six argument registers hold the named arguments.
     let in_registers = registers.min(args.len());
     let mut saved = [0; 6];
     let first = 6 - in_registers;

@@ -62,7 +62,7 @@ fn a_request_that_does_not_fit_into_the_evd_leaves_nothing() {
         assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         dat!(t, psp_free_func(psp)).unwrap();
     }
-    // All remaining objects can be freed, and the adapter can be closed gracefully.
+    // All remaining objects can be freed, and then the adapter can be closed gracefully.
     for evd in [cr_evd, b.cr_evd, b.evd] {
         dat!(t, evd_free_func(evd)).unwrap();
     }

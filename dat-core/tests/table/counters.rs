@@ -1,4 +1,4 @@
-//! Counters, queried through the table.
+//! Tests of the counters, which are queried through the function table.
 
 use std::ptr::null_mut;
 
@@ -9,9 +9,9 @@ use dat_sys::*;
 use crate::client::*;
 use crate::extended::extended_completion;
 
-/// Room for all counters of any object.
+/// The number of elements that are enough for the counters of any object.
 type Values = [u64; DCNT_IA_ALL_COUNTERS as usize];
-/// The content of an element that is not written to.
+/// The initial value of the elements. A query that does not write to an element leaves this value.
 const UNTOUCHED: u64 = u64::MAX;
 
 fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<Values, Error> {
@@ -21,7 +21,7 @@ fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<
     Ok(values)
 }
 
-/// Checks that these counters have the expected values, and that all others of `all` are 0.
+/// Checks that these counters have the expected values, and that all other counters of `all` are 0.
 fn expect(table: Table, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
     let values = query(table, handle, all, false).unwrap();
     for (counter, value) in values.iter().enumerate() {
@@ -113,8 +113,8 @@ fn of_an_endpoint() {
             sent.into_iter().filter(|(counter, _)| *counter != DCNT_EP_POST_SEND_DATA).collect();
         expect(a.table, x, DCNT_EP_ALL_COUNTERS, &rest);
 
-        // The counters outlive the connection and the queue pair. Flushed receives are not counted
-        // as received.
+        // The counters keep their values when the connection ends and the queue pair is replaced.
+        // Flushed receives are not counted as received.
         dat!(b.table, ep_post_recv_func(y, 1, receives.as_mut_ptr(), none, 0)).unwrap();
         dat!(a.table, ep_disconnect_func(x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
         assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -156,7 +156,7 @@ fn of_a_dispatcher() {
     );
     expect(table, side.evd, DCNT_EVD_ALL_COUNTERS, &[]);
 
-    // One wait finds an event at once. Another one sleeps until its time limit.
+    // One wait finds an event at once. Another wait sleeps until its timeout expires.
     dat!(table, evd_post_se_func(side.evd, &software)).unwrap();
     side.next(side.evd);
     let mut more = 0;
@@ -211,7 +211,7 @@ fn of_an_adapter() {
     expect(a.table, a.ia, DCNT_IA_ALL_COUNTERS, &[&opened, &dispatchers(0), &active[..]].concat());
     expect(b.table, b.ia, DCNT_IA_ALL_COUNTERS, &[&opened, &dispatchers(1), &passive[..]].concat());
 
-    // The counters of connections stop and start.
+    // The counters of connection management can be stopped and started.
     let sample = |side: &Side, op, kind: u32| extended(side.table, side.ia, op, &[kind.into()], 4);
     sample(&a, DAT_IB_STOP_COUNTERS_OP, DCNT_IA_CM).unwrap();
     sample(&b, DAT_IB_START_COUNTERS_OP, DCNT_IA_CM).unwrap();
@@ -270,7 +270,8 @@ fn wrong_arguments() {
     // Some objects have no counters.
     assert_eq!(query(table, side.pz, 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
     assert_eq!(query(table, null_mut(), 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
-    // Counters of a device are not supported, and endpoints have no counters to start or stop.
+    // Counters of a device are not supported, and counters of endpoints cannot be started or
+    // stopped.
     for op in [DAT_IB_START_COUNTERS_OP, DAT_IB_STOP_COUNTERS_OP] {
         let sample = |handle, kind: u32| extended(table, handle, op, &[kind.into()], 4);
         assert_eq!(sample(side.ia, DCNT_IA_LNK), Err(Error::of(DAT_MODEL_NOT_SUPPORTED)));
@@ -281,7 +282,8 @@ fn wrong_arguments() {
     side.close();
 }
 
-/// Gives access to words as bytes, since atomic operations need aligned words.
+/// Gives access to words as bytes. The test uses words because atomic operations need aligned
+/// memory.
 trait AsBytes {
     fn as_bytes(&mut self) -> &mut [u8];
 }

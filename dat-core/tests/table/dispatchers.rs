@@ -1,4 +1,4 @@
-//! EVDs: which streams an EVD takes, and what happens when one overflows.
+//! Tests of EVDs: which streams an EVD accepts, and what happens when an EVD overflows.
 
 use std::ptr::{null, null_mut};
 
@@ -7,7 +7,8 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// A set of streams can feed one EVD if each pair of them can (uDAPL 1.2, dat_ia_query).
+/// Several streams can feed one EVD if each pair of them can feed one EVD (uDAPL 1.2,
+/// dat_ia_query).
 #[test]
 fn streams_merge_as_the_attribute_says() {
     let (table, name) = loopback(false);
@@ -76,7 +77,8 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
         // SAFETY: the event is a completion, whose cookie is a plain word.
         assert_eq!(unsafe { event.event_data.dto_completion_event_data.user_cookie.as_64 }, i);
     }
-    // Completions that would fit again are lost as well, because they would follow a gap.
+    // Later completions for which there is room again are lost as well, because they would follow a
+    // gap.
     send();
     let mut more = 0;
     assert_eq!(dat!(table, evd_dequeue_func(small, &mut event)), broken);
@@ -113,8 +115,8 @@ fn a_full_evd_refuses_a_software_event_and_continues() {
     side.close();
 }
 
-/// dat_evd_wait takes all completions from the transport in order to count them. Those that remain
-/// still trigger the CNO.
+/// dat_evd_wait takes all completions from the transport in order to count them. The completions
+/// that remain must still trigger the CNO.
 #[test]
 fn completions_that_a_waiter_counted_and_left_trigger_the_cno() {
     let [(a, x), (b, y)] = connected(false);

@@ -1,4 +1,4 @@
-//! dat_extension_op through the table.
+//! Tests of dat_extension_op, which is called through the function table.
 
 use std::ptr::null_mut;
 
@@ -8,7 +8,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// The completion and the extension data of an event of an extended operation.
+/// Takes an event of an extended operation. Returns its completion and its extension data.
 pub(crate) fn extended_completion(
     side: &Side,
 ) -> (DAT_DTO_COMPLETION_EVENT_DATA, DAT_IB_EXTENSION_EVENT_DATA) {
@@ -54,8 +54,8 @@ fn a_write_with_immediate_data() {
         let (iov, remote) = ([from.local(0, 10), from.local(20, 30)], to.remote(8, 40));
         let post = |count: u64, flags| {
             let args = [count, word(&iov), 2, word(&remote), 0x7777, flags];
-            // Passes the arguments once with four words in registers, as libdat does, and once with
-            // all words in memory.
+            // The thread-safe run passes four words in registers, as libdat does. The other run
+            // passes all words in memory.
             extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, if thread_safe { 4 } else { 0 })
         };
         post(2, 0).unwrap();
@@ -87,7 +87,7 @@ fn a_write_with_immediate_data() {
 #[test]
 fn atomic_operations() {
     let [(a, x), (b, _)] = connected(false);
-    // The words are aligned as the operations require.
+    // Atomic operations require aligned words.
     let (mut near, mut far) = ([[0u64; 4]; 2], [[40u64; 4]; 2]);
     let bytes = |words: &mut [[u64; 4]; 2]| {
         // SAFETY: the slice has the length of the words, and bytes may have any value.
@@ -112,7 +112,7 @@ fn atomic_operations() {
         outcome(extended_completion(&a)),
         (DAT_IB_DTO_FETCH_ADD, 8, 5, DAT_IB_FETCH_AND_ADD, 0)
     );
-    // A sink longer than eight bytes is permitted.
+    // A sink may be longer than eight bytes.
     let sink = from.local(8, 20);
     let swap = [42, u64::MAX - 1, word(&sink), 6, word(&target), 0];
     extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &swap, 4).unwrap();
@@ -126,7 +126,8 @@ fn atomic_operations() {
     for (args, arg) in [(args(0, word(&target)), 5), (args(word(&sink), 0), 7)] {
         assert_eq!(extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &args, 4), Err(Error::arg(arg)));
     }
-    // Without the access right, the connection breaks, and the completion reports the reason.
+    // If the region does not permit atomic access, the connection breaks, and the completion
+    // reports the reason.
     add(&sink, &plain.remote(16, 8), 0).unwrap();
     let (dto, data) = extended_completion(&a);
     assert_eq!((dto.operation, dto.status), (DAT_IB_DTO_FETCH_ADD, DAT_DTO_ERR_REMOTE_ACCESS));
@@ -152,7 +153,7 @@ fn unsupported_operations() {
         assert_eq!(extended(a.table, x, op, &[], 4), Err(Error::of(DAT_MODEL_NOT_SUPPORTED)));
     }
     assert_eq!(extended(a.table, x, 99, &[], 4), Err(Error::of(DAT_NOT_IMPLEMENTED)));
-    // Tries operations of an endpoint on another object, and on NULL.
+    // Tries operations of an endpoint on an object of another type and on NULL.
     for (handle, invalid) in [(a.evd, DAT_INVALID_HANDLE_EP), (null_mut(), DAT_INVALID_HANDLE1)] {
         let invalid = Err(Error::handle(invalid));
         assert_eq!(extended(a.table, handle, DAT_IB_RDMA_WRITE_IMMED_OP, &[0; 6], 4), invalid);

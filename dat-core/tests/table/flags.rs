@@ -1,4 +1,5 @@
-//! Completion flags: which endpoints may share an EVD, and which completions notify.
+//! Tests of completion flags: which endpoints may share an EVD, and which completions trigger its
+//! CNO.
 
 use std::ptr::null_mut;
 
@@ -12,7 +13,7 @@ const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
 const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 
-/// The flags for receives and for requests, and the EVDs of both.
+/// The flags for receives and for requests, and the EVDs for receives and for requests.
 type StreamFlags = (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS, DAT_EVD_HANDLE, DAT_EVD_HANDLE);
 
 fn attributes(
@@ -65,12 +66,12 @@ fn flags_of_streams_on_one_evd_must_match() {
             if second != SOLICITED {
                 let requests = create(&side, (PLAIN, second, none, shared));
                 assert_eq!(requests.map(drop), expected, "{first:#x} and requests of {second:#x}");
-                // Both streams of one endpoint use the same EVD.
+                // Let both streams of one endpoint use the same EVD.
                 let other = side.new_evd(DAT_EVD_DTO_FLAG);
                 let both = create(&side, (first, second, other, other)).map(drop);
                 assert_eq!(both, expected, "{first:#x} and {second:#x} of one endpoint");
                 dat!(table, evd_free_func(other))
-                    .unwrap_or_else(|e| assert!(matches, "{e}: nothing is left of it"));
+                    .unwrap_or_else(|e| assert!(matches, "{e}: the EVD must be unused"));
             }
         }
         dat!(table, ep_free_func(ep)).unwrap();
@@ -105,8 +106,8 @@ fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
     side.close();
 }
 
-/// If an EVD also takes other streams, completion streams may only notify by threshold (uDAPL 1.2,
-/// dat_ep_create).
+/// If an EVD also takes events that are not completions, its completion streams may only notify by
+/// threshold (uDAPL 1.2, dat_ep_create).
 #[test]
 fn an_evd_with_other_streams_takes_only_thresholds() {
     let (table, name) = strict_loopback();
@@ -163,11 +164,12 @@ fn modified_flags_must_match_those_of_the_evd() {
     assert_eq!(dat!(table, evd_free_func(shared)), Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE)));
     assert_eq!(modify(ep, flags | recv, SOLICITED, other), Ok(()));
     assert_eq!(config(&side, other), DAT_EVD_STATE_CONFIG_SOLICITED);
-    // An endpoint that is alone on its EVD may change its flags.
+    // If an endpoint is the only one on its EVD, its flags may be changed.
     assert_eq!(modify(second, flags, THRESHOLD, shared), Ok(()));
     assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_THRESHOLD);
 
-    // The receive flags can only be changed before receives are posted (uDAPL 1.2, dat_ep_modify).
+    // The completion flags of receives can only be changed before receives are posted (uDAPL 1.2,
+    // dat_ep_modify).
     dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(1), 0)).unwrap();
     let late = Err(Error::state(DAT_INVALID_STATE_EP_UNCONNECTED));
     assert_eq!(modify(ep, flags, UNSIGNALLED, other), late);
@@ -177,7 +179,8 @@ fn modified_flags_must_match_those_of_the_evd() {
     side.close();
 }
 
-/// OFED's library permits streams with different flags on one EVD, and MPI libraries use that.
+/// OFED's library permits streams with different flags on one EVD, and MPI libraries use such
+/// streams.
 #[test]
 fn streams_may_differ_unless_the_adapter_is_strict() {
     let (table, name) = loopback(false);
@@ -192,8 +195,8 @@ fn streams_may_differ_unless_the_adapter_is_strict() {
                 SOLICITED => create(&side, (second, first & UNSIGNALLED, mixed, mixed)).unwrap(),
                 _ => create(&side, (first, second, mixed, mixed)).unwrap(),
             };
-            // A threshold is permitted as soon as one stream of the EVD does not control its
-            // notifications.
+            // A threshold above 1 is refused only if all streams of the EVD are unsignalled or all
+            // of them are solicited.
             let agree = first == second && second != SOLICITED;
             let two = match (agree, first) {
                 (true, UNSIGNALLED) => Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY)),
@@ -224,7 +227,7 @@ impl Pair {
         Pair::on(recv_flags, request_flags, false)
     }
 
-    /// `shared`: both streams of the second endpoint use one EVD.
+    /// Creates a pair. If `shared` is true, both streams of the second endpoint use one EVD.
     fn on(
         recv_flags: DAT_COMPLETION_FLAGS,
         request_flags: DAT_COMPLETION_FLAGS,
@@ -278,7 +281,7 @@ impl Pair {
         dat!(self.b.table, cno_wait_func(cno, 0, &mut evd)).is_ok()
     }
 
-    /// Takes all events. Returns their number.
+    /// Takes all events of the EVD. Returns their number.
     fn drain(&self, evd: DAT_EVD_HANDLE) -> usize {
         let mut event = DAT_EVENT::zeroed();
         (0..).take_while(|_| dat!(self.b.table, evd_dequeue_func(evd, &mut event)).is_ok()).count()
@@ -297,7 +300,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     for _ in 0..8 {
         p.recv(x, 0).unwrap();
     }
-    // First, completions of requests.
+    // First, test completions of requests.
     p.drain(p.request.0);
     p.send(y, UNSIGNALLED).unwrap();
     assert!(!p.triggered(p.request.1));
@@ -305,7 +308,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     assert!(p.triggered(p.request.1));
     assert_eq!(p.drain(p.request.0), 2);
 
-    // Then, completions of receives: the sender's solicited flag has no effect.
+    // Then test completions of receives. The sender's solicited flag has no effect on them.
     p.drain(p.recv.0);
     p.recv(y, UNSIGNALLED).unwrap();
     p.send(x, SOLICITED).unwrap();
@@ -359,7 +362,8 @@ fn undefined_flags_of_a_post_are_ignored_unless_the_adapter_is_strict() {
     p.close();
 }
 
-/// If a stream cannot have several flags together, one flag that has a meaning counts.
+/// If the flags of a stream contain several flags, only one of those that the stream can have
+/// counts.
 #[test]
 fn undefined_flags_of_an_endpoint_are_ignored_unless_the_adapter_is_strict() {
     let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);
@@ -397,7 +401,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     for flags in [UNSIGNALLED, DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG, 0x40] {
         assert_eq!(p.send(y, flags), Err(Error::arg(5)), "{flags:#x}");
     }
-    // Receives have neither of these flags (uDAPL 1.2, dat_ep_modify).
+    // A receive cannot have any of these flags (uDAPL 1.2, dat_ep_modify).
     let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
     for flags in [UNSIGNALLED, DAT_COMPLETION_SUPPRESS_FLAG, fence, SOLICITED, 0x40] {
         assert_eq!(p.recv(y, flags), Err(Error::arg(5)), "{flags:#x}");
@@ -408,7 +412,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     }
     assert_eq!(p.drain(p.request.0), 2, "the suppressed completion must not be reported");
 
-    // A failure is reported even if the completion is suppressed.
+    // The library reports a failure even if the completion is suppressed.
     let mut buffer = [0u8; 8];
     let lmr = p.b.register(&mut buffer);
     let nowhere = DAT_RMR_TRIPLET { rmr_context: 0, ..lmr.remote(0, 8) };
@@ -422,7 +426,8 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     p.close();
 }
 
-/// Two streams on one EVD: each completion notifies or not, as the flags of its own stream say.
+/// Two streams on one EVD. The flags of a completion's own stream decide whether the completion
+/// notifies.
 #[test]
 fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     // Every receive notifies. A request notifies if it is posted signalled.
@@ -444,7 +449,7 @@ fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     assert_eq!(p.drain(evd), 1);
     p.close();
 
-    // A receive notifies if the sender solicits it. Every request notifies.
+    // A receive notifies if the sender solicits it, and every request notifies.
     let p = Pair::on(SOLICITED, PLAIN, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let (evd, cno) = p.recv;

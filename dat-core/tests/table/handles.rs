@@ -1,5 +1,5 @@
-//! Invalid handles, and handles of other objects: every function returns the subtype of the handle
-//! that it expected.
+//! Invalid handles, and handles of other objects. Every function must return the subtype that names
+//! the type of handle that it expects.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -11,8 +11,8 @@ use crate::client::*;
 
 type Call = Box<dyn Fn(*mut c_void) -> Result<(), Error>>;
 
-/// The functions of the table, grouped by the error subtype for a bad first handle: the name, the
-/// subtype and the call of each. The other arguments are valid as far as possible.
+/// The functions of the table, grouped by the error subtype for an invalid first handle. Each entry
+/// contains a name and a call whose other arguments are valid as far as possible.
 fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
     macro_rules! list {
         ($($subtype:ident { $($func:ident($h:ident $(, $arg:expr)* $(,)?);)* })*) => {
@@ -165,7 +165,7 @@ fn every_function_refuses_wrong_handles() {
             for word in GARBAGE.into_iter().chain(inside).chain([stale]) {
                 assert_eq!(call(word as *mut c_void), expected, "{function}({word:#x})");
             }
-            // The handle is live but of another type. Two functions accept any type.
+            // The handle is live but of another type. Two functions accept handles of any type.
             if *subtype != DAT_INVALID_HANDLE1 {
                 let others = [
                     (side.ia, DAT_INVALID_HANDLE_IA),
@@ -177,7 +177,7 @@ fn every_function_refuses_wrong_handles() {
                         assert_eq!(
                             call(handle),
                             expected,
-                            "{function} of a handle of another kind"
+                            "{function} with a handle of another type"
                         );
                     }
                 }
@@ -206,7 +206,7 @@ fn errors_about_handles_name_their_role_in_the_call() {
     let mut out = null_mut();
     let (ia, pz, evd, cr_evd) = (side.ia, side.pz, side.evd, side.cr_evd);
     let mut attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
-    // Bad handles: garbage, a handle of another type, and a handle of another adapter.
+    // Three invalid handles: garbage, a handle of another type, and a handle of another adapter.
     let bad = |kin: *mut c_void| [8 as *mut c_void, ia, kin];
 
     for h in bad(other.pz) {
@@ -237,7 +237,8 @@ fn errors_about_handles_name_their_role_in_the_call() {
             expected
         );
     }
-    // The handle is checked before the endpoint attributes, except those of an endpoint on an SRQ.
+    // Pass attributes to dat_ep_create_with_srq, because it checks that there are attributes before
+    // it checks to which adapter the handles belong.
     let srq = side.new_srq(4);
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(t, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
@@ -279,7 +280,7 @@ fn errors_about_handles_name_their_role_in_the_call() {
         assert_eq!(dat!(t, evd_create_func(ia, 4, h, DAT_EVD_SOFTWARE_FLAG, &mut out)), expected);
         assert_eq!(dat!(t, evd_modify_cno_func(evd, h)), expected);
     }
-    // An EVD that takes no connection requests is refused like an invalid one.
+    // An EVD that takes no connection requests is refused like an invalid handle.
     for h in bad(other.cr_evd).into_iter().chain([null_mut(), evd]) {
         let expected = Err(Error::handle(DAT_INVALID_HANDLE_EVD_CR));
         let mut qualifier = 0;

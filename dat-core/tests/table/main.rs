@@ -1,4 +1,5 @@
-//! The exported function table over the loopback transport, called as C calls it.
+//! Tests of the exported function table over the loopback transport. The tests call the functions
+//! as C code does.
 
 mod adapter_limits;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Protection zones, regions and shared receive queues.
+//! Tests of protection zones, regions and shared receive queues.
 
 use std::ptr::null_mut;
 
@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// Calls dat_lmr_create with the arguments that vary.
+/// Calls dat_lmr_create. The parameters of this function are the arguments that the tests vary.
 fn create(
     side: &Side,
     (kind, region): (DAT_MEM_TYPE, DAT_REGION_DESCRIPTION),
@@ -55,8 +55,8 @@ fn unmapped_memory_is_not_registered() {
     let register = |addr: *mut u8, length| {
         create(&side, at(addr), length, side.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA).map(drop)
     };
-    // Any part of a page, and of several pages, can be registered. The first page of a process and
-    // the kernel's half of the addresses cannot.
+    // Any part of one page or of several pages can be registered. The first page of the address
+    // space and the kernel's half of the address space cannot be registered.
     assert_eq!(register(buffer.as_mut_ptr().wrapping_add(7), (3 << 16) - 7), Ok(()));
     assert_eq!(register(16 as *mut u8, 1), Err(Error::arg(3)));
     assert_eq!(register((1usize << 63) as *mut u8, 4096), Err(Error::arg(3)));
@@ -64,9 +64,9 @@ fn unmapped_memory_is_not_registered() {
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// Memory whose mapping lacks a permission that the region's privileges require is refused. If it
-/// could be registered, an access by a peer would end the process by a signal. A device refuses to
-/// pin such memory, too.
+/// Memory is refused if its mapping lacks a permission that the region's privileges require. If
+/// such memory could be registered, an access by a peer would end the process by a signal. A device
+/// refuses to pin such memory, too.
 #[test]
 fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
@@ -95,8 +95,8 @@ fn memory_without_the_required_permissions_is_not_registered() {
         (none, remote_read, violation(DAT_PRIVILEGES_RDMA_READ)),
     ];
     for (allowed, privileges, expected) in cases {
-        // The second of the two pages is checked like the first.
-        // SAFETY: nobody uses the pages above.
+        // The second of the two pages is checked in the same manner as the first.
+        // SAFETY: nobody uses the two pages.
         unsafe { assert_eq!(libc::mprotect(start.wrapping_byte_add(PAGE), PAGE, allowed), 0) };
         let made = register(privileges);
         assert_eq!(made.as_ref().err().copied(), expected, "{allowed} {privileges:#x}");
@@ -133,7 +133,7 @@ fn a_region_is_checked_before_it_is_registered() {
     assert_eq!(refused(here, 64, all, 9), Error::arg(7));
     let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
     assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));
-    // Refused calls left nothing behind.
+    // The refused calls have left no objects behind.
     dat!(table, pz_free_func(pz)).unwrap();
     side.close();
 }
@@ -220,7 +220,8 @@ fn an_lmr_created_from_an_lmr_has_the_same_memory() {
     assert_eq!((param.mem_type, param.length, param.pz_handle), (DAT_MEM_TYPE_LMR, 64, other_pz));
     // SAFETY: the type says that this member of the union is valid.
     assert_eq!(unsafe { param.region_desc.for_lmr_handle }, base.handle);
-    // The LMR outlives the region that it was created from, and uses its own zone.
+    // The new LMR stays valid when the region from which it was created is freed, and it uses its
+    // own zone.
     dat!(table, lmr_free_func(base.handle)).unwrap();
     assert_eq!(query(&side, view.handle).registered_address, base.address);
     assert_eq!(dat!(table, pz_free_func(other_pz)), Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE)));
@@ -396,7 +397,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     let slot = unsafe { received.user_cookie.as_64 } as usize;
     assert_eq!(&buffer[8 * slot..8 * slot + 5], b"hello");
 
-    // An endpoint on an SRQ takes no receives of its own.
+    // A receive cannot be posted to an endpoint on an SRQ.
     let own = dat!(table, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(0), 0));
     assert!(own.is_err());
     dat!(table, ep_free_func(y)).unwrap();
@@ -405,7 +406,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     b.close();
 }
 
-/// A message that was received and never dequeued does not stay outstanding for ever.
+/// The buffer of a message that was received and never dequeued does not stay outstanding forever.
 #[test]
 fn a_freed_evd_returns_the_buffers_of_its_completions() {
     let (table, name) = loopback(false);

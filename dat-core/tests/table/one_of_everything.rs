@@ -1,4 +1,4 @@
-//! One object of every kind.
+//! A test with one object of every type.
 
 use std::ptr::null_mut;
 
@@ -9,8 +9,9 @@ use provider_loopback::Adapter;
 
 use crate::client::*;
 
-/// Creates every kind of object in every state that one side alone, or both together, can cause.
-/// Then closes both adapters, while threads wait and one more connection is being established.
+/// Creates objects of every type in every state that one side alone or both sides together can
+/// cause. Then closes both adapters while threads wait and one more connection is being
+/// established.
 pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
     let [(a, x), (b, y)] = connected_by(t, name);
     let mut buffer = [0u8; 64];
@@ -46,8 +47,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
     dat!(t, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(2), 0)).unwrap();
     dat!(t, ep_post_send_func(y, 1, &mut lmr.local(0, 8), cookie(3), 0)).unwrap();
     all.push(lmr.handle);
-    // Some requests are not answered: at a consumer's service point, at a provider's, and at a
-    // reserved one.
+    // Some requests are not answered. They arrive at a PSP whose consumer creates the endpoints, at
+    // a PSP whose provider creates them, and at a reserved service point.
     let (reserved, idle) = (b.new_ep(), b.new_ep());
     let (mut rsp, mut idle_rsp) = (null_mut(), null_mut());
     let (consumers, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -76,8 +77,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
                         evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
                     )
                 };
-                // Another thread checks by calls of dat_evd_wait whether this thread waits. If such
-                // a call comes first, this wait is refused and must be repeated.
+                // Another thread finds out by calls of dat_evd_wait whether this thread waits. If
+                // such a call comes first, this wait is refused and must be repeated.
                 let mut answer = wait();
                 while answer == second {
                     answer = wait();
@@ -94,7 +95,7 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
                 );
                 assert!(evd.is_null());
             });
-            // The thread waits as soon as a second waiter is refused.
+            // The thread waits once a second waiter is refused.
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
             let busy = busy as DAT_EVD_HANDLE;
             while dat!(side.table, evd_wait_func(busy, 0, 1, &mut event, &mut more)) != second {
@@ -107,7 +108,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
             }
             all.extend([busy, cno]);
         }
-        // The peers of `b` are notified before their own adapter is closed.
+        // The endpoints of `a` that were connected to `b` report the end of their connections
+        // before `a` is closed.
         b.close();
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
         let mut heard = [0; 4];

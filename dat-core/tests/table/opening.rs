@@ -1,4 +1,4 @@
-//! Registration, dat_ia_open, and the EVD of asynchronous errors.
+//! Tests of registration, dat_ia_open, and the EVD of asynchronous errors.
 
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ fn every_word_of_the_table_is_filled() {
     assert_eq!(size_of::<DAT_PROVIDER>(), WORDS * size_of::<usize>());
     // SAFETY: the table consists of pointers and optional functions.
     let words = unsafe { &*std::ptr::from_ref(table).cast::<[usize; WORDS]>() };
-    // Word 1 is reserved for the provider.
+    // Word 1 of the table is reserved for the provider.
     let empty: Vec<_> = (0..WORDS).filter(|i| words[*i] == 0).collect();
     assert_eq!(empty, [1]);
     // SAFETY: the name is NUL-terminated.
@@ -155,7 +155,7 @@ fn adapters_share_an_evd_until_either_is_closed() {
     assert_eq!(shared(evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
     dat!(table, ia_close_func(second, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 
-    // Not every EVD takes asynchronous errors, and EVDs of other adapters are refused.
+    // Only some EVDs take asynchronous errors. EVDs of other adapters are refused.
     let side = Side::new(table, &name);
     assert_eq!(shared(side.evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
     let (other_table, other_name) = loopback(false);
@@ -165,7 +165,7 @@ fn adapters_share_an_evd_until_either_is_closed() {
     side.close();
 }
 
-/// A provider that cannot open an adapter, or panics.
+/// A provider whose `open` fails or panics.
 #[derive(Default)]
 struct Broken;
 

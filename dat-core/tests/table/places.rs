@@ -1,4 +1,5 @@
-//! The places in an endpoint's queues: every request and every receive ends in exactly one place.
+//! The slots in an endpoint's queues: every request and every receive must occupy exactly one slot
+//! until it ends.
 
 use std::ptr::null_mut;
 
@@ -7,7 +8,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// The maximum number of requests, and of receives.
+/// The maximum number of requests and of receives of the endpoint.
 const QUEUE_DEPTH: DAT_COUNT = 4;
 
 struct Pair {
@@ -61,7 +62,7 @@ fn cookie_and_status(event: &DAT_EVENT) -> (u64, DAT_DTO_COMPLETION_STATUS) {
     }
 }
 
-/// An endpoint with few places in its queues.
+/// Creates an endpoint with short queues.
 fn ep_with_short_queues(side: &Side) -> DAT_EP_HANDLE {
     let ep = side.new_ep();
     let mut param = DAT_EP_PARAM::zeroed();
@@ -71,7 +72,7 @@ fn ep_with_short_queues(side: &Side) -> DAT_EP_HANDLE {
     ep
 }
 
-/// Suppressed requests cause no events, but their places become free.
+/// Suppressed requests cause no events, but their slots in the queue become free.
 #[test]
 fn an_endpoint_can_always_post_suppressed() {
     let p = Pair::new();
@@ -88,8 +89,8 @@ fn an_endpoint_can_always_post_suppressed() {
     p.b.close();
 }
 
-/// A completion that was not taken keeps its place and its cookie, whatever requests are suppressed
-/// after it.
+/// A request whose completion was not taken keeps its slot and its cookie, no matter which
+/// suppressed requests are posted after it.
 #[test]
 fn a_completion_that_was_not_taken_keeps_its_cookie() {
     let p = Pair::new();
@@ -99,14 +100,15 @@ fn a_completion_that_was_not_taken_keeps_its_cookie() {
         p.recv(id);
         assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
     }
-    assert!(!p.requests_idle(), "the first request keeps its place until its completion is taken");
+    assert!(!p.requests_idle(), "the first request keeps its slot until its completion is taken");
     p.completes(1);
     assert!(p.requests_idle());
     p.a.close();
     p.b.close();
 }
 
-/// A request that was not carried out keeps its place, so the queue is full at the exact limit.
+/// A request that was not carried out keeps its slot, so the queue is full at exactly its maximum
+/// length.
 #[test]
 fn suppressed_requests_that_wait_keep_their_places() {
     let p = Pair::new();
@@ -118,10 +120,9 @@ fn suppressed_requests_that_wait_keep_their_places() {
     assert_eq!(p.send(9, 0), full);
     assert!(!p.requests_idle());
     p.recv(1);
-    assert_eq!(p.send(10, 0), Ok(()), "a request was carried out, so its place must be free");
+    assert_eq!(p.send(10, 0), Ok(()), "a request was carried out, so its slot must be free");
     assert_eq!(p.send(9, 0), full);
-    // A request that fails is reported exactly once, even if it was posted with its completion
-    // suppressed.
+    // A request that fails is reported exactly once, even if its completion is suppressed.
     dat!(p.a.table, ep_disconnect_func(p.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     for id in [1, 2, 3, 10] {
         assert_eq!(cookie_and_status(&p.a.next(p.a.evd)), (id, DAT_DTO_ERR_FLUSHED));
@@ -168,7 +169,7 @@ fn modify_keeps_room_for_posted_receives() {
     peer.close();
 }
 
-/// An unsignalled request wakes nobody, but its completion is queued and keeps its place until it
+/// An unsignalled request wakes no waiter, but its completion is queued and keeps its slot until it
 /// is taken.
 #[test]
 fn an_endpoint_can_always_post_unsignalled() {
@@ -186,7 +187,7 @@ fn an_endpoint_can_always_post_unsignalled() {
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let p = Pair { a, x, b, y };
     let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    // The requests are posted one after the other.
+    // The requests are posted one at a time.
     for id in 0..10 * QUEUE_DEPTH as u64 {
         p.recv(id);
         assert_eq!(p.send(id, unsignalled), Ok(()), "{id}");
@@ -221,8 +222,8 @@ fn shared_buffers(side: &Side, srq: DAT_SRQ_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
     (param.available_dto_count, param.outstanding_dto_count)
 }
 
-/// An endpoint of `b` on a shared queue of four buffers, with the EVD `recv` for receives. It is
-/// connected to an endpoint of `a`.
+/// An endpoint of `b` on a shared queue of four buffers, with the EVD `recv` for receives. The
+/// endpoint is connected to an endpoint of `a`.
 fn on_a_shared_queue(
     a: &Side,
     b: &Side,
@@ -263,8 +264,8 @@ fn a_shared_buffer_with_an_unreported_completion_is_returned() {
     b.close();
 }
 
-/// Buffers whose completions an overflowing EVD has lost are returned to the shared queue when the
-/// endpoint and the EVD are freed.
+/// If an EVD that overflows has lost the completions of buffers, the buffers return to the shared
+/// queue when the endpoint and the EVD are freed.
 #[test]
 fn a_shared_buffer_with_a_lost_completion_is_returned() {
     let (table, name) = loopback(false);
@@ -285,7 +286,8 @@ fn a_shared_buffer_with_a_lost_completion_is_returned() {
     b.close();
 }
 
-/// An endpoint that loses its zone keeps its receives and reports them.
+/// An endpoint that loses its protection zone keeps its posted receives, and queries still report
+/// them.
 #[test]
 fn receives_without_a_zone_are_still_there() {
     let (table, name) = loopback(false);

@@ -1,4 +1,4 @@
-//! The results of queries.
+//! Tests of the results of queries.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -56,7 +56,7 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
     assert_eq!(attr.max_rdma_size, limits.max_message);
     assert_eq!(attr.max_srqs, count(limits.max_srqs));
     assert_eq!(attr.max_recv_per_srq, count(limits.max_srq_depth));
-    // Sizes that exceed their fields are reported as the maximum of the field.
+    // A size that exceeds its field is reported as the maximum of the field.
     assert_eq!(attr.max_lmr_block_size, u32::MAX);
     assert_eq!(
         (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
@@ -74,8 +74,8 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
     let kinds = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
     assert_eq!(provider.lmr_mem_types_supported, kinds);
     assert_eq!(provider.rmr_scope_supported, DAT_RMR_SCOPE_ANY);
-    // Memory is coherent. The sink of an RDMA read needs no privileges for peers, and peers do not
-    // learn its context.
+    // Memory is coherent. Peers need no privileges for the sink of an RDMA read and do not learn
+    // its context.
     assert_eq!(
         (provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req),
         (DAT_FALSE, DAT_FALSE)
@@ -85,8 +85,8 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);
     assert_eq!(provider.srq_ep_pz_difference_supported, DAT_TRUE);
-    // The values are: low, soft high and hard high watermark; available and outstanding buffers;
-    // buffers and span.
+    // The bits stand for: low, soft high and hard high watermarks; available and outstanding
+    // buffers; buffers and span.
     let supported = (
         provider.srq_watermarks_supported,
         provider.srq_info_supported,
@@ -230,7 +230,8 @@ fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
     param
 }
 
-/// An endpoint that is created without attributes has the provider's (uDAPL 1.2, dat_ep_create).
+/// An endpoint that is created without attributes gets the provider's default attributes (uDAPL
+/// 1.2, dat_ep_create).
 #[test]
 fn an_endpoint_without_attributes_has_those_of_the_provider() {
     let (table, name) = loopback(false);
@@ -266,8 +267,8 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     side.close();
 }
 
-/// No named attributes of endpoints are defined, and the consumer's list of them need not outlive
-/// the call.
+/// The standard defines no named attributes of endpoints. The consumer's list of them need not
+/// exist after the call.
 #[test]
 fn an_endpoint_keeps_no_named_attributes() {
     let (table, name) = loopback(false);
@@ -318,7 +319,7 @@ fn an_endpoint_reports_its_connection() {
     assert_ne!(near.remote_port_qual, 0);
 }
 
-/// A queue of the maximum length can be created, and one longer by one cannot (uDAPL 1.2,
+/// A queue of the maximum length can be created, and a longer queue cannot (uDAPL 1.2,
 /// dat_srq_create, dat_srq_resize).
 #[test]
 fn a_shared_queue_reaches_its_maximum_depth() {

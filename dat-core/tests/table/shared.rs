@@ -1,4 +1,4 @@
-//! Regions of memory that several processes have mapped.
+//! Tests of memory regions that several processes have mapped.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions};
@@ -56,14 +56,14 @@ impl Drop for Mapping {
     }
 }
 
-/// A file that only this process uses.
+/// Creates a file that only this process uses.
 fn scratch(what: &str) -> PathBuf {
     std::env::temp_dir().join(format!("opendat-{what}-{}", std::process::id()))
 }
 
 type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 
-/// A cookie that only this test run uses.
+/// Returns a cookie that only this test run uses.
 fn name(run: u32, last: c_char) -> Cookie {
     let mut cookie: Cookie = [0; DAT_LMR_COOKIE_SIZE];
     for (to, from) in cookie[1..].iter_mut().zip(run.to_le_bytes()) {
@@ -124,7 +124,7 @@ fn a_shared_region_is_checked() {
         );
     }
 
-    // The consumer need not keep its copy of the cookie.
+    // The consumer need not keep its own copy of the cookie.
     let lmr = register(&side, at, 4096, Some(&mut name(run, 1))).unwrap();
     let mut param = DAT_LMR_PARAM::zeroed();
     dat!(table, lmr_query_func(lmr.handle, DAT_LMR_FIELD_ALL, &mut param)).unwrap();
@@ -135,11 +135,12 @@ fn a_shared_region_is_checked() {
             param.region_desc.for_shared_memory;
         assert_eq!((virtual_address, *shared_memory_id), (at.cast(), name(run, 1)));
     }
-    // The same memory, mapped elsewhere, has contexts of its own.
+    // If the same memory is mapped a second time and registered, the new region has its own
+    // contexts.
     let again = Mapping::new(&path, libc::MAP_SHARED);
     let second = register(&side, again.start, 4096, Some(&mut id)).unwrap();
     assert!(second.context != lmr.context && second.rmr_context != lmr.rmr_context);
-    // One cookie names one memory, and all 40 bytes of the cookie count.
+    // A cookie names only one piece of memory, and all 40 bytes of the cookie count.
     assert_eq!(register(&side, at, 4095, Some(&mut id)).unwrap_err(), Error::arg(4));
     // SAFETY: the address is inside the mapping.
     let behind = unsafe { at.add(4096) };
@@ -153,8 +154,8 @@ fn a_shared_region_is_checked() {
     fs::remove_file(path).unwrap();
 }
 
-/// Both processes have mapped the memory. Data that a peer of one process writes can be read by the
-/// other.
+/// Two processes have mapped the same memory. The peer of one process writes data that the other
+/// process can read.
 #[test]
 fn processes_share_a_region() {
     let path = scratch("processes");
@@ -184,12 +185,12 @@ fn processes_share_a_region() {
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     stdin.write_all(b"written\n").unwrap();
     told("read");
-    // The child uses the cookie as well, so it stays in use.
+    // The child uses the cookie as well, so the cookie stays in use.
     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
     let elsewhere = Mapping::new(&scratch("elsewhere"), libc::MAP_SHARED);
     let refused = register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3)));
     assert_eq!(refused.unwrap_err(), Error::arg(3));
-    // The cookie is in use until the child ends, for whatever reason that happens.
+    // The cookie is in use until the child ends, no matter why it ends.
     child.kill().unwrap();
     child.wait().unwrap();
     register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();

@@ -1,5 +1,5 @@
-//! Data transfers through the function table, and what the function tables of thread-safe adapters
-//! guarantee.
+//! Tests of data transfers through the function table, and of what the tables of thread-safe
+//! adapters guarantee.
 
 use std::collections::HashSet;
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// A record of a program, whose triplets are not aligned.
+/// A record of a program that contains segments which are not aligned.
 #[repr(C, packed)]
 struct Unaligned<T>(u8, T);
 
@@ -53,7 +53,7 @@ fn send_write_and_read_move_the_bytes() {
         let from = a.register(&mut source);
         let to = b.register(&mut target);
 
-        // A message in two parts, gathered in reverse order.
+        // Send a message from two segments, in reverse order.
         let big = u64::MAX - 5;
         dat!(
             t,
@@ -92,7 +92,7 @@ fn send_write_and_read_move_the_bytes() {
         )
         .unwrap();
         assert_eq!(a.completion().operation, DAT_DTO_RDMA_WRITE);
-        // The data is sent back, into the end of the source.
+        // Send the data back into the end of the source buffer.
         dat!(
             t,
             ep_post_rdma_read_func(
@@ -141,7 +141,7 @@ fn events_come_by_waiting_and_by_polling() {
             DAT_SOFTWARE_EVENT_DATA { pointer: i as DAT_PVOID };
         dat!(t, evd_post_se_func(side.evd, &software)).unwrap();
     }
-    // A time-out leaves all events in the queue and counts them.
+    // A wait that times out leaves all events in the queue and reports their number.
     let expired = Err(Error::of(DAT_TIMEOUT_EXPIRED));
     assert_eq!(dat!(t, evd_wait_func(side.evd, 0, 4, &mut event, &mut more)), expired);
     assert_eq!((more, event.event_number), (3, 0));
@@ -200,7 +200,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
     for side in [&a, &b] {
         assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    // The duplicate of the connection finds no listener any more.
+    // No service point listens any more, so the duplicate of the connection is refused.
     let z = a.new_ep();
     dat!(t, ep_dup_connect_func(z, x, TEN_SECONDS, 0, null_mut(), DAT_QOS_BEST_EFFORT)).unwrap();
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
@@ -223,7 +223,7 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
             }
         }
     };
-    // Two threads take each side's completions with dat_evd_dequeue.
+    // On each side, two threads take completions with dat_evd_dequeue.
     let drain = |side: Side, left: &std::sync::atomic::AtomicI64| {
         let mut cookies = Vec::new();
         use std::sync::atomic::Ordering::Relaxed;
@@ -245,7 +245,7 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
                 }
                 Err(error) => {
                     if error != Error::of(DAT_QUEUE_EMPTY) {
-                        // The other threads stop when the count is 0.
+                        // The other threads stop when this count is 0.
                         left.store(0, Relaxed);
                         panic!("{error}");
                     }

@@ -1,4 +1,5 @@
-//! Endpoints that are not completely configured, and those that the provider creates for a request.
+//! Tests of endpoints that are not completely configured, and of endpoints that the provider
+//! creates for a request.
 
 use std::ptr::{null, null_mut};
 
@@ -19,7 +20,7 @@ fn bare(side: &Side) -> DAT_EP_HANDLE {
     ep
 }
 
-/// Gives an endpoint a zone (or none), or EVDs for all streams.
+/// Calls dat_ep_modify to set an endpoint's protection zone or its EVDs. The zone may be NULL.
 fn modify(
     side: &Side,
     ep: DAT_EP_HANDLE,
@@ -74,7 +75,7 @@ fn an_endpoint_without_a_zone_is_unconfigured() {
     assert_eq!(connect(), Err(Error::state(DAT_INVALID_STATE_EP_EVD_CONNECT)));
     assert_eq!(modify(&a, ep, CONNECT, a.pz), Ok(()));
 
-    // The zone can be removed again.
+    // The zone can be removed from the endpoint again.
     assert_eq!(modify(&a, ep, PZ, null_mut()), Ok(()));
     assert_eq!(state(&a, ep), DAT_EP_STATE_UNCONFIGURED_UNCONNECTED);
     assert_eq!(connect(), Err(Error::state(DAT_INVALID_STATE_EP_PZ)));
@@ -99,7 +100,8 @@ fn a_reserved_endpoint_is_configured_before_it_accepts() {
     assert_eq!(accept(), Err(Error::state(DAT_INVALID_STATE_EP_UNCONFPASSIVE)));
     assert_eq!(modify(&b, ep, PZ | CONNECT | DTOS, b.pz), Ok(()));
     assert_eq!(state(&b, ep), DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
-    // The zone of an endpoint with a request cannot be changed any more. Other parameters can.
+    // The zone of an endpoint that has a connection request cannot be changed any more. Other
+    // parameters can be changed.
     let settled = Err(Error::state(DAT_INVALID_STATE_EP_PASSCONNPENDING));
     assert_eq!(modify(&b, ep, PZ, b.pz), settled);
     assert_eq!(modify(&b, ep, DTOS, b.pz), Ok(()));
@@ -131,7 +133,7 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     ];
     assert_eq!(given, [null_mut(); 4]);
 
-    // None of the refused calls affects the request.
+    // The refused calls do not affect the connection request.
     let accept = || dat!(table, cr_accept_func(request, null_mut(), 0, null_mut()));
     assert_eq!(accept(), Err(Error::state(DAT_INVALID_STATE_EP_UNCONFTENTATIVE)));
     assert_eq!(modify(&b, ep, DTOS, null_mut()), Ok(()));
@@ -146,7 +148,8 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
         dat!(table, ep_free_func(ep)),
         Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING))
     );
-    // Attributes of the transport and the provider can only be changed in unconnected endpoints.
+    // The attributes of the transport and of the provider can be changed only while the endpoint is
+    // unconnected.
     let number = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR;
     let late = Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING));
     assert_eq!(modify(&b, ep, number, b.pz), late);
@@ -157,7 +160,7 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(0), 0)).unwrap();
     assert_eq!(b.completion().ep_handle, ep);
 
-    // The endpoint of a rejected request is returned to the provider.
+    // The endpoint of a rejected request goes back to the provider.
     let caller = a.new_ep();
     a.connect(caller, qualifier, b"");
     let request = b.arrival();
@@ -171,8 +174,8 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     b.close();
 }
 
-/// With a NULL EVD the consumer shows that it does not want completions. It may post any number of
-/// requests.
+/// By a NULL EVD the consumer says that it does not want completions. Then it may post any number
+/// of requests.
 #[test]
 fn completions_without_an_evd_are_not_counted() {
     let (table, name) = loopback(false);

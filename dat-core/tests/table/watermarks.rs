@@ -1,5 +1,5 @@
-//! Endpoints on a shared receive queue: how many buffers they may hold, and to whom the buffers
-//! belong.
+//! Tests of endpoints on a shared receive queue: how many buffers they may hold, and to which
+//! protection zone the buffers belong.
 
 use std::ptr::{null, null_mut};
 
@@ -8,14 +8,14 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// An endpoint `x`, connected to `y`, which uses an SRQ with room for 16 buffers.
+/// An endpoint `x` that is connected to an endpoint `y`. `y` uses an SRQ with room for 16 buffers.
 struct SrqPair {
     a: Side,
     x: DAT_EP_HANDLE,
     b: Side,
     y: DAT_EP_HANDLE,
     srq: DAT_SRQ_HANDLE,
-    /// The EVDs for receives and connection events of `y`.
+    /// The EVDs of `y` for receives and for connection events.
     recv: DAT_EVD_HANDLE,
     conn: DAT_EVD_HANDLE,
 }
@@ -76,7 +76,7 @@ impl SrqPair {
         unsafe { event.event_data.dto_completion_event_data }.status
     }
 
-    /// The next asynchronous event about `y`: its number and reason.
+    /// Takes the next asynchronous event about `y`. Returns its number and reason.
     fn error(&self) -> Option<(DAT_EVENT_NUMBER, u32)> {
         let mut event = DAT_EVENT::zeroed();
         let taken = dat!(self.b.table, evd_dequeue_func(self.b.async_evd, &mut event));
@@ -90,8 +90,8 @@ impl SrqPair {
         Some((event.event_number, error.reason as u32))
     }
 
-    /// Whether exactly one asynchronous event reports that `y` holds more buffers than its soft
-    /// watermark.
+    /// Returns whether exactly one asynchronous event reports that `y` holds more buffers than its
+    /// soft watermark.
     fn soft_watermark_reported(&self) -> bool {
         let Some(error) = self.error() else { return false };
         assert_eq!(
@@ -102,8 +102,8 @@ impl SrqPair {
         true
     }
 
-    /// Whether exactly one asynchronous event reports that `y` takes no more buffers of the shared
-    /// queue.
+    /// Returns whether exactly one asynchronous event reports that `y` takes no more buffers of the
+    /// shared queue.
     fn srq_left_reported(&self) -> bool {
         let error = self.error();
         assert_eq!(self.error(), None);
@@ -133,12 +133,13 @@ fn a_soft_watermark_causes_one_event_for_each_setting() {
         d.send();
         assert_eq!(d.soft_watermark_reported(), expected);
     }
-    // A watermark that is set again is reported again, at once if it is already exceeded.
+    // A watermark that is set again is reported again. If it is already exceeded, it is reported at
+    // once.
     assert_eq!(d.set(2, NO_MARK), Ok(()));
     assert!(d.soft_watermark_reported());
     assert_eq!(d.set(4, NO_MARK), Ok(()));
     assert!(!d.soft_watermark_reported());
-    // A buffer whose completion was taken is not held.
+    // If the completion of a buffer was taken, the endpoint no longer holds the buffer.
     for _ in 0..4 {
         assert_eq!(d.take(), DAT_DTO_SUCCESS);
     }
@@ -196,8 +197,8 @@ fn a_hard_watermark_breaks_the_connection() {
     d.close();
 }
 
-/// OFED's providers report the same, because no flushed receive shows that the endpoint takes no
-/// more buffers.
+/// OFED's providers report the same event, because no flushed receive shows that the endpoint takes
+/// no more buffers.
 #[test]
 fn an_endpoint_on_an_srq_reports_that_it_takes_no_more_buffers() {
     for flag in [DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG] {
@@ -205,7 +206,7 @@ fn an_endpoint_on_an_srq_reports_that_it_takes_no_more_buffers() {
         dat!(d.b.table, ep_disconnect_func(d.y, flag)).unwrap();
         assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
         assert!(d.srq_left_reported());
-        // Only endpoints on a shared queue report this.
+        // Only endpoints on a shared queue report this event.
         let (mut param, mut event) = (DAT_EP_PARAM::zeroed(), DAT_EVENT::zeroed());
         dat!(d.a.table, ep_query_func(d.x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
         assert_eq!(
@@ -236,7 +237,7 @@ fn an_already_exceeded_hard_watermark_breaks_at_once() {
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));
     assert_eq!(dat!(d.b.table, evd_dequeue_func(d.conn, &mut event)), empty);
 
-    // The endpoint keeps its queue and its watermark, but not the held buffers.
+    // The endpoint keeps its queue and its watermark, but it no longer holds the buffers.
     for _ in 0..3 {
         assert_eq!(d.take(), DAT_DTO_SUCCESS);
     }
@@ -322,7 +323,7 @@ fn allocated_buffers_are_those_that_have_not_completed() {
         (2, 2),
         "a buffer that has completed must not count, even if its completion was not taken"
     );
-    // Either pointer may be NULL.
+    // Each of the two pointers may be NULL.
     let mut count = 0;
     assert_eq!(dat!(b.table, ep_recv_query_func(y, null_mut(), null_mut())), Ok(()));
     assert_eq!(dat!(b.table, ep_recv_query_func(y, &mut count, null_mut())), Ok(()));
@@ -334,8 +335,8 @@ fn allocated_buffers_are_those_that_have_not_completed() {
     a.close();
     b.close();
 
-    // With an SRQ, a buffer is not allocated before a message takes it, nor after the message is
-    // complete.
+    // With an SRQ, a buffer is allocated only from the time when a message takes it until the
+    // message is complete.
     let d = SrqPair::new(|_| {});
     d.post(3);
     let mut counts = [-7; 2];
@@ -379,7 +380,7 @@ fn the_zone_of_an_srq_is_its_own() {
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let mut words = *b"by the endpoint!";
     let source = a.register(&mut words);
-    // Messages use the SRQ's zone, RDMA operations the endpoint's.
+    // Messages use the SRQ's zone, and RDMA operations use the endpoint's zone.
     dat!(table, ep_post_send_func(x, 1, &mut source.local(0, 8), cookie(1), 0)).unwrap();
     assert_eq!(b.completion().status, DAT_DTO_SUCCESS);
     let to = in_ep_zone.remote(0, 16);
@@ -413,8 +414,8 @@ fn a_broken_connection_leaves_the_buffers_to_the_others() {
     }
     let mut words = [1u8; 8];
     let source = d.a.register(&mut words);
-    // The message is too long. The buffer that it took is returned with an error, and the other one
-    // stays posted.
+    // The message is too long. The buffer that it took completes with an error, and the other
+    // buffer stays posted.
     dat!(table, ep_post_send_func(first, 1, &mut source.local(0, 8), cookie(0), 0)).unwrap();
     assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_BROKEN);
     assert_eq!(d.take(), DAT_DTO_ERR_LOCAL_LENGTH);

@@ -1,4 +1,5 @@
-//! Remote memory regions: binding them, what peers may then do, and other uses of their contexts.
+//! Tests of remote memory regions: how they are bound, what peers may then do, and other uses of
+//! their contexts.
 
 use std::ptr::{null, null_mut};
 
@@ -15,7 +16,7 @@ fn rmr(side: &Side) -> DAT_RMR_HANDLE {
     rmr
 }
 
-/// The arguments of dat_rmr_bind that vary.
+/// The arguments of dat_rmr_bind that the tests vary.
 #[derive(Clone, Copy)]
 struct Bind {
     rmr: DAT_RMR_HANDLE,
@@ -64,7 +65,8 @@ impl Bind {
     }
 }
 
-/// The next event, which must belong to a bind: RMR, cookie and status.
+/// Takes the next event, which must be the completion of a bind. Returns the RMR, the cookie and
+/// the status.
 fn next_bind(side: &Side) -> (DAT_RMR_HANDLE, u64, DAT_RMR_BIND_COMPLETION_STATUS) {
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
@@ -233,7 +235,8 @@ fn a_bind_is_checked_before_it_is_posted() {
     }
     refused(Bind { privileges: 0x40, ..good }, Error::arg(4));
     refused(Bind { va_type: 2, ..good }, Error::arg(5));
-    // A privilege for peers requires the same one for the owner (uDAPL 1.2, dat_rmr_bind).
+    // A remote privilege requires that the owner has the same local privilege (uDAPL 1.2,
+    // dat_rmr_bind).
     let mut spare = [0u8; 8];
     let mut of = |privileges| {
         let lmr = b.register_as(&mut spare, privileges, DAT_VA_TYPE_VA);
@@ -272,7 +275,7 @@ fn region_rmr_and_endpoint_are_in_one_zone() {
     }
     assert_eq!(Bind::none(foreign, y).post(&b, 1), violation);
     Bind::new(window, y, &here, here.local(0, 8)).post_and_wait(&b);
-    // An RMR keeps its zone in use.
+    // While an RMR exists, its protection zone is in use.
     dat!(t, lmr_free_func(there.handle)).unwrap();
     assert_eq!(dat!(t, pz_free_func(b.pz)), Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE)));
     dat!(t, rmr_free_func(foreign)).unwrap();
@@ -292,7 +295,7 @@ fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
     let (first, second) = (b.register(&mut memory), b.register(&mut memory));
     Bind::new(window, y, &first, first.local(0, 8)).post_and_wait(&b);
     assert_eq!(dat!(t, lmr_free_func(first.handle)), in_use);
-    // The RMR is bound to another region, without an event.
+    // The RMR is bound to another region, and the bind causes no event.
     let quiet = DAT_COMPLETION_SUPPRESS_FLAG;
     Bind { flags: quiet, ..Bind::new(window, y, &second, second.local(0, 8)) }.post(&b, 1).unwrap();
     assert!(empty(&b));
@@ -304,7 +307,7 @@ fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
         in_use,
         "the region must be in use by the other window"
     );
-    // The RMR may be bound (uDAPL 1.2, dat_rmr_free).
+    // An RMR may be freed while it is bound (uDAPL 1.2, dat_rmr_free).
     dat!(t, rmr_free_func(other)).unwrap();
     assert_eq!(dat!(t, rmr_free_func(other)), Err(Error::handle(DAT_INVALID_HANDLE_RMR)));
     dat!(t, lmr_free_func(second.handle)).unwrap();
@@ -345,7 +348,7 @@ fn binds_need_a_connected_or_disconnected_endpoint() {
     let held = Bind { ep: y, ..bind }.post_and_wait(&b);
     dat!(t, ep_disconnect_func(x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
-    // The bind is flushed, so the RMR is bound as before. The report of the flush cannot be
+    // The bind is flushed, so the RMR stays bound as before. The report of a flush cannot be
     // suppressed.
     let flags = DAT_COMPLETION_SUPPRESS_FLAG;
     let lost = Bind { ep: y, flags, ..bind }.post(&b, 2).unwrap();
@@ -364,8 +367,8 @@ fn binds_complete_on_the_request_evd() {
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
-    // The first request EVD takes no bind events. The second bind asks for an unsignalled
-    // completion. The third endpoint has no request EVD.
+    // The first endpoint's request EVD takes no completions of binds. The second bind asks for an
+    // unsignalled completion. The third endpoint has no request EVD.
     let dtos = b.new_evd(DAT_EVD_DTO_FLAG);
     let quiet = Side { evd: b.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), ..b };
     for (request, unsignalled) in [(dtos, false), (quiet.evd, true), (null_mut(), false)] {
@@ -542,7 +545,7 @@ fn a_read_goes_where_an_rmr_context_says() {
     let context = Bind { privileges: DAT_MEM_PRIV_REMOTE_READ_FLAG, ..bind }.post_and_wait(&a);
     let unwritable = Err(Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE));
     assert_eq!(read(&at(&to, 0, 8, context), 8, 0), unwritable);
-    // The context of an LMR is also valid as a sink.
+    // The context of an LMR may also be used as a sink.
     read(&to.remote(40, 8), 8, 0).unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     a.close();
@@ -592,7 +595,7 @@ fn threads_bind_through_one_endpoint() {
                     let in_use = Error::state(DAT_INVALID_STATE_LMR_IN_USE);
                     assert_eq!(dat!(b.table, lmr_free_func(lmr.handle)), Err(in_use));
                     Bind::none(window, y).post(b, 2).unwrap();
-                    // There is one completion for each thread. The one that remains may belong to
+                    // Each thread waits for one completion, and it may get the completion of
                     // another thread.
                     assert!(!empty(b));
                     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();

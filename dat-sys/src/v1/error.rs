@@ -42,7 +42,7 @@ pub fn status_names(status: DAT_RETURN) -> Option<(&'static str, &'static str)> 
 }
 
 constants! {
-    /// The type of a status: the constant that has another value than in 2.0.
+    /// The type of a status. This list has only the constant whose value differs from 2.0.
     pub type DAT_RETURN_TYPE = c_uint {
         /// The status type "not implemented". The value includes the error class, so DAT_GET_TYPE
         /// of a status never equals this constant.

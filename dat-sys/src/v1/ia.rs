@@ -21,7 +21,7 @@ constants! {
         DAT_IA_FIELD_IA_NUM_VENDOR_ATTR = 0x2_0000_0000,
         DAT_IA_FIELD_IA_VENDOR_ATTR = 0x4_0000_0000,
         DAT_IA_FIELD_ALL = 0x7_ffff_ffff,
-        /// The name of this constant in DAT 1.0.
+        /// The DAT 1.0 name of `DAT_IA_FIELD_ALL`.
         DAT_IA_ALL = DAT_IA_FIELD_ALL,
     }
 
@@ -132,7 +132,7 @@ records! {
         pub dat_qos_supported: DAT_QOS,
         /// The mask of the supported completion flags.
         pub completion_flags_supported: DAT_COMPLETION_FLAGS,
-        /// Whether calls need no locking by the consumer.
+        /// Whether the provider is thread-safe, so that the consumer need not lock its calls.
         pub is_thread_safe: DAT_BOOLEAN,
         /// The maximum size in bytes of private data that connection calls accept.
         pub max_private_data_size: DAT_COUNT,
@@ -153,13 +153,13 @@ records! {
         pub srq_watermarks_supported: DAT_COUNT,
         /// Whether an EP may have another protection zone than its SRQ.
         pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
-        /// Which counts dat_srq_query returns.
+        /// The counts that dat_srq_query returns.
         pub srq_info_supported: DAT_COUNT,
-        /// Which counts dat_ep_recv_query returns.
+        /// The counts that dat_ep_recv_query returns.
         pub ep_recv_info_supported: DAT_COUNT,
-        /// Whether dat_lmr_sync_rdma_read and _write are required.
+        /// Whether dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write are required.
         pub lmr_sync_req: DAT_BOOLEAN,
-        /// Whether a post never waits for the operation.
+        /// Whether a post returns without waiting for the operation.
         pub dto_async_return_guaranteed: DAT_BOOLEAN,
         /// Whether the sink of an RDMA read needs remote write privilege.
         pub rdma_write_for_rdma_read_req: DAT_BOOLEAN,

@@ -127,7 +127,8 @@ pub fn constants() -> impl Iterator<Item = &'static Constant> {
     kept.filter(|constant| is_kept(constant.name)).chain(CONSTANTS.iter().copied().flatten())
 }
 
-/// Returns every structure and union of uDAPL 1.2, selected like the constants.
+/// Returns every structure and union of uDAPL 1.2: those of 2.0 except the additions of 2.0. A type
+/// that differs has its 1.2 layout.
 pub fn records() -> impl Iterator<Item = &'static Record> {
     let kept = crate::describe::RECORDS.iter().copied().flatten();
     kept.filter(|record| is_kept(record.name)).chain(RECORDS.iter().copied().flatten())

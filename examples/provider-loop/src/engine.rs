@@ -28,15 +28,15 @@ pub(crate) type Sink = adapter::Sink<Engine>;
 pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
 
 // ANCHOR: engine
-/// The engine.
+/// The engine of one open adapter.
 pub struct Engine {
     context: Context<Engine>,
     ip: IpAddr,
     queue: Arc<MessageQueue>,
     links: HashMap<usize, Link>,
     listeners: HashMap<usize, Listener>,
-    /// The times at which connecting queue pairs time out. Queue pairs that were answered stay in
-    /// the set until then.
+    /// The times at which connection attempts time out, each with the ID of its queue pair. If an
+    /// attempt was answered, its time stays in the set but has no effect.
     deadlines: BTreeSet<(Instant, usize)>,
     tx: TxVec,
 }
@@ -178,7 +178,8 @@ unsafe impl adapter::Engine for Engine {
             self.with_link(qp, |link| link.abort_connect(Upcall::Unreachable { because }));
             return Ok(());
         }
-        // The connection as the peer sees it. The caller's port has no meaning.
+        // The connection from the peer's point of view, so `local` is the peer's address. The
+        // caller's port has no meaning.
         let end = ConnectionEnd {
             peer: self.destination(qp),
             local: to.peer,
@@ -200,7 +201,7 @@ unsafe impl adapter::Engine for Engine {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
-        // Each side limits its reads to what the other side can hold.
+        // No side may have more reads in progress than the other side can serve at a time.
         end.depth.incoming = end.depth.incoming.min(depth.incoming);
         end.depth.outgoing = end.depth.outgoing.min(depth.outgoing);
         let (peer, local, remote) = (end.peer.clone(), end.remote, end.local);
@@ -239,7 +240,8 @@ unsafe impl adapter::Engine for Engine {
     // ANCHOR_END: listen
 }
 
-/// The same depth from the peer's point of view.
+/// Returns this depth from the peer's point of view: reads that are incoming here are outgoing at
+/// the peer.
 fn swapped(ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
     ReadDepth { incoming: outgoing, outgoing: incoming }
 }

@@ -1,5 +1,5 @@
-//! A complete DAT provider to learn from. Its wire is the memory of its process.
-//! docs/writing-a-provider.md explains it.
+//! A complete DAT provider to learn from. It transfers data through the memory of its process.
+//! docs/writing-a-provider.md explains the code.
 //!
 //! | file | what |
 //! |---|---|

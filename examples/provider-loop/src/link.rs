@@ -13,7 +13,7 @@ use crate::message::{ConnectionEnd, Message};
 const WINDOW_BYTES: usize = 1 << 20;
 
 // ANCHOR: state
-/// A queue pair.
+/// A queue pair and the phase of its connection.
 ///
 /// ```text
 /// Idle ─ connecting ──► Connecting ── Accept ──► Established ──► Ended
@@ -25,11 +25,13 @@ pub(crate) struct Link {
     phase: Phase<Work, Connection>,
 }
 
-/// A connection, which has the completing side of the queues.
+/// An established connection. Its stream takes posted requests and receives from the queues, and
+/// completes them.
 struct Connection {
     end: ConnectionEnd,
     stream: Stream,
-    /// Whether the consumer knows of the connection. The accepting side waits for `Ready`.
+    /// Whether the consumer was notified of the connection. The accepting side waits for `Ready`
+    /// first.
     reported: bool,
     /// Whether the connection ends when all posted requests are done.
     closing: bool,
@@ -113,7 +115,8 @@ impl Link {
     }
 
     // ANCHOR: transmit
-    /// Sends what is ready. After the end of the connection, flushes what has been posted since.
+    /// Sends the data that are ready. After the end of the connection, flushes operations that were
+    /// posted since.
     pub(crate) fn transmit(&mut self, tx: &mut TxVec) {
         match &mut self.phase {
             Phase::Established(connection) if connection.reported => match connection.send(tx) {
@@ -129,7 +132,7 @@ impl Link {
     }
     // ANCHOR_END: transmit
 
-    /// The number of its receive buffers that have not completed.
+    /// Returns the number of the queue pair's receive buffers that have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
             Phase::Idle(work) | Phase::Connecting(work) | Phase::Ended(work) => work.allocated(),
@@ -148,7 +151,7 @@ impl Link {
     }
 
     // ANCHOR: end
-    /// One side has violated the protocol.
+    /// Ends the connection because one side has violated the protocol.
     fn fail(&mut self, failure: Failure) {
         let Phase::Established(connection) = &mut self.phase else { return };
         if !failure.by_peer {
@@ -213,7 +216,7 @@ impl Connection {
                     octets.set_len(octets.len() + piece.iov_len);
                 }
             }
-            // A full wire would accept fewer octets.
+            // The peer's message queue accepts all octets. A socket could accept fewer.
             self.stream.tx_done(tx, ready);
             self.uncredited += ready;
             self.end.peer.send(Message::Frames(octets));

@@ -31,8 +31,7 @@ pub(crate) enum Message {
     Closed,
 }
 
-/// One end of a connection or of a connection attempt. Wherever it is dropped, the
-/// other end is notified.
+/// One end of a connection or of a connection attempt. Dropping this value notifies the other end.
 pub struct ConnectionEnd {
     pub(crate) peer: Destination,
     pub(crate) local: SocketAddr,
@@ -65,8 +64,8 @@ pub(crate) struct Destination {
 // ANCHOR: send
 impl Destination {
     pub(crate) fn send(&self, message: Message) {
-        // Without a queue the adapter has been closed. The message is dropped, and with it a
-        // connection end.
+        // If the queue does not exist any more, the peer's adapter has been closed. The message is
+        // then dropped. If it contains a connection end, the drop notifies the sender.
         let Some(queue) = self.queue.upgrade() else { return };
         let mut messages = lock(&queue.messages);
         if messages.is_empty() {

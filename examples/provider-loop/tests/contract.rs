@@ -1,4 +1,4 @@
-//! dat-core's contract for transports.
+//! Tests that the transport keeps dat-core's contract for transports.
 
 use dat_core::provider::{Provider, Transport};
 use dat_loop::Loop;

@@ -20,7 +20,7 @@ fn library() -> PathBuf {
     library
 }
 
-/// A registry file, and the program `dat` run with it.
+/// A registry file with the example provider, for runs of the program `dat`.
 struct Registered {
     dir: TempDir,
 }
@@ -43,8 +43,8 @@ impl Registered {
     }
 
     fn dat(&self, arguments: &[&str]) -> String {
-        // The program is that of OPENDAT_DIST (`cargo xtask test` sets it), or one that is built
-        // now.
+        // The program is taken from OPENDAT_DIST, which `cargo xtask test` sets. If the variable is
+        // not set, cargo builds the program.
         let mut command = match std::env::var_os("OPENDAT_DIST") {
             Some(dist) => Command::new(Path::new(&dist).join("bin/dat")),
             None => {
@@ -156,7 +156,7 @@ fn it_does_what_the_standard_says() {
     /// another process, whose memory is not shared.
     const UNSUPPORTED: [&str; 2] = [
         "the provider attribute supports_multipath is false",
-        "this adapter does not lead to another process",
+        "this adapter cannot connect to another process",
     ];
     let registered = Registered::new();
     let report = registered.json(&[

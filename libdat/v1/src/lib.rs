@@ -1,8 +1,8 @@
 //! libdat.so.1: the C library of uDAPL 1.2.
 //!
-//! The crate `libdat` has what both C libraries share. This crate has the types of 1.2 and the
-//! three functions whose arguments 2.0 changed. Each function is exported as `name@@DAT_1.2`
-//! (`libdat1.map`, `build.rs`).
+//! The crate `libdat` has the code that both C libraries share. This crate adds the types of 1.2
+//! and the three functions whose arguments 2.0 changed. Each function is exported as
+//! `name@@DAT_1.2` (`libdat1.map`, `build.rs`).
 
 // Types that differ from 2.0 are imported explicitly and take precedence over the glob import.
 use dat_sys::v1::{

@@ -28,7 +28,7 @@ compile_error!(
 unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -> DAT_RETURN {
     // System V AMD64 ABI 3.5.7, variable argument lists. The frame holds the va_list (24 bytes at
     // offset 0) and the register save area (176 bytes at offset 32). AL is an upper bound of the
-    // vector registers that the caller uses.
+    // number of vector registers that the caller uses.
     naked_asm!(
         ".cfi_startproc",
         "sub rsp, 216",
@@ -87,7 +87,8 @@ unsafe extern "C" fn extension_op(
         let Some((object, table)) =
             ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
         else {
-            // A close operation requires the IA of an open operation; all others accept any object.
+            // A close operation requires an IA that an open operation has opened. All other
+            // operations accept the handle of any object.
             let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;
             let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
             return DAT_ERROR(DAT_INVALID_HANDLE, subtype);

@@ -1,5 +1,5 @@
-//! The functions that only uDAPL 2.0 has, or that have other arguments there.
-//! [`libdat::functions!`] defines the others.
+//! The functions that only uDAPL 2.0 has, or that have other arguments in 2.0 than in 1.2.
+//! [`libdat::functions!`] defines the functions that both versions have with the same arguments.
 
 use dat_sys::*;
 

@@ -12,7 +12,7 @@ libdat::export! {
     "DAT_2.0";
 
     /// dat_registry_providers_related: whether two adapters share a point of failure, as far as
-    /// their providers know. A provider is asked only if an IA of it is open.
+    /// their providers know. Only the providers of adapters that the consumer has opened are asked.
     ///
     /// # Safety
     ///
@@ -24,7 +24,7 @@ libdat::export! {
     ) -> DAT_RETURN {
         // SAFETY: the caller guarantees that both names are null or NUL-terminated.
         let Some(one) = (unsafe { ia_name(first) }) else { return invalid(DAT_INVALID_ARG1) };
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that both names are null or NUL-terminated.
         let Some(two) = (unsafe { ia_name(second) }) else { return invalid(DAT_INVALID_ARG2) };
         if related.is_null() {
             return invalid(DAT_INVALID_ARG3);
@@ -46,7 +46,8 @@ libdat::export! {
     }
 }
 
-/// Asks the provider of an open IA of this name whether it is related to another adapter.
+/// Asks the provider of an open IA with the name `name` whether this IA and the adapter `other`
+/// share a point of failure. Returns `None` if no provider has an answer.
 ///
 /// # Safety
 ///

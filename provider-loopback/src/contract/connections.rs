@@ -38,9 +38,9 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither side may have more reads outstanding than its peer accepts. The columns are: the read
-    // depths that the active side requests, those that the passive side requests, and those that
-    // the active side gets.
+    // Neither side may have more reads outstanding than its peer accepts. Each row has the read
+    // depths that the active side requests, the read depths that the passive side requests, and the
+    // read depths that the active side gets.
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),
@@ -61,7 +61,7 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
         assert_eq!(depth(&a), agreed);
         assert_eq!(depth(&b), ReadDepth { incoming: agreed.outgoing, outgoing: agreed.incoming });
 
-        // Reads beyond the limit wait in the queue.
+        // Reads that exceed the limit wait in the send queue.
         b.mem.write(0, &pattern(1, 3200));
         for i in 0..32 {
             let (from, to) = (b.mem.remote(i * 100), a.mem.segment(i * 100, 100));
@@ -117,7 +117,7 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     assert_refused(&rig, &callers[2]);
     service.log.assert_silent();
 
-    // Answering a request frees a place in the backlog.
+    // Answering a request frees an entry of the backlog.
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
     assert_established(&rig, &callers[0]);
@@ -177,8 +177,8 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     assert!(start.elapsed() >= time_limit, "the attempt ended too early");
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
 
-    // The answer comes too late. Some wires detect that at once, others only after an exchange with
-    // the peer.
+    // The request is accepted too late. Some wires detect that at once, others only after an
+    // exchange with the peer.
     b.qp.accept(request, b"", DEPTH).expect("accept");
     match rig.next("the failure", &b.log) {
         Event::AcceptFailed => {}
@@ -191,10 +191,10 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     a.log.assert_silent();
 }
 
-/// Connects, with a receive posted, until a request arrives. A network may lose a request, which
-/// then times out like any other, and a busy machine may be late. So each attempt waits twice as
-/// long as the one before. Each attempt uses a service of its own, because a late request would
-/// occupy the backlog of the next attempt.
+/// Makes attempts to connect until a request arrives, each with a receive posted. A network may
+/// lose a request, whose attempt then times out, and a busy machine may be late. So each attempt
+/// waits twice as long as the one before. Each attempt uses a service of its own, because a late
+/// request would occupy the backlog of the next attempt.
 fn connect_until_received<'t, T: Transport>(
     rig: &Rig<'t, T>,
     time_limit: &mut Duration,
@@ -234,7 +234,8 @@ pub fn a_graceful_close_carries_out_posted_requests<T: Transport>(a: &T, b: &T) 
         let event = rig.next("the end", &end.log);
         assert!(matches!(event, Event::Disconnected), "{event:?}");
     }
-    // All work requests have completed by now (promise 2), so one poll is enough.
+    // All work requests have completed before the end is reported (promise 2 of a transport), so
+    // one poll is enough.
     let all: Vec<_> = (0..9).map(|i| (i, WcStatus::Success)).collect();
     assert_eq!(outcomes(&poll::<T>(&a.requests, 16)), all);
     assert_eq!(a.mem.read(32768, 1000), pattern(77, 1000));

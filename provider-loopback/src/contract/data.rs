@@ -82,7 +82,8 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// Ensures that all writes of `a` have arrived, since a message does not overtake them.
+/// Ensures that all writes of `a` have arrived: sends a message, which does not overtake the
+/// writes.
 pub(super) fn await_writes<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
@@ -122,7 +123,11 @@ pub fn segments_are_gathered_and_scattered<T: Transport>(a: &T, b: &T) {
     assert_eq!(b.mem.read(500, 1), message[..1]);
     assert_eq!(b.mem.read(0, 250), message[1..251]);
     assert_eq!(b.mem.read(2000, 249), message[251..]);
-    assert_eq!(b.mem.read(2249, 51), [0; 51], "nothing may be written behind the message");
+    assert_eq!(
+        b.mem.read(2249, 51),
+        [0; 51],
+        "no byte may be written after the end of the message"
+    );
     assert_eq!(b.mem.read(250, 250), [0; 250]);
 }
 
@@ -168,7 +173,7 @@ pub fn empty_operations_complete<T: Transport>(a: &T, b: &T) {
     a.send(1, &[]);
     a.post(2, SendOp::Write(nowhere), &[]);
     a.post(3, SendOp::Read(nowhere), &[a.mem.segment(0, 0)]);
-    // The key of an empty segment is not checked either.
+    // The key of an empty local segment is not checked.
     a.send(4, &[Segment::default()]);
     let wcs = rig.completions(&a.requests, 4);
     assert_eq!(outcomes(&wcs), [1, 2, 3, 4].map(|id| (id, WcStatus::Success)));
@@ -270,7 +275,7 @@ pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     let sent = outcomes(&poll::<T>(&a.requests, 2));
     match sent[..] {
         [(4, WcStatus::RemoteResponder | WcStatus::Success)] => {}
-        // The network has lost the refusal.
+        // The network has lost the packet with which the peer refuses the message.
         [(4, WcStatus::Flushed)] if losses_are_expected() => {}
         _ => panic!("{sent:?}"),
     }
@@ -350,14 +355,15 @@ pub(super) fn refused<'t, T: Transport>(
     let wc = wcs.last().expect("a completion");
     assert_eq!(wc.id, 20);
     match wc.op {
-        // The network has lost the refusal, so the requester only learns that the connection broke.
+        // The network has lost the peer's refusal, so the requester only learns that the connection
+        // broke.
         _ if wc.status == WcStatus::Flushed && losses_are_expected() => {}
         // On a wire without acknowledgements, the write has completed with success before the peer
         // checks the access.
         WcOp::Write => {
             assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}")
         }
-        // An atomic operation on an unaligned target fails with this status.
+        // The peer reports this status if the target of an atomic operation is not aligned.
         WcOp::FetchAdd if wc.status == WcStatus::RemoteResponder => {}
         _ => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Flushed), "{wc:?}"),
     }
@@ -408,7 +414,7 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
     drop(no_write);
     assert_eq!(a.try_post(1, SEND, &stale), Err(PostError::Key));
 
-    // None of these requests was queued, and the connection still works.
+    // None of the refused requests was queued, and the connection still works.
     for i in 0..QUEUE as u64 {
         recv(&b, &[b.mem.segment(0, 8)]).unwrap_or_else(|e| panic!("receive {i}: {e:?}"));
     }

@@ -1,6 +1,6 @@
-//! Cases about immediate data and atomic operations. A transport that does not support them
-//! declares that in its attributes and refuses them. A transport that supports them refuses them if
-//! the peer does not.
+//! Cases about immediate data and atomic operations. A transport that does not support these
+//! operations declares that in its attributes and refuses them. A transport that supports these
+//! operations refuses them if the peer does not support them.
 
 use super::data::{await_writes, refused};
 use super::rig::*;
@@ -8,7 +8,8 @@ use dat_core::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 
-/// Whether both sides support the operations. Otherwise neither can use them.
+/// Returns whether both sides support immediate data and atomic operations. If only one side
+/// supports them, neither side can use them.
 fn both_support_extended<T: Transport>(rig: &Rig<'_, T>) -> bool {
     rig.a.attrs().extended && rig.b.attrs().extended
 }
@@ -49,8 +50,8 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
     let (a, b) = rig.pair();
     for (from, to) in [(&a, &b), (&b, &a)] {
         for (n, len) in [0, 1, 1000, 40_000].into_iter().enumerate() {
-            // Sends come before and after the write. Each message takes the next buffer, whatever
-            // its size.
+            // The write with immediate data is posted between two sends. Each of the three messages
+            // takes the next buffer, whatever its size.
             let data = pattern(n as u64, len);
             from.mem.write(0, &data);
             for id in 0..3 {
@@ -93,8 +94,8 @@ pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
         (SendOp::CompareSwap { at, compare: 42, swap: 7 }, u64::MAX),
         (SendOp::FetchAdd { at, add: 3 }, u64::MAX),
     ];
-    // There are more operations than may be outstanding. The fences keep the reads between them in
-    // order.
+    // More reads and atomic operations are posted than may be outstanding. The fences make each
+    // atomic operation wait for the reads before it.
     for (n, (op, _)) in originals.into_iter().enumerate() {
         let n_8 = 8 * n;
         a.post_fenced(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
@@ -123,7 +124,8 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     if !both_support_extended(&rig) {
         return;
     }
-    // The cases are: without the access right, unaligned, and past the end.
+    // The three cases are: the peer lacks the access right, the target is unaligned, and the target
+    // is past the end of the region.
     for (access, offset) in [(ALL, 0), (ATOMIC, 4), (ATOMIC, 64)] {
         let (a, b) = rig.pair();
         let target = Buffer::new(b.t, &b.pd, 64, access);

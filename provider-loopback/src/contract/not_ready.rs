@@ -4,7 +4,7 @@ use super::rig::*;
 use dat_core::provider::*;
 
 /// Some transports end the connection if a message has no receive. For such a transport, checks
-/// that the connection ends, and returns true. The rest of the case does not apply then.
+/// that the connection ends, and returns true. The caller then skips the rest of the case.
 fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {
     let breaks = receives_must_be_there();
     if breaks {
@@ -57,8 +57,8 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.log.assert_silent();
 }
 
-/// Each message that waits is reported once, and no other message is. While a message waits, other
-/// connections continue.
+/// Each message that waits for a receive is reported once, and other messages are not reported.
+/// While a message waits, other connections continue.
 pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     const OCTETS: u32 = 64;
     let rig = Rig { a, b };
@@ -80,7 +80,7 @@ pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     for id in 1..4 {
         if !waits_are_unreported() {
             let word = || (receiver.log.waits().len() as u64 >= id).then_some(());
-            rig.until("word of a message that waits", word);
+            rig.until("the report of a message that waits", word);
         }
         (0..50).for_each(exchange);
         receiver.recv(id, &[receiver.mem.segment(0, OCTETS as usize)]);
@@ -93,7 +93,8 @@ pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// The messages exceed all buffers on the path. The sender is stopped, and no data are lost.
+/// The messages are larger than all buffers on the path together. The sender is stopped until there
+/// are receives, and no data are lost.
 pub fn a_sender_is_stopped_until_there_are_receives<T: Transport>(a: &T, b: &T) {
     const LEN: usize = 1 << 20;
     const MESSAGES: u64 = 24;
@@ -140,7 +141,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     let post =
         |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
     let mut received = [0; 3];
-    // Waits until this number of messages has arrived, either at all endpoints or at the last two.
+    // Waits until `all` messages have arrived: at all endpoints or, if `others`, at the last two.
     let mut take = |all: u64, others: bool| {
         rig.until("a message for each buffer", || {
             for (end, received) in ends.iter().zip(&mut received) {

@@ -6,7 +6,8 @@ use dat_core::provider::*;
 pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    // There are more requests than the queue has slots. The slots become free without a completion.
+    // This case posts more requests than the queue has slots. The slots of unsignalled requests
+    // become free without a completion.
     for round in 0..4 {
         for i in 0..16 {
             b.recv(i, &[b.mem.segment(0, 8)]);
@@ -37,7 +38,7 @@ pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     for i in 0..4 {
         b.recv(i, &[]);
     }
-    // A queue that is not armed makes no upcall.
+    // A completion queue that is not armed makes no upcall.
     a.send(0, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
     b.recvs_log.assert_silent();
@@ -54,7 +55,7 @@ pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     );
     b.recvs_log.assert_silent();
 
-    // The latest call of `arm` counts.
+    // If `arm` is called twice, the latest call determines which completions cause an upcall.
     assert!(arm::<T>(&b.recvs, true) && arm::<T>(&b.recvs, false));
     a.send(3, &[]);
     rig.next("CqReady", &b.recvs_log);
@@ -88,7 +89,7 @@ pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
     rig.next("CqReady", &b.recvs_log);
     rig.completions(&b.recvs, 1);
 
-    // A failure wakes every armed queue.
+    // A failed completion causes an upcall of every armed queue.
     assert!(arm::<T>(&b.recvs, true));
     a.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
@@ -116,7 +117,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
         recv(id, id % 2 == 0);
     }
     assert!(arm::<T>(&a.requests, true) && arm::<T>(&b.recvs, true));
-    // If the receiver decides what wakes it, the sender's flag has no effect.
+    // If the receiver decides which messages wake it, the sender's flag has no effect.
     send(0, true, true);
     rig.completions(&a.requests, 1);
     rig.completions(&b.recvs, 1);
@@ -128,7 +129,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     rig.completions(&a.requests, 1);
     rig.completions(&b.recvs, 1);
 
-    // A failure wakes every armed queue.
+    // A failed completion causes an upcall of every armed queue.
     assert!(arm::<T>(&b.recvs, true));
     b.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
@@ -163,7 +164,8 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&kept), want, "the completions that fitted must be in the queue");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without an overflow");
     if overflowed {
-        // The queue has room again, but a completion that is queued now would follow a gap.
+        // The queue has room again. But a completion that is queued now would come after
+        // completions that were lost, so none is queued.
         a.send(sent, &[]);
         rig.completions(&a.requests, 1);
         b.t.progress();
@@ -182,14 +184,14 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     for i in 0..8 {
         a.send(i, &[]);
     }
-    // The completion of the read behind the sends shows that all of them have arrived. A thread
-    // that arms an empty queue is notified of the next completion.
+    // When the read that was posted after the sends has completed, all sends have arrived. Arming
+    // must then fail, because only a thread that arms an empty queue is notified.
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
     assert!(!arm::<T>(&b.recvs, false), "arming a queue that is not empty must fail");
     let error = resize::<T>(&b.recvs, 4).expect_err("eight are in it");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
-    resize::<T>(&b.recvs, 16).expect("it may grow while it holds completions");
+    resize::<T>(&b.recvs, 16).expect("a queue may grow while it holds completions");
     for i in 8..16 {
         a.send(i, &[]);
     }
@@ -252,7 +254,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         assert_eq!(mem.read(wc.id as usize * 64, 40), pattern(i as u64, 40));
         assert_eq!(srq.available(), 9 - i);
         taken.push(wc.id);
-        // There is one event when *fewer* buffers than the watermark are left (uDAPL 1.2,
+        // One event is reported when *fewer* buffers than the watermark are left (uDAPL 1.2,
         // dat_srq_set_lw).
         match i {
             2 => assert!(matches!(rig.next("the watermark", &srq_log), Event::LowWatermark)),
@@ -293,7 +295,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     for i in 0..3 {
         b.recv(i, &[b.mem.segment(0, 8)]);
     }
-    assert_eq!(b.qp.allocated(), of(3), "receives must count before there is a connection");
+    assert_eq!(b.qp.allocated(), of(3), "receives must be counted before there is a connection");
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
     // The receive has completed, although its completion was not polled.

@@ -1,4 +1,4 @@
-//! The parts of the cases: buffers, ends of a connection, a log of upcalls, and the time limit of
+//! The tools of the cases: buffers, ends of a connection, a log of upcalls, and the time limit of
 //! waits.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -25,7 +25,7 @@ pub const ALL: Access = Access {
     remote_write: true,
     remote_atomic: false,
 };
-/// The maximum number of requests, and of receives, of an end.
+/// The maximum number of requests, and of receives, at one end of a connection.
 pub const QUEUE: usize = 64;
 
 thread_local! {
@@ -54,8 +54,8 @@ pub(super) fn waits_are_unreported() -> bool {
     WAITS_ARE_UNREPORTED.get()
 }
 
-/// Declares whether the network of this thread's cases loses packets. Only on such a network may a
-/// requester whose peer refuses an operation learn no more than the end of the connection.
+/// Declares whether the network of this thread's cases loses packets. If it does, a requester whose
+/// peer refuses an operation may only learn that the connection has ended.
 pub fn expect_losses(yes: bool) {
     LOSSES.set(yes);
 }
@@ -71,7 +71,7 @@ pub struct Rig<'t, T: Transport> {
 }
 
 impl<'t, T: Transport> Rig<'t, T> {
-    /// Makes both adapters progress until `what` happens.
+    /// Makes progress on both adapters until `what` happens.
     pub fn until<R>(&self, what: &str, mut happened: impl FnMut() -> Option<R>) -> R {
         let start = Instant::now();
         loop {
@@ -204,7 +204,7 @@ impl<'t, T: Transport> End<'t, T> {
         self.try_post(id, op, segments).expect("post");
     }
 
-    /// As `post`, but the request starts after all earlier reads are done.
+    /// Posts a request like `post`, but the request starts after all earlier reads have completed.
     pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
         let wr = SendWr {
             id,
@@ -369,7 +369,7 @@ impl<T: Transport> Buffer<T> {
         Segment { addr: self.at(offset, len) as u64, len: len as u32, key: self.mr.lkey() }
     }
 
-    /// A part of the buffer, for a window that permits all accesses.
+    /// Returns the view of a part of the buffer, for a window that permits all accesses.
     pub fn view(&self, offset: usize, len: usize) -> View<'_, T> {
         let addr = self.at(offset, len) as u64;
         View { region: &self.mr, addr, len: len as u64, access: ALL, zero_based: false }
@@ -447,11 +447,11 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
 pub struct Log<'t, T: Transport> {
     t: &'t T,
     events: Mutex<VecDeque<Event<T>>>,
-    /// The messages that waited for a receive: the number of octets of each, and whether these are
-    /// the whole message.
+    /// The messages that have waited for a receive: the number of octets of each message, and
+    /// whether the message consists of these octets only.
     waits: Mutex<Vec<(u32, bool)>>,
     pub wake: Wake,
-    /// Whether the object was dropped. An upcall after that breaks promise 3.
+    /// Whether the object was dropped. An upcall after the drop breaks promise 3 of a transport.
     closed: AtomicBool,
     late: AtomicUsize,
 }
@@ -471,8 +471,8 @@ impl<'t, T: Transport> Log<'t, T> {
         self.events.lock().expect("no case panics in an upcall").pop_front()
     }
 
-    /// The messages that were reported to wait for a receive: the number of octets of each, and
-    /// whether these are the whole message.
+    /// Returns the messages that were reported to wait for a receive: the number of octets of each
+    /// message, and whether the message consists of these octets only.
     pub fn waits(&self) -> Vec<(u32, bool)> {
         self.waits.lock().expect("no case panics in an upcall").clone()
     }
@@ -517,7 +517,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
-            // This upcall is only for diagnosis, so it is recorded separately.
+            // `ReceiverNotReady` is only for diagnosis, so it is recorded separately.
             Upcall::ReceiverNotReady { octets, whole } => {
                 return self
                     .waits
@@ -525,7 +525,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
                     .expect("no case panics in an upcall")
                     .push((octets, whole));
             }
-            // No case can make a device fail.
+            // These upcalls do not occur, because no case can make a device fail.
             Upcall::Failed | Upcall::PortDown => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
@@ -535,12 +535,12 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
     }
 }
 
-/// Checks that private data arrived as it was sent. A wire with a field of fixed length for it may
-/// append zeros.
+/// Checks that private data arrived as it was sent. A wire whose field for private data has a fixed
+/// length may append zeros.
 pub fn assert_arrived(private: &[u8], sent: &[u8]) {
     assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
     assert!(
         private[sent.len()..].iter().all(|&octet| octet == 0),
-        "{private:?}: more than {sent:?}"
+        "{private:?}: more data than {sent:?}"
     );
 }

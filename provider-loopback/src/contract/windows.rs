@@ -68,7 +68,8 @@ pub fn a_bind_is_carried_out_in_order<T: Transport>(a: &T, b: &T) {
         b.recv(4, &[b.mem.segment(40_000, 8)]);
         a.mem.write(len, &pattern(!round, 64));
         a.send(5, &[a.mem.segment(len, 8)]);
-        // The peer may use the key once it has got the message.
+        // The peer may use the key of a window once it has received a message that was sent after
+        // the bind.
         assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(4, WcStatus::Success)]);
         assert_eq!((window.state(before), window.state(key)), (BindState::Over, BindState::Bound));
         b.post(6, SendOp::Read(Remote { key, ..a.mem.remote(len) }), &[b.mem.segment(20_000, 64)]);
@@ -86,8 +87,8 @@ pub fn windows_are_checked_like_regions<T: Transport>(a: &T, b: &T) {
     let read_only = Access { remote_write: false, ..ALL };
     let write_only = Access { remote_read: false, ..ALL };
     let nothing = Access { remote_read: false, ..read_only };
-    // The columns are: the access that the window permits, whether the operation writes, and its
-    // offset from the window's start.
+    // The columns are: the access that the window permits, whether the operation writes, and the
+    // offset of the access from the window's start.
     let cases = [
         (read_only, true, 0),
         (write_only, false, 0),
@@ -137,7 +138,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     await_requests_up_to(&rig, &a, &b, 2);
     assert_eq!(area.read(0, 6), b"for me");
 
-    // The other connection is in the same domain.
+    // The other connection uses the same protection domain, but not the window's queue pair.
     let (x, y) = (End::new(a.t), End::in_domain_of(&b));
     rig.join(&x, &y);
     refused(&rig, &x, &y, SendOp::Write(at), x.mem.segment(0, 8));
@@ -146,7 +147,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     assert_eq!(a.mem.read(8, 6), b"for me");
 }
 
-/// Ensures that all effects of the requests of `a` up to `id` have happened.
+/// Ensures that the requests of `a` up to `id` have taken effect at the peer.
 fn await_requests_up_to<'t, T: Transport>(
     rig: &Rig<'t, T>,
     a: &End<'t, T>,
@@ -178,7 +179,8 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     assert_eq!(far.read(100, 2000), [&p[2000..], &p[..1000]].concat());
     assert_eq!(near.read(1000, 2000), far.read(100, 2000));
 
-    // There are windows of both kinds on regions of both kinds.
+    // Binds windows with and without zero-based addresses to regions with and without zero-based
+    // addresses.
     let plain = Buffer::new(b.t, &b.pd, 3000, ALL);
     for (region, addr) in [(&far, 500), (&plain, plain.remote(500).addr)] {
         for zero_based in [false, true] {
@@ -198,7 +200,7 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     assert_eq!(
         a.try_post(7, SEND, &[near.segment(0, 8)]),
         Err(PostError::Bounds),
-        "a zero-based region has no such addresses"
+        "a zero-based region must refuse memory addresses"
     );
     refused(&rig, &a, &b, SendOp::Write(far.remote(0)), local(0, 8));
 }
@@ -229,8 +231,8 @@ pub fn a_send_invalidates_a_window<T: Transport>(a: &T, b: &T) {
     refused(&rig, &a, &b, SendOp::Write(Remote { key, ..area.remote(0) }), a.mem.segment(8, 8));
 }
 
-/// Only dat_lmr_free ends a region's context (uDAPL 1.2, dat_lmr_create). A send cannot invalidate
-/// an unknown key either.
+/// Only dat_lmr_free ends a region's context (uDAPL 1.2, dat_lmr_create). So a send cannot
+/// invalidate the key of a region. It cannot invalidate an unknown key either.
 pub fn a_send_does_not_invalidate_a_region<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let area = [(); 2].map(|()| rig.pair());
@@ -248,7 +250,7 @@ pub fn a_send_does_not_invalidate_a_region<T: Transport>(a: &T, b: &T) {
         let sent = outcomes(&poll::<T>(&a.requests, 2));
         match sent[..] {
             [(2, WcStatus::RemoteAccess | WcStatus::Success)] => {}
-            // The network has lost the refusal.
+            // The network has lost the packet with which the peer refuses the message.
             [(2, WcStatus::Flushed)] if losses_are_expected() => {}
             _ => panic!("{sent:?}"),
         }
@@ -267,7 +269,7 @@ pub fn the_sink_of_a_read_may_be_a_window<T: Transport>(a: &T, b: &T) {
     let wc = rig.completions(&a.requests, 1)[0];
     assert_eq!((wc.id, wc.op, wc.bytes, wc.status), (2, WcOp::Read, 5000, WcStatus::Success));
     assert_eq!(a.mem.read(1300, 5000), pattern(4, 5000));
-    // The sink may also be named by the key of a region.
+    // The sink of a read may also be named by the key of a region.
     let sink = Segment { key: a.mem.mr.rkey(), ..a.mem.segment(10_000, 5000) };
     a.post(3, SendOp::ReadToWindow(b.mem.remote(0)), &[sink]);
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(3, WcStatus::Success)]);
@@ -343,7 +345,7 @@ pub fn a_flushed_bind_leaves_the_window_unchanged<T: Transport>(a: &T, b: &T) {
         let event = rig.next("the end of the connection", &end.log);
         assert!(matches!(event, Event::Disconnected), "{event:?}");
     }
-    // A bind that is posted after the end is flushed at once.
+    // A bind that is posted after the end of the connection is flushed at once.
     let lost = b.bind(2, &window, Some(area.view(0, 8)));
     b.bind(3, &window, None);
     assert_eq!(
@@ -351,7 +353,7 @@ pub fn a_flushed_bind_leaves_the_window_unchanged<T: Transport>(a: &T, b: &T) {
         [2, 3].map(|id| (id, WcStatus::Flushed))
     );
     assert_eq!((window.state(key), window.state(lost)), (BindState::Bound, BindState::Over));
-    // A bind is queued when its queue pair is dropped.
+    // Drops a queue pair while a bind is queued.
     let d = End::new(b.t);
     let window = d.window(false);
     let queued = d.bind(4, &window, Some(d.mem.view(0, 8)));

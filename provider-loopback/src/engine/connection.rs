@@ -145,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a request, unless it was answered.
+    /// Refuses a request, unless the consumer has answered it.
     pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
         if let Some(refused) = self.calls.remove(&call)
             && self.is_calling(refused.caller, call)
@@ -203,13 +203,13 @@ impl Engine {
         }
     }
 
-    /// The time at which `expire` must be called next.
+    /// Returns the time at which `expire` must be called next.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.calls.values().filter_map(|call| call.deadline).min()
     }
 
-    /// Counts requests for which a graceful close waits. The close ends the connection after the
-    /// last of them.
+    /// Records that `n` of the requests have been carried out for which a graceful close waits.
+    /// After the last of these requests, ends the connection.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
         if let Some(Qp {
             link: LinkState::Connected(Connection { closing: Some(left), .. }), ..
@@ -233,8 +233,8 @@ impl Engine {
         }
     }
 
-    /// Ends a connection or an attempt: flushes all posted work, and then reports the end (promise
-    /// 2).
+    /// Ends a connection or an attempt to connect: flushes all posted work requests, and then
+    /// reports the end (promise 2 of a transport).
     fn end(&mut self, id: Id, why: OwnedUpcall) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         let link = std::mem::replace(&mut qp.link, LinkState::Ended);
@@ -253,7 +253,7 @@ impl Engine {
         self.notify(id, why);
     }
 
-    /// Cancels a request that is not carried out.
+    /// Cancels a request that will not be carried out.
     pub(super) fn cancel(&mut self, task: Task) {
         if let Task::Bind(key) = task {
             self.memory.end(key);
@@ -288,7 +288,7 @@ impl Engine {
         })
     }
 
-    /// The next of the dynamic port numbers (RFC 6335, 6).
+    /// Returns the next dynamic port number (RFC 6335, section 6).
     fn next_port(&mut self) -> u16 {
         self.last_port = self.last_port.wrapping_add(1).max(49152);
         self.last_port

@@ -1,4 +1,5 @@
-//! Requests: they are posted, carried out one after the other, and completed.
+//! The requests of a queue pair: how they are posted, carried out one after the other, and
+//! completed.
 
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// The addresses of the local memory of a transfer, if the access is permitted.
+    /// Returns the addresses of the local memory of a transfer, if the access is permitted.
     fn local(
         &self,
         qp: Id,
@@ -144,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// The connection of a queue pair, if data may move on it.
+    /// Returns the connection of a queue pair, if data may move on the connection.
     fn running(&self, id: Id) -> Option<(Connection, QpCore)> {
         let qp = self.qps.get(&id)?;
         let LinkState::Connected(connection) = qp.link else { return None };
@@ -322,7 +323,7 @@ fn is_atomic(op: SendOp) -> bool {
 /// Copies from one list of segments to another.
 ///
 /// # Safety
-/// As for [`copy`].
+/// The requirements are those of [`copy`].
 unsafe fn copy_segments(from: &[Segment], to: &[Segment]) -> Outcome {
     // SAFETY: the caller guarantees that all segments are in mapped memory whose owners permit this
     // access.

@@ -26,8 +26,8 @@ impl Engine {
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
             match self.open_local_address(found.addr, OPEN_TIMEOUT) {
-                // The address cannot be used yet, or cannot be used any more, or the process has
-                // too few descriptors left for it. The adapter works without that address.
+                // The adapter works without this address. The address may be unusable now, or the
+                // process may have too few descriptors left.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
                 Err(error) => return Err(open_error(error)),
             }
@@ -81,7 +81,7 @@ impl Engine {
             &service.local_socket,
             Interest::READABLE,
         )?;
-        // So that closing all listeners needs no memory.
+        // Reserve memory for all listeners now, so that closing them needs no memory.
         let listener_count = listeners_before + 1;
         let closed_services = &mut local_addresses[local_address].closed_services;
         closed_services.try_reserve(listener_count).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -93,8 +93,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the local address that leads to a peer and the path MTU. Opens the address if
-    /// necessary.
+    /// Returns the index of the local address from which packets reach a peer, and the path MTU.
+    /// Opens the address if necessary.
     pub(super) fn route_to(
         &mut self,
         peer: SocketAddr,
@@ -112,7 +112,7 @@ impl Engine {
     }
 }
 
-/// Converts the reason for which no packet can be sent to a peer.
+/// Converts an error of opening a local address into the reason why an attempt to connect fails.
 fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! The adapters of peers on this host, whose end the kernel reports.
+//! Handles peer adapters on this host. The kernel reports when the process of such a peer ends.
 
 use std::time::Instant;
 
@@ -23,8 +23,8 @@ impl Engine {
         });
     }
 
-    /// Handles the end of an adapter on this host, which has sent no DREQ if it was killed. First
-    /// handles the packets that it sent before, as far as one turn of reading finds them.
+    /// Handles the end of a peer adapter on this host. The peer has sent no DREQ if it was killed.
+    /// It may have sent other packets before its end, so one turn of reads comes first.
     pub(super) fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
         let Engine { local_addresses, links, resources, .. } = self;
@@ -43,8 +43,8 @@ impl Engine {
                 link.on_peer_gone(&mut EngineContext { local_address, resources, now });
             }
         }
-        // The adapter that ended does not answer the DREQs of connections without a queue pair
-        // either.
+        // Connections that have lost their queue pair may still wait for the answer to their DREQ.
+        // The adapter that ended will not answer it.
         local_address.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
         self.process_cm_events(index, now);
     }

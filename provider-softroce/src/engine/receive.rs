@@ -42,7 +42,7 @@ pub(super) fn receive_datagrams(
                     continue;
                 }
             },
-            // The number is in this adapter's slot, but no queue pair has it.
+            // The queue pair number belongs to this adapter's slot, but no queue pair has it.
             None if qpn != GSI
                 && slot_of(qpn) == cx.local_address.port.slot()
                 && !cx.local_address.packet_io.is_captured() =>
@@ -61,8 +61,9 @@ pub(super) fn receive_datagrams(
     }
 }
 
-/// Handles a packet that is not for a queue pair of this adapter. `of_peer` says that the packet's
-/// batch begins with a valid packet of a peer, which has the same source port.
+/// Handles a packet that is not for a queue pair of this adapter. `of_peer` says that an earlier
+/// packet of the same batch was a valid packet of a peer. All packets of a batch have the same
+/// source address and port.
 fn dispatch_other(
     cx: &mut EngineContext<'_>,
     listeners: &Listeners,
@@ -73,8 +74,8 @@ fn dispatch_other(
     let EngineContext { local_address, now, .. } = cx;
     let qpn = packet.bth.dest_qpn;
     if qpn != GSI {
-        // The kernel may merge packets for the queue pairs of several adapters into one batch
-        // (GRO).
+        // The packet may be for a queue pair of another adapter, because the kernel may merge
+        // packets for several adapters into one batch (GRO).
         let slot = slot_of(qpn);
         if slot != local_address.port.slot() {
             local_address.port.forward(slot, (from, of_peer), octets, *now);
@@ -88,7 +89,7 @@ fn dispatch_other(
                 || local_address.cm.has_request(from.ip(), req);
             !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
-        // The message is a probe of a peer's host (see `host_probe`).
+        // The message only probes whether a process has the port (see `host_probe`).
         Message::Drep(drep) if drep.remote_id == 0 => return,
         other => match slot_of(receiver_comm_id(other)) {
             slot if slot == local_address.port.slot() => false,

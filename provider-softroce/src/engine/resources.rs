@@ -58,8 +58,8 @@ impl EngineResources {
         }
     }
 
-    /// Schedules the report of a failure that happens inside a call of the consumer, because the
-    /// upcall must follow the return of that call.
+    /// Schedules the report of a queue pair's failure. A failure inside a call of the consumer must
+    /// not be reported before that call has returned.
     pub(crate) fn defer_failure(&mut self, link: usize) {
         self.failed.push(link);
     }
@@ -72,9 +72,9 @@ pub(crate) enum Key {
     Socket(usize),
     /// The REQ socket of a local address.
     ReqSocket(usize),
-    /// The local socket of a local address's slot.
+    /// The local socket of a local address's slot. Other adapters send messages to it.
     LocalSocket(usize),
-    /// The local socket of a listener, at a local address.
+    /// The local socket of a listener at a local address. Other adapters forward requests to it.
     Service { listener: usize, local_address: usize },
     /// The socket to which peers on this host connect in order to notice the end of this process.
     LivenessListener(usize),
@@ -82,7 +82,7 @@ pub(crate) enum Key {
     LivenessWatcher { local_address: usize, watcher: usize },
     /// A connection to a peer adapter on this host. It ends when the peer's process ends.
     LivenessConnection { local_address: usize, number: usize },
-    /// The socket that receives the answers of hosts.
+    /// The socket that sends host probes and receives the answers.
     HostProbe(usize),
 }
 

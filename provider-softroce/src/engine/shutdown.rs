@@ -34,8 +34,8 @@ impl Engine {
                     fds.push(PollFd::new(&local_peer.liveness, PollFlags::IN));
                 }
             }
-            // If the poll fails, a signal has interrupted it. In any case the loop continues with
-            // the work that is due.
+            // The call fails only if a signal interrupts it. The failure is ignored, because the
+            // next iteration does the work that is due.
             rustix::event::poll(&mut fds, Some(&limit)).ok();
             let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
             let seen: Vec<Key> = seen.map(|(key, _)| key).collect();

@@ -1,4 +1,4 @@
-//! Reading the sockets of an engine: which ones, how often, and what follows.
+//! Reads the sockets of an engine. Decides how often each socket is read.
 
 use std::time::Instant;
 
@@ -20,11 +20,11 @@ const READS_PER_TURN: usize = 16;
 const READS_PER_FLOODED_TURN: usize = 32;
 
 impl Engine {
-    /// Puts all sockets that have left the poller back into it.
+    /// Returns all sockets to the poller that have left it.
     pub(super) fn resume_sockets(&mut self) {
         for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
             if std::mem::take(&mut local_address.is_suspended) {
-                // The socket was registered before, so there is room for it.
+                // The poller has room for the socket, because the socket was registered before.
                 let key = Key::Socket(index);
                 self.resources
                     .context
@@ -90,7 +90,8 @@ impl Engine {
             return;
         };
         if req_pacing.report(emptied, now) {
-            // If suspending the socket fails, it stays in the poller and is read in both ways.
+            // If the socket cannot be removed from the poller, the engine reads it after the
+            // poller's reports and also at the paced times.
             resources.context.suspend(&port.req_socket).ok();
             req_pacing.begin(now);
         }
@@ -107,8 +108,8 @@ impl Engine {
         }
         let Engine { local_addresses, resources, .. } = self;
         let LocalAddress { req_pacing, port, .. } = &mut local_addresses[index];
-        // The next read follows one interval after the end of this read, so that connections get
-        // the full interval.
+        // The interval until the next read starts at the end of this read, so that the whole
+        // interval is available for connections.
         if req_pacing.after_read(found, Instant::now())
             && resources.context.rename(key, &port.req_socket, Interest::READABLE).is_ok()
         {
@@ -202,7 +203,8 @@ impl Engine {
         }
     }
 
-    /// Reads the answers of hosts: that no process has the port, or that the host is up.
+    /// Reads the answers to host probes. A host reports that no process has the port, or that the
+    /// host is up.
     pub(super) fn read_host_answers(&mut self, index: usize, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return };

@@ -1,22 +1,23 @@
 //! Decides when an acknowledgement is sent.
 //!
-//! An acknowledgement costs both sides as much as a message. If a consumer answers at once and its
-//! peer continues at once, one acknowledgement for many messages is enough (the engine sends it
-//! after 16), and no acknowledgement delays an answer. But a peer that waits for its send to
-//! complete before it continues waits for the acknowledgement. Therefore an acknowledgement is
-//! delayed only for about the time in which the next message may arrive, and not at all on
-//! connections on which delays have proved useless.
+//! An acknowledgement costs both sides as much as a message. If a consumer answers each message at
+//! once and its peer continues at once, one acknowledgement for many messages is enough. The engine
+//! sends it after 16 messages, and no answer has to wait for an acknowledgement.
+//!
+//! However, a peer may wait for its send to complete before it continues. Such a peer waits for the
+//! acknowledgement. Therefore an acknowledgement is delayed only for about the time in which the
+//! next message may arrive. It is not delayed on connections on which delays have proved useless.
 
 use std::time::{Duration, Instant};
 
-/// The maximum delay of an acknowledgement: some round trips within a host, or one between
-/// neighbouring hosts.
+/// The maximum delay of an acknowledgement. This is the time of some round trips within a host, or
+/// of one round trip between neighbouring hosts.
 const DELAY_MAX: Duration = Duration::from_micros(30);
 /// The number of useless delays after which acknowledgements are no longer delayed. Each useful
 /// delay compensates for one useless delay.
 const CONFIDENCE_MAX: u8 = 8;
-/// While acknowledgements are not delayed, one is delayed as a trial after this number of
-/// acknowledgements.
+/// While acknowledgements are not delayed, the engine delays one as a trial each time it has sent
+/// this number of acknowledgements.
 const RETRY_AFTER_ACKS: u8 = 64;
 
 /// The state of the acknowledgement: whether it is owed, and whether to delay it.
@@ -115,7 +116,7 @@ mod tests {
         for _ in 0..100 {
             ack.owe(now);
             ack.note_consumer_sent();
-            // From time to time the engine sends the acknowledgement together with other packets.
+            // The engine sends the waiting acknowledgement together with other packets.
             assert!(ack.can_wait(now));
             now += STEP;
             ack.sent();

@@ -1,4 +1,4 @@
-//! A connection that this side has closed, until the peer has answered the DREQ.
+//! The state of a connection after this side has closed it, until the peer has answered the DREQ.
 
 use rnic::rc::AckOnlyResponder;
 use wire::rocev2::Packet;
@@ -31,7 +31,7 @@ impl Disconnecting {
         self.transmit(cx);
     }
 
-    /// Sends the answers that the peer has requested again.
+    /// Sends answers to the requests that the peer has repeated.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) {
         for _ in 0..BURSTS_PER_TURN {
             self.responder.transmit(&mut cx.resources.burst);

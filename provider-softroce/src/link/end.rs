@@ -33,8 +33,8 @@ pub(super) enum End {
 pub(super) enum BreakReason {
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The peer has left the connection without a DREQ. Either it waited in vain for this side's
-    /// last message, or it has forgotten the connection.
+    /// The peer has left the connection without a DREQ. Either it has given up waiting for this
+    /// side's last message, or it has forgotten the connection.
     #[error("the peer no longer has the connection")]
     ConnectionForgotten,
     #[error("the peer's process has ended")]
@@ -51,7 +51,8 @@ pub(super) struct PeerDisconnect {
 }
 
 impl Established {
-    /// The way in which the connection ends if the peer has disconnected.
+    /// Returns how the connection ends because the peer has disconnected. Returns `None` if the
+    /// peer has not disconnected.
     pub(super) fn end_by_peer(&self) -> Option<End> {
         self.peer_disconnect.map(|PeerDisconnect { broke }| {
             if broke { End::Broken(BreakReason::BrokenByPeer) } else { End::Peer }
@@ -135,7 +136,8 @@ impl Link {
     pub(crate) fn on_peer_gone(&mut self, cx: &mut EngineContext<'_>) {
         let conn = self.conn();
         match &self.phase {
-            // The peer may have disconnected before.
+            // If the peer disconnected before its process ended, that disconnect ends the
+            // connection.
             Phase::Established(established) => {
                 let end =
                     established.end_by_peer().unwrap_or(End::Broken(BreakReason::ProcessGone));
@@ -150,7 +152,8 @@ impl Link {
             Phase::Disconnecting(_) => self.on_disconnected(cx),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
-        // No process would receive a message about the end.
+        // A message about the end of the connection is useless, because no process would receive
+        // it.
         if let Some(conn) = conn {
             cx.local_address.cm.unreachable(cx.now, conn);
         }
@@ -163,7 +166,7 @@ impl Link {
         if let End::Broken(_) = end {
             established.rc.transmit_fatal_nak(&mut cx.resources.burst);
         } else {
-            // Send the acknowledgement that the peer has requested first.
+            // Before the end, send the acknowledgement that the peer has requested.
             established.rc.acknowledge(&mut cx.resources.burst);
         }
         cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);

@@ -31,14 +31,15 @@ pub(super) struct Established {
     pub(super) conn: Conn,
     pub(super) peer: Peer,
     pub(super) peer_qpn: u32,
-    /// The numbers of RDMA reads that were agreed on.
+    /// The maximum numbers of RDMA READs in flight, incoming and outgoing, as both sides negotiated
+    /// them.
     pub(super) depth: ReadDepth,
     /// On the passive side, the addresses of the peer and of this side, with their ports.
     pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
     /// Whether the connection has been reported to the consumer.
     pub(super) reported: bool,
-    /// The way in which the connection ends when all posted work is done, if the consumer has asked
-    /// for the end.
+    /// Set if the consumer has requested a disconnect. It says how the connection ends when all
+    /// posted work is done.
     pub(super) closing: Option<Close>,
     /// Set when the peer has disconnected. The connection ends when the requests in flight are
     /// settled.
@@ -46,7 +47,7 @@ pub(super) struct Established {
     pub(super) failure: Option<Failure>,
     /// The reports of the peer's host that no process has the port.
     pub(super) port_refusals: PortRefusals,
-    /// The acknowledgement that is owed.
+    /// The state of the acknowledgement that this side owes to the peer.
     pub(super) delayed_ack: DelayedAck,
     /// The index of the queue pair.
     pub(super) link_index: usize,
@@ -100,8 +101,8 @@ impl Established {
     ) -> Self {
         let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
             terms;
-        // The peer's receive buffer probably has the same size as this one. Half of it is used,
-        // because the kernel's accounting includes more than the octets of packets.
+        // Assume that the peer's receive buffer is as large as the receive buffer of this socket.
+        // Use half of that size, because the kernel counts more octets than the packets have.
         let octets = WINDOW_MAX_BYTES.min(cx.local_address.port.socket.receive_buffer() / 2);
         let window = (octets / mtu.octets()).clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end());
         let cfg = RcCfg {
@@ -166,7 +167,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The time after which a dead peer is detected, if its host refuses a packet at this interval.
+    /// Returns the time after which the connection breaks if the peer's host refuses a packet at
+    /// this interval. `received` returns the number of packets from the peer at a given time.
     fn known_after(every: Duration, received: impl Fn(Duration) -> u64) -> Option<Duration> {
         let (mut port_refusals, start) = (PortRefusals::default(), Instant::now());
         let times = (1..).map(|n| every * n).take_while(|&time| time < 60 * SECOND);
@@ -185,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A peer from which any packet comes is not dead.
+    /// A peer counts as alive while packets arrive from it.
     #[test]
     fn a_peer_that_is_heard_is_not_dead() {
         let heard_every = |time: Duration| time.as_millis() as u64 / 1400;

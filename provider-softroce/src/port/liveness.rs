@@ -26,9 +26,10 @@ impl LivenessListener {
         Ok(LivenessListener { _file: file, listener, watchers: Table::new() })
     }
 
-    /// Accepts waiting connections up to their share of the process's descriptors. `watch` is
-    /// called with the number of each connection. A connection that is not accepted stays in the
-    /// kernel's queue, and its peer notices the end of this process, too.
+    /// Accepts waiting connections, up to their share of the process's descriptors. Calls `watch`
+    /// with the number of each connection. A connection that is not accepted stays in the kernel's
+    /// queue. Its peer still notices the end of this process, because the kernel then closes the
+    /// connection.
     pub(crate) fn accept(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
         let max = half_open::share_of_descriptors();
         while self.watchers.len() < max

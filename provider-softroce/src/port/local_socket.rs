@@ -13,7 +13,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 use super::names::{self, Name, Names, SocketFile};
 
 /// The message that requests the shared sockets. It carries a descriptor: one end of a socket pair.
-/// The shared sockets are to be sent to that end.
+/// The receiver sends the shared sockets to that end.
 pub(super) const SOCKET_REQUEST: &[u8] = b"hello";
 /// The length of the header of a forwarded packet: the sender's address, scope and port.
 const HEADER_BYTES: usize = 16 + 4 + 2;
@@ -31,7 +31,8 @@ pub(crate) struct LocalSocket {
 pub(crate) enum LocalMessage<'a> {
     /// A new adapter requests the shared sockets.
     SocketRequest(SocketRequest),
-    /// A packet, which was checked and has no ICRC, and its sender.
+    /// A packet and its sender. The adapter that forwards the packet has checked it and removed its
+    /// ICRC.
     Packet { from: SocketAddr, packet: &'a [u8] },
 }
 
@@ -44,7 +45,7 @@ pub(super) enum SendOutcome {
     NoReceiver,
 }
 
-/// A request for the shared sockets, as the connection to the adapter that has sent the request.
+/// A request for the shared sockets: the connection over which the answer is sent.
 pub(crate) struct SocketRequest(pub(super) UnixStream);
 
 /// The buffer into which a message is read.
@@ -126,8 +127,9 @@ impl LocalSocket {
                             descriptor.into(),
                         ))));
                     }
-                    // The limit of descriptors is reached. The requester sees that the other end of
-                    // its socket pair is closed.
+                    // The process has reached its limit of descriptors, so the kernel has closed
+                    // the descriptor in the message. The requester sees that the other end of its
+                    // socket pair is closed.
                     None => continue,
                 }
             }

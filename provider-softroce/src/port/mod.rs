@@ -70,10 +70,9 @@ pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which an adapter waits for the shared sockets while connections wait for its
 /// engine. Their peers expect an acknowledgement in about this time.
 pub(crate) const OPEN_TIMEOUT_CONNECTING: Duration = Duration::from_millis(500);
-/// The pause between two tries.
+/// The pause between two attempts to take a slot.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
-/// The time that one adapter may take to send the shared sockets before the next adapter is asked,
-/// too.
+/// The time for which an adapter waits for the answer of one adapter before it also asks the next.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// One adapter's share of the port of an address.
@@ -116,7 +115,7 @@ pub(crate) enum PortError {
         path = .1.display()
     )]
     NoDirectory(std::net::IpAddr, PathBuf, io::Error),
-    /// The process has other privileges than the user who started it.
+    /// The process has the rights of another user than the one who started it.
     #[error(
         "UDP port 4791 of {0} is not shared with a program that has the rights of another user \
          (set-user-ID and the like)"
@@ -125,8 +124,8 @@ pub(crate) enum PortError {
     /// Other adapters use the port and do not answer.
     #[error("the processes that share UDP port 4791 of {0} do not answer")]
     Silent(std::net::IpAddr),
-    /// The limit of descriptors is reached: that of the process, or that of the user for
-    /// descriptors in flight, which includes the shared sockets.
+    /// The limit of descriptors is reached: the limit of the process, or the user's limit of
+    /// descriptors in flight. The descriptors of the shared sockets count as in flight.
     #[error("UDP port 4791 of {0}: {1}: raise the limit of descriptors (ulimit -n)")]
     Descriptors(std::net::IpAddr, io::Error),
     /// All ephemeral ports are in use.
@@ -141,7 +140,7 @@ pub(crate) enum PortError {
 }
 
 impl PortError {
-    /// Converts an error of a socket with an ephemeral port.
+    /// Converts an error of opening the sending socket, which has an ephemeral port.
     pub(crate) fn of_sender(ip: std::net::IpAddr, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AddrInUse => PortError::NoLocalPort(ip),
@@ -168,17 +167,18 @@ fn is_descriptor_limit(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS))
 }
 
-/// A service that this adapter listens for, until this value is dropped.
+/// The registration of a service. The adapter listens for the service until this value is dropped.
 pub(crate) struct Service {
     /// The socket that receives the requests which other adapters forward.
     pub(crate) local_socket: LocalSocket,
-    /// The name that remains if there are open requests when the listener is closed.
+    /// The name that replaces the service's name if requests are still open when the listener
+    /// closes.
     pub(crate) closed: ClosedService,
 }
 
 impl Port {
-    /// Takes a slot of a local address. `timeout` is the time to wait for the shared sockets if
-    /// other adapters have them.
+    /// Takes a slot of a local address. If other adapters have the shared sockets, `timeout` is the
+    /// time to wait for them.
     pub(crate) fn open(address: SocketAddr, timeout: Duration) -> Result<Port, PortError> {
         let address = with_port(address);
         let ip = address.ip();
@@ -191,7 +191,7 @@ impl Port {
             let (obstacle, limit) = match Self::try_open(address, &names, start + timeout) {
                 Ok(Some(port)) => return Ok(port),
                 Ok(None) => return Err(PortError::Full(ip)),
-                // The last adapter may be closing its sockets.
+                // The port may become free, because its last adapter may be closing its sockets.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     (PortError::Taken(ip), PORT_TAKEN_TIMEOUT.min(timeout))
                 }
@@ -235,8 +235,8 @@ impl Port {
         };
         let Some((slot, local_socket)) = names.claim_slot()? else { return Ok(None) };
         let mut others = others.filter(|&other| other != slot);
-        // The slot may belong to a part of the shared sockets that only some adapters have, or
-        // none.
+        // The socket of the slot may be in a part of the shared sockets that this adapter has not
+        // received. Ask the other adapters for it. If none of them has it, bind it.
         while !shared_sockets.has_slot(slot) {
             match request_from_any(&mut requests, names, &mut others, deadline)? {
                 Some(answer) => shared_sockets = shared_sockets.or_larger(answer),
@@ -273,7 +273,7 @@ impl Port {
     ) -> io::Result<Port> {
         let [socket, req_socket] = shared_sockets.duplicate([slot, REQ_SLOT])?.map(Udp::from);
         socket.configure(address)?;
-        // Drop packets that were for the previous owner of the slot.
+        // Drop packets that arrived for the previous owner of the slot.
         socket.drain();
         let liveness = LivenessListener::new(names, slot)?;
         let names = names.clone();
@@ -310,7 +310,7 @@ impl Port {
     }
 
     /// Forwards a packet to the adapter that has a slot. `of_peer` says that a peer of this adapter
-    /// sent the packet. The number of packets of other senders is limited.
+    /// sent the packet. Packets of other senders are forwarded only up to a limit.
     pub(crate) fn forward(
         &mut self,
         slot: u8,
@@ -325,12 +325,13 @@ impl Port {
         }
     }
 
-    /// Forwards a request to the adapter that listens for a service, or to the one that last
-    /// listened for it and still has requests. Returns false if there is neither.
+    /// Forwards a request to the adapter that listens for a service. If no adapter listens,
+    /// forwards it to the adapter that last listened for the service and still has requests.
+    /// Returns false if no such adapter exists.
     ///
-    /// To find out whether an adapter listens takes a system call. Therefore the number of requests
-    /// is limited. Beyond the limit, only requests for known services are forwarded, and the others
-    /// are dropped.
+    /// A system call is necessary to find out whether an adapter listens. Therefore the number of
+    /// requests is limited. Beyond the limit, only requests for known services are forwarded. Other
+    /// requests are dropped.
     pub(crate) fn forward_request(
         &mut self,
         service: u64,
@@ -355,20 +356,20 @@ impl Port {
         self.forward_allowances.refused()
     }
 
-    /// Forwards the packets that could not be forwarded before.
+    /// Tries again to forward the packets that wait because a receiver's queue was full.
     pub(crate) fn retry_sends(&mut self, now: Instant) {
         let Port { send_queue, local_socket, names, .. } = self;
         send_queue.retry(now, |to, from, packet| local_socket.send(names, to, from, packet));
     }
 
-    /// The time at which to try again to forward packets.
+    /// The time at which to call [`retry_sends`](Self::retry_sends).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.send_queue.deadline()
     }
 
-    /// Connects to the liveness socket of the adapter that has this slot at this address, which may
-    /// be any address of this host. Returns `ConnectionRefused` if no adapter of this user has the
-    /// slot.
+    /// Connects to the liveness socket of the adapter that has this slot at this address. The
+    /// address may be any address of this host. Returns `ConnectionRefused` if no adapter of this
+    /// user has the slot.
     pub(crate) fn connect_liveness(
         &self,
         address: SocketAddr,
@@ -384,7 +385,7 @@ impl Port {
     }
 }
 
-/// Takes the liveness name of a slot of an address, which need not be an address of this host.
+/// Takes the liveness name of a slot of an address. The address need not be on this host.
 #[cfg(test)]
 pub(crate) fn take_liveness_name(address: SocketAddr, slot: u8) -> LivenessListener {
     LivenessListener::new(&Names::new(address).expect("a directory"), slot)
@@ -396,8 +397,8 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Requests the shared sockets from each of these adapters until one answers. Returns `None` if
-/// none has answered yet.
+/// Requests the shared sockets from each of these adapters until one answers. Returns `None` if all
+/// of them were asked and none has answered yet.
 fn request_from_any(
     requests: &mut SocketRequests,
     names: &Names,
@@ -412,7 +413,7 @@ fn request_from_any(
         }
         match requests.add(&names.address(Name::Slot(slot))?, ANSWER_TIMEOUT) {
             Err(error) if is_descriptor_limit(&error) => return Err(error),
-            // This adapter does not answer or has ended.
+            // The adapter does not answer or has ended, so the next one is asked.
             Ok(()) | Err(_) => {}
         }
         if let Some(sockets) = requests.first_answer(deadline.min(now + ANSWER_TIMEOUT))? {

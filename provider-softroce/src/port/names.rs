@@ -4,13 +4,14 @@
 //!
 //! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports and
 //! therefore its own directories. systemd-tmpfiles removes old files from /tmp, but skips
-//! directories that a process has locked: each adapter holds a shared lock on its directory. By
-//! these locks the last adapter knows that it is the last one, and removes the directory.
+//! directories that a process has locked. Therefore each adapter holds a shared lock on its
+//! directory. An adapter that ends tries to lock the directory exclusively. This succeeds only for
+//! the last adapter, which then removes the directory.
 //!
 //! The file of a socket outlives a process that is killed. The kernel then refuses connections to
-//! it, and the next process that wants the name removes the file. While it checks and removes the
-//! file, that process holds a lock. Otherwise it could remove the file of another process that has
-//! just taken the name.
+//! that socket, and the next process that wants the name removes the file. While this process
+//! checks and removes the file, it holds a lock. Without the lock it could remove the file of
+//! another process that has just taken the name.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -101,8 +102,8 @@ pub(super) struct BindLock(
     #[expect(dead_code, reason = "closing the file releases the lock")] File,
 );
 
-/// The file of a local socket. Its owner drops it before the socket, so that it never removes the
-/// file of the next owner.
+/// The file of a local socket. The owner drops this value before it closes the socket. Therefore
+/// this value never removes the file of the name's next owner.
 pub(super) struct SocketFile {
     path: PathBuf,
     _directory: Arc<Directory>,
@@ -118,8 +119,8 @@ impl Drop for SocketFile {
 /// local socket of the adapter that has the requests. It is prepared when the listener is created,
 /// so that closing a listener needs no memory.
 ///
-/// If another adapter listens for the same service meanwhile, it gets the repetitions of these
-/// requests and takes them for new ones.
+/// If another adapter starts to listen for the same service, the repetitions of these requests go
+/// to that adapter, which takes them for new requests.
 pub(crate) struct ClosedService {
     path: PathBuf,
     socket: PathBuf,
@@ -128,8 +129,8 @@ pub(crate) struct ClosedService {
 }
 
 impl ClosedService {
-    /// Makes the name lead to this adapter. If the name leads to another adapter, which closed its
-    /// listener for the same service before, the link to that adapter is replaced.
+    /// Makes the name lead to this adapter. The name may lead to another adapter that closed its
+    /// listener for the same service earlier. The new link replaces that link.
     pub(crate) fn link(&mut self) -> io::Result<()> {
         self.was_linked = true;
         match symlink(&self.socket, &self.path) {
@@ -214,15 +215,15 @@ impl Names {
         Ok(self.is_taken_with(&UnixDatagram::unbound()?, name))
     }
 
-    /// The slots that are taken. The iterator checks each one when it reaches it.
+    /// The slots that are taken. The iterator checks each slot only when it reaches that slot.
     pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = u8>> {
         let probe = UnixDatagram::unbound()?;
         Ok(SLOTS.filter(move |&slot| self.is_taken_with(&probe, Name::Slot(slot))))
     }
 
-    /// Whether a process has the socket of this name, tested with `probe`. Connecting a datagram
-    /// socket does not involve the other process. Only if the kernel refuses the connection does no
-    /// process have the name. A name that cannot be tested counts as taken.
+    /// Whether a process has the socket of this name. The test connects `probe` to the socket.
+    /// Connecting a datagram socket does not involve the other process. The name is free only if
+    /// the error means that no process has it. A name that cannot be tested counts as taken.
     fn is_taken_with(&self, probe: &UnixDatagram, name: Name) -> bool {
         probe.connect(self.path(name)).err().is_none_or(|error| !means_no_owner(&error))
     }
@@ -244,8 +245,8 @@ impl Names {
         self.bind(name)
     }
 
-    /// Prepares the link for a service whose listener will be closed. It leads to the adapter that
-    /// has this slot.
+    /// Prepares the link that a service gets if its listener closes while requests are open. The
+    /// link leads to the adapter that has this slot.
     pub(super) fn closed_service(&self, service: u64, slot: u8) -> ClosedService {
         let (path, socket) = (self.path(Name::ClosedService(service)), self.path(Name::Slot(slot)));
         ClosedService { path, socket, was_linked: false, _directory: Arc::clone(&self.0) }
@@ -270,8 +271,8 @@ impl Names {
         SocketFile { path, _directory: Arc::clone(&self.0) }
     }
 
-    /// Connects to the liveness socket of the adapter that has this slot at this address, which may
-    /// be any address of this host. The adapter need not accept the connection. Returns
+    /// Connects to the liveness socket of the adapter that has this slot at this address. The
+    /// address may be any address of this host. The adapter need not accept the connection. Returns
     /// `ConnectionRefused` if no adapter of this user has the slot. Does not block: returns
     /// `WouldBlock` if the kernel's queue of connections is full.
     pub(super) fn connect_liveness(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
@@ -294,7 +295,7 @@ impl Names {
         Ok(BindLock(lock))
     }
 
-    /// Takes the lock for taking a name.
+    /// Takes the lock that a process must hold while it takes a name.
     fn lock(&self) -> io::Result<File> {
         let lock = self.lock_file("names.lock")?;
         retry_until_timeout(|| Ok(lock.try_lock()?))?;
@@ -308,8 +309,9 @@ impl Names {
     }
 }
 
-/// The name of an address's directory. The path of a local socket has at most 107 octets. The
-/// longest path here, with the user's directory in /dev/shm, has 104.
+/// Returns the name of an address's directory. The name is short, because the path of a local
+/// socket has at most 107 octets. The longest path has 104 octets, with the user's directory in
+/// /dev/shm.
 fn name_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -321,8 +323,8 @@ fn liveness_path(directory: &Path, slot: u8) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 
-/// Repeats an attempt that other processes can make fail for a short time. Returns `TimedOut` if
-/// the attempt still fails after `LOCK_TIMEOUT`.
+/// Repeats `attempt` while it fails with `WouldBlock` or `NotFound`, which other processes can
+/// cause for a short time. Returns `TimedOut` if it still fails after `LOCK_TIMEOUT`.
 fn retry_until_timeout<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
@@ -345,8 +347,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether an error means that the socket does not exist or that no process has the socket any
-/// more.
+/// Whether an error means that no process has a socket: its file does not exist, or the kernel
+/// refuses connections to it.
 pub(super) fn means_no_owner(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
@@ -433,7 +435,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Each directory is removed while other threads make it or find it.
+    /// Several threads create, open and remove the same directory at the same time.
     #[test]
     fn directories_come_and_go_at_once() {
         let root = tempfile::tempdir().expect("a directory");
@@ -453,7 +455,8 @@ mod tests {
     #[test]
     fn a_name_that_cannot_be_tested_is_taken() {
         let (_root, names) = names();
-        // The kernel refuses to connect a datagram socket to this one, but with another error.
+        // This socket is a stream socket. The kernel refuses to connect a datagram socket to it,
+        // but with an error that does not say that the name is free.
         let _of_another_type = UnixListener::bind(names.path(Name::Slot(0))).expect("bound");
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
         assert!(names.path(Name::Slot(0)).exists());

@@ -13,14 +13,16 @@ use super::names::Name;
 /// The maximum number of messages that wait in all. Further messages are dropped, as a network may
 /// drop packets.
 const MAX_MESSAGES: usize = 4096;
-/// The maximum number of messages that wait for one receiver, so that room is left for other
-/// receivers. A further message replaces one of the sender address that has the most messages, so
-/// that a flood from one address does not displace messages from others.
+/// The maximum number of messages that wait for one receiver, so that room is left for messages to
+/// other receivers. Beyond this number, a new message replaces a message from the sender address
+/// that has the most messages. So a flood from one address does not displace messages from other
+/// addresses.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
-/// If messages of more addresses wait for a receiver, the addresses are not compared: that would
+/// If no room is left and messages from more than this number of addresses wait for a receiver, a
+/// new message to that receiver is dropped without comparing the addresses. Comparing them would
 /// take longer than dropping the message, and an attacker may forge addresses.
 const MAX_COMPARED_ADDRESSES: usize = 64;
-/// The time until sending is tried again.
+/// The time after which sending is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The messages that wait, by receiver.
@@ -37,7 +39,8 @@ pub(super) struct SendQueue {
 #[derive(Default)]
 struct ReceiverQueue {
     messages: VecDeque<Message>,
-    /// The number of messages from each address that has any.
+    /// The number of waiting messages from each sender. The key is the part of the sender's address
+    /// that [`network`] returns.
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -64,8 +67,9 @@ impl ReceiverQueue {
         }
     }
 
-    /// Removes the newest message of the address with the most messages, if that has at least two
-    /// more than the address `from`. Returns whether it has removed one.
+    /// Makes room for a message from the address `from`: removes the newest message of the sender
+    /// that has the most messages. Does so only if that sender has at least two messages more than
+    /// `from`. Returns whether a message was removed.
     fn make_room(&mut self, from: IpAddr) -> bool {
         if self.by_address.len() > MAX_COMPARED_ADDRESSES {
             return false;
@@ -79,8 +83,8 @@ impl ReceiverQueue {
 }
 
 impl SendQueue {
-    /// Sends a packet, after the messages that wait for the same receiver. Returns false if no
-    /// socket has this name.
+    /// Sends a packet, or appends it to the queue if the receiver has no room or earlier messages
+    /// wait for it. Returns false if no socket has this name.
     pub(super) fn send(
         &mut self,
         to: Name,
@@ -110,7 +114,7 @@ impl SendQueue {
         true
     }
 
-    /// Sends the messages that wait, if it is time to try again.
+    /// Sends the waiting messages if [`deadline`](Self::deadline) has passed.
     pub(super) fn retry(
         &mut self,
         now: Instant,
@@ -133,7 +137,7 @@ impl SendQueue {
         self.due = (!self.queues.is_empty()).then(|| now + RETRY_INTERVAL);
     }
 
-    /// The time at which to try again.
+    /// The time at which to call [`retry`](Self::retry).
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due
     }
@@ -143,8 +147,8 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// For each receiver, the number of further messages that it accepts, and the messages that it
-    /// has.
+    /// For each receiver, the number of messages for which it still has room, and the messages that
+    /// it has received.
     struct Receivers(HashMap<Name, (usize, Vec<u8>)>);
 
     impl Receivers {
@@ -197,11 +201,11 @@ mod tests {
         for n in 0..4 {
             assert!(send(&mut send_queue, A, n, now, &mut receivers));
         }
-        // The receiver has room again, but earlier messages wait.
+        // The receiver has room again, but the new message must wait behind the earlier ones.
         receivers.make_room(1);
         assert!(send(&mut send_queue, A, 4, now, &mut receivers));
-        // Another receiver is not affected, and the caller learns at once that a receiver does not
-        // exist.
+        // The full queue of one receiver does not affect messages to another receiver. If a
+        // receiver does not exist, the caller learns this at once.
         assert!(send(&mut send_queue, B, 9, now, &mut receivers));
         assert!(!send(&mut send_queue, Name::Slot(1), 9, now, &mut receivers));
         assert_eq!((receivers.messages(A), receivers.messages(B)), (&[0][..], &[9][..]));
@@ -215,13 +219,13 @@ mod tests {
         send_queue.retry(due + RETRY_INTERVAL, |to, _, packet| receivers.send(to, packet));
         assert_eq!(receivers.messages(A), [0, 1, 2, 3, 4]);
         assert_eq!((send_queue.deadline(), send_queue.len), (None, 0));
-        // No message waits any more.
+        // No earlier message waits, so this message is sent at once.
         assert!(send(&mut send_queue, A, 5, now, &mut receivers));
         assert_eq!(receivers.messages(A), [0, 1, 2, 3, 4, 5]);
     }
 
-    /// A flood from one address fills the queue. Messages of other addresses are not dropped, and
-    /// keep their places in it.
+    /// A flood from one address fills the queue. Messages from other addresses are not dropped, and
+    /// keep their order.
     #[test]
     fn a_flood_displaces_no_message_of_others() {
         let (mut send_queue, mut receivers, now) =

@@ -1,5 +1,5 @@
-//! Keeps the shared sockets open while any adapter uses them. An adapter does not need a descriptor
-//! for each socket.
+//! Keeps the shared sockets open while any adapter uses them. An adapter does not need one
+//! descriptor for each socket.
 //!
 //! The sockets are divided into parts. Each part is stored as a message with the sockets'
 //! descriptors, in the receive queue of a local socket. The message is never removed: reading it
@@ -52,15 +52,15 @@ const fn positions(part: usize) -> Range<usize> {
     }
 }
 
-/// The parts that this adapter knows. Each element is one end of a pair of local sockets. Its
-/// receive queue contains the descriptors of the part.
+/// The parts that this adapter knows. Each element is one end of a pair of local sockets. The
+/// receive queue of that end contains the descriptors of the part's sockets.
 pub(super) struct SharedSockets(Vec<UnixDatagram>);
 
 impl SharedSockets {
     /// Binds the sockets of the first part.
     pub(super) fn bind_first(address: SocketAddr) -> io::Result<Self> {
-        // Check the address first, because binding shared sockets would also succeed beside those
-        // of an adapter that is closing.
+        // Check that no socket is bound to the address. Without the check, binding shared sockets
+        // would also succeed while another adapter is closing its sockets.
         Udp::check_free(address)?;
         let sockets = bind(address, 0)?;
         Ok(SharedSockets(vec![store_descriptors(&sockets)?]))
@@ -88,12 +88,13 @@ impl SharedSockets {
         self.0.iter().map(UnixDatagram::try_clone).collect::<io::Result<_>>().map(SharedSockets)
     }
 
-    /// Returns that one of the two sets which has more parts.
+    /// Returns the set that has more parts.
     pub(super) fn or_larger(self, other: SharedSockets) -> Self {
         if other.0.len() > self.0.len() { other } else { self }
     }
 
-    /// Returns duplicates of the sockets of some slots. All of them must be in the known parts.
+    /// Returns duplicates of the sockets of some slots. The known parts must contain all of these
+    /// slots.
     pub(super) fn duplicate<const N: usize>(&self, slots: [u8; N]) -> io::Result<[OwnedFd; N]> {
         let mut taken = slots.map(|_| None);
         for (part, socket) in self.0.iter().enumerate() {
@@ -130,15 +131,15 @@ impl SharedSockets {
     /// Receives the answer to a request.
     fn receive_answer(answer: &UnixStream) -> io::Result<Self> {
         let fds = uninterrupted(|| receive(answer.as_fd(), RecvFlags::DONTWAIT))?;
-        // The adapter may end before it answers.
+        // No descriptors arrive if the adapter has ended before it could answer.
         let is_answer = !fds.is_empty();
         let sockets = SharedSockets(fds.into_iter().map(UnixDatagram::from).collect());
         is_answer.then_some(sockets).ok_or(io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-/// The requests for the shared sockets that are not answered yet. On a busy host an answer may come
-/// after the next adapter has been asked.
+/// The requests for the shared sockets that are not answered yet. There can be several requests,
+/// because on a busy host an answer may come after the next adapter has been asked.
 #[derive(Default)]
 pub(super) struct SocketRequests(Vec<UnixStream>);
 
@@ -150,7 +151,8 @@ impl SocketRequests {
         let (socket, (answer, theirs)) = (UnixDatagram::unbound()?, UnixStream::pair()?);
         uninterrupted(|| {
             let left = deadline.saturating_duration_since(Instant::now());
-            // The queue of an adapter that does not read may be full. Zero would mean no limit.
+            // Limit the time to send, because the queue of an adapter that does not read may be
+            // full. A timeout of zero would mean no limit.
             socket.set_write_timeout(Some(left.max(Duration::from_micros(1))))?;
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
@@ -163,8 +165,8 @@ impl SocketRequests {
         Ok(())
     }
 
-    /// Waits for the first answer. Returns `None` if there is none by `deadline`, or if no adapter
-    /// is left that may answer.
+    /// Waits for the first answer. Returns `None` if no answer arrives by `deadline`, or if all
+    /// adapters that were asked have ended.
     pub(super) fn first_answer(&mut self, deadline: Instant) -> io::Result<Option<SharedSockets>> {
         while !self.0.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -173,7 +175,7 @@ impl SocketRequests {
                 self.0.iter().map(|answer| PollFd::new(answer, PollFlags::IN)).collect();
             match rustix::event::poll(&mut fds, Some(&limit)) {
                 Ok(0) => return Ok(None),
-                // A signal handler has run. The next call waits for the time that is left.
+                // A signal has interrupted the call. The next call waits for the remaining time.
                 Err(Errno::INTR) => continue,
                 polled => polled?,
             };
@@ -182,7 +184,7 @@ impl SocketRequests {
             match SharedSockets::receive_answer(&answer) {
                 Ok(sockets) => return Ok(Some(sockets)),
                 Err(error) if is_descriptor_limit(&error) => return Err(error),
-                // This adapter has ended.
+                // The adapter that was asked has ended.
                 Err(_) => {}
             }
         }
@@ -200,8 +202,8 @@ fn uninterrupted<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Binds the sockets of a part after those of the parts before it. Each adapter configures its
-/// slot's socket itself.
+/// Binds the sockets of a part. The sockets of all earlier parts must be bound before. Each adapter
+/// configures the socket of its own slot.
 fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
     let sockets: Vec<Udp> =
         positions(part).map(|_| Udp::bind_shared(address)).collect::<io::Result<_>>()?;
@@ -213,16 +215,16 @@ fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
     Ok(sockets)
 }
 
-/// Whether packets for the slots of a part arrive at its sockets. The packets do not arrive there
-/// if other processes have bound sockets to the port before, even if those processes are closing.
+/// Whether packets for the slots of a part arrive at its sockets. They arrive elsewhere if another
+/// process bound sockets to the port earlier, even if that process is closing them.
 fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Result<bool> {
     let mut from = address;
     from.set_port(0);
     let from = Udp::bind_exclusive(from)?;
     let mark = RandomState::new().hash_one(part).to_ne_bytes();
     for (position, socket) in positions(part).zip(sockets) {
-        // The slot is the position minus 1. Position 0 is the REQ socket. The first part
-        // contains it and is not checked.
+        // The slot is the position minus 1. Only position 0, the REQ socket, has no such slot. It
+        // is in the first part, which this function never checks.
         let datagram = steer::datagram_for((position - 1) as u8, mark);
         from.send(address, &datagram, datagram.len());
         let arrives = || -> io::Result<bool> {
@@ -232,7 +234,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
                 let left = deadline.saturating_duration_since(Instant::now());
                 let limit = Timespec::try_from(left).unwrap_or_default();
                 match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
-                    // A signal handler has run. The next call waits for the remaining time.
+                    // A signal has interrupted the call. The next one waits for the time that is left.
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Ok(false),
                     polled => polled?,

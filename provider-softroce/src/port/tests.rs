@@ -75,7 +75,8 @@ fn open_up_to(count: usize, address: SocketAddr, ports: Vec<Port>) -> Result<Vec
     result.map(|()| ports.into_inner().expect("no panic"))
 }
 
-/// A packet for a queue pair. For the GSI, it is a message about a connection.
+/// A packet for a queue pair. If the queue pair is the GSI, the packet is a message about a
+/// connection.
 fn packet(qpn: u32, connection: u32) -> Vec<u8> {
     let mut octets = vec![0; 72];
     octets[4..8].copy_from_slice(&qpn.to_be_bytes());
@@ -122,8 +123,8 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
         let got = [arrived(&first.socket), arrived(&second.socket), arrived(&first.req_socket)];
         assert_eq!(got, expected, "queue pair {qpn:#x}, connection {connection:#x}");
     }
-    // The first adapter ends. The positions of the remaining adapters do not change, and new
-    // adapters get the same ones.
+    // The first adapter ends. The other adapter keeps its slot, and a new adapter gets the slot
+    // that has become free.
     drop(first);
     send(to, &packet(0x12_3480, 0));
     let third = while_answering(&[&second], || open(to)).expect("a further port opens");
@@ -149,8 +150,8 @@ fn short_packets_go_to_the_req_socket() {
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
-    // Seven octets are too short to name a queue pair. The low bits of the other numbers name the
-    // REQ socket.
+    // A packet of at most seven octets is too short to contain a queue pair number. The longer
+    // packets contain a number whose low bits name the REQ socket.
     assert_eq!([arrived(&port.socket), arrived(&port.req_socket)], [0, 11]);
 }
 
@@ -192,7 +193,7 @@ fn requests_reach_the_adapter_that_listens() {
     drop(closed_later);
     assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
     first.listen(0x0106_1234).expect("free again");
-    // The packets are the same as above, but the adapter forwards them by their slot.
+    // Here the adapter forwards a packet by the slot of its receiver, and not by a service.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
     assert!(matches!(
@@ -221,7 +222,7 @@ fn a_flood_is_passed_on_in_part() {
     }
     let mut buffer = ReceiveBuffer::default();
     assert!(second.local_socket.receive(&mut buffer).expect("empty").is_none());
-    // This service is new.
+    // An adapter starts to listen for a service after the flood has begun.
     let service = second.listen(0x0106_1234).expect("the service is free");
     let soon = now + Duration::from_millis(101);
     for _ in 0..100 {
@@ -300,13 +301,13 @@ fn adapters_that_do_not_answer_are_an_error() {
         Port::open(first.address(), OPEN_TIMEOUT_CONNECTING),
         Err(PortError::Silent(_))
     ));
-    // The adapter does not wait for each of these adapters.
+    // The adapter gives up at its deadline, before it has asked all of the silent adapters.
     let was_asked = |port: &&Port| {
         let mut buffer = ReceiveBuffer::default();
         matches!(port.local_socket.receive(&mut buffer), Ok(Some(LocalMessage::SocketRequest(_))))
     };
     let asked = std::iter::once(&first).chain(&others).filter(was_asked).count();
-    assert!((1..=ASKED_MAX).contains(&asked), "{asked} of them were asked");
+    assert!((1..=ASKED_MAX).contains(&asked), "{asked} adapters were asked");
 }
 
 #[test]
@@ -318,7 +319,7 @@ fn there_are_127_slots() {
     assert!(matches!(one_more, Err(PortError::Full(_))));
 }
 
-/// Each port gets the packets for its slot, and no others.
+/// Checks that each port gets the packets for its slot, and no others.
 fn assert_each_gets_its_packets(ports: &[Port]) {
     for port in ports {
         port.socket.drain();
@@ -422,7 +423,7 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     drop(second);
     assert!(
         connections.iter().chain([&late]).all(has_ended),
-        "accepted connections and waiting ones"
+        "the kernel closes accepted and waiting connections"
     );
 }
 
@@ -439,7 +440,8 @@ fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// With IP_PKTINFO a socket that is bound to another address sends from ours, if it has the port.
+/// With IP_PKTINFO, a socket that is bound to another address can send from our address and port,
+/// if it has the same port. So no other user may bind a socket to the port.
 #[test]
 fn another_user_cannot_send_from_the_same_source() {
     if !rustix::process::geteuid().is_root() {
@@ -473,8 +475,8 @@ fn another_user_cannot_send_from_the_same_source() {
     }
 }
 
-/// Another user has had a port on another address before. The adapter must not use that port, even
-/// if another adapter of the same user has it.
+/// Another user already has two of the four ports, on another address. An adapter must use only a
+/// port that no user has. When two adapters have the other two ports, a third adapter gets none.
 #[test]
 fn a_port_that_another_user_has_is_not_used() {
     if !rustix::process::geteuid().is_root() {
@@ -487,7 +489,7 @@ fn a_port_that_another_user_has_is_not_used() {
         assert_eq!(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNET) }, 0);
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.expect("ip starts").success());
-        // These are all ports from which the kernel picks.
+        // The kernel picks ephemeral ports from these four ports.
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40003").expect("a range");
         let taken = [40001, 40002].map(|port| SocketAddr::from(([127, 200, 0, 1], port)));
         let _others = as_nobody(|| taken.map(|other| bind(other, false, false)))
@@ -568,7 +570,7 @@ fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
         .map(|file| file.path())
 }
 
-/// An adapter removes its liveness file before it gives up its slot, because the next owner of the
+/// An adapter removes its liveness file before it releases its slot, because the next owner of the
 /// slot creates a liveness file of its own.
 #[test]
 fn an_adapter_gives_up_its_slot_last() {
@@ -585,7 +587,7 @@ fn an_adapter_gives_up_its_slot_last() {
     assert_eq!(removed.take(2).collect::<Vec<_>>(), [c"life-0".to_owned(), c"slot-0".to_owned()]);
 }
 
-/// A listener that does not read its requests does not delay the requests for another one.
+/// A listener that does not read its requests does not delay the requests for another listener.
 #[test]
 fn a_full_queue_does_not_delay_other_messages() {
     const REQUESTS: usize = 700; // more than the queue of any system holds
@@ -634,15 +636,16 @@ fn a_request_that_is_not_answered_fails_at_once() {
     assert!(refused);
 }
 
-/// On a busy host an adapter may answer after the next one has been asked.
+/// On a busy host, an adapter may answer only after the requester has asked the next adapter. The
+/// late answer counts.
 #[test]
 fn a_late_answer_counts() {
     let first = open(address()).expect("opens first");
     let second = while_answering(&[&first], || open(first.address())).expect("opens too");
     let third = std::thread::scope(|scope| {
         let third = scope.spawn(|| open(first.address()));
-        // The first adapter answers only after the second one has been asked. The second one never
-        // answers.
+        // The first adapter answers only after the second one has been asked. The second adapter
+        // never answers.
         let read = |port: &Port| loop {
             match port.local_socket.receive(&mut ReceiveBuffer::default()) {
                 Ok(Some(LocalMessage::SocketRequest(request))) => break request,

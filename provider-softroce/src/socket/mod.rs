@@ -22,11 +22,11 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 pub(crate) use self::receive::{Datagrams, ReceiveStrategy, RxBatch};
 pub(crate) use self::send::{MAX_BATCH_BYTES, MAX_SEGMENTS, Sent};
 
-/// The size of a socket's buffers in octets, if the system allows that size. Otherwise they have
-/// the largest size that it allows.
+/// The size of a socket's send and receive buffers in octets. If the system does not allow this
+/// size, the buffers get the largest size that it allows.
 const BUFFER_MAX_BYTES: usize = 16 << 20;
-/// The size of the receive buffer of a socket that is not read. It holds the packets that the
-/// kernel returns after sending.
+/// The size, in octets, of the receive buffer of a socket that is only used for sending. The buffer
+/// holds the packets that the kernel returns after sending.
 const SEND_ONLY_BUFFER_BYTES: usize = 16 << 10;
 
 /// A non-blocking UDP socket.
@@ -55,8 +55,8 @@ impl Udp {
     }
 
     /// Creates a socket that shares its address with other sockets of the same user and is only
-    /// used for sending. Datagrams that arrive there are not read. `to` is an address that the
-    /// socket will send to.
+    /// used for sending. Datagrams that arrive at the socket are not read. `to` is an address to
+    /// which the socket will send.
     pub(crate) fn bind_send_only(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
         socket.configure(to)?;
@@ -66,9 +66,9 @@ impl Udp {
 
     /// Creates a socket that reserves a free port on all addresses of the host, of IPv4 and IPv6,
     /// and returns the port. Only sockets of this user that [share](Self::bind_shared) the port can
-    /// be bound to it. Otherwise another user could bind the port on another address and send
-    /// packets whose source is our address and port (IP_PKTINFO). Datagrams that arrive there are
-    /// dropped. Returns `AddrInUse` if each port is in use on some address.
+    /// be bound to it. Without the reservation, another user could bind the port on another address
+    /// and send packets whose source is our address and port (IP_PKTINFO). Datagrams that arrive at
+    /// the socket are dropped. Returns `AddrInUse` if each port is in use on some address.
     pub(crate) fn reserve_port() -> io::Result<(Self, u16)> {
         let (kind, protocol) = (Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP));
         // A socket of IPv6 can send to IPv4 addresses, so a reservation for IPv4 alone would not
@@ -120,7 +120,8 @@ impl Udp {
             }
             SocketAddr::V6(_) => {
                 self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-                // The kernel's rxe and RDMA adapters send without a UDP checksum.
+                // Accept packets without a UDP checksum, because the kernel's rxe and RDMA adapters
+                // send such packets.
                 self.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
         }
@@ -128,7 +129,8 @@ impl Udp {
         for (plain, force) in
             [(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE), (libc::SO_SNDBUF, libc::SO_SNDBUFFORCE)]
         {
-            // Only a privileged process can exceed the system's limit. Otherwise the limit applies.
+            // Only a privileged process can exceed the system's limit. For other processes the
+            // limit applies.
             if self.set(libc::SOL_SOCKET, force, BUFFER_MAX_BYTES as libc::c_int).is_err() {
                 self.set(libc::SOL_SOCKET, plain, BUFFER_MAX_BYTES as libc::c_int)?;
             }

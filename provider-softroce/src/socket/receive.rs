@@ -42,7 +42,7 @@ pub(crate) struct Datagrams<'a> {
 unsafe impl Send for RxBatch {}
 
 impl RxBatch {
-    /// Allocates the buffers, which have half a MiB.
+    /// Allocates the buffers, about half a MiB in total.
     pub(crate) fn new() -> Self {
         // SAFETY: all of these types are plain data and valid when zeroed.
         unsafe {
@@ -120,7 +120,8 @@ const SINGLES_BEFORE_GRO_OFF: u32 = 256;
 /// After this number of successful reads each call asks for several datagrams. Before that, it
 /// would cost time to ask for a second datagram that has not arrived.
 const READS_BEFORE_BATCHES: u32 = 2;
-/// The maximum number of errors of earlier packets that one read skips.
+/// The maximum number of errors that one read skips. Each error concerns a packet that was sent
+/// earlier.
 const ERRORS_PER_READ_MAX: u32 = 16;
 
 impl Default for ReceiveStrategy {
@@ -180,8 +181,8 @@ impl Udp {
         false
     }
 
-    /// Returns the number of datagrams, or the kernel's error number. Uses the system call with the
-    /// fewest results, because that one is the fastest.
+    /// Receives with one system call. Returns the number of datagrams, or the kernel's error
+    /// number. Uses the call that returns the fewest values, because it is the fastest.
     #[inline]
     fn receive_once(
         &self,

@@ -93,7 +93,7 @@ fn an_unused_port_is_reported() {
 }
 
 /// The kernel's rxe and RDMA adapters send without a checksum. Over IPv6 the kernel drops such
-/// packets unless a socket accepts them.
+/// packets, except for sockets with an option that accepts them.
 #[test]
 fn packets_without_a_checksum_are_accepted() {
     const UDP_NO_CHECK6_TX: libc::c_int = 101;

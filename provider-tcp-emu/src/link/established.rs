@@ -139,7 +139,8 @@ impl Established {
                 return Err(EndReason::Lost(Loss::Connection(self.send_errno)));
             }
             IoOutcome::WouldBlock => return Ok(ReadOutcome::WouldBlock),
-            // A send may already have consumed the error that ended the connection.
+            // A send may already have taken the error that ended the connection from the socket. So
+            // `end_reason` also considers the error of the last failed send.
             IoOutcome::Octets(0) => return Err(self.end_of_stream(self.end_reason())),
             IoOutcome::Fault => return Err(EndReason::Protocol(self.stream.rx_fault())),
             IoOutcome::Failed(e) if is_reset(&e) => return Err(self.end_of_stream(EndReason::Peer)),
@@ -148,8 +149,8 @@ impl Established {
             }
         };
         if !self.announced {
-            // These octets are the RTR frame or take its place. The consumer must learn that the
-            // connection is established before it gets a completion.
+            // These octets are the RTR frame, or the first frame that replaces it. The consumer
+            // must learn that the connection is established before it gets a completion.
             self.announce(sink, &[]);
         }
         let drained = n < resources.rx.bytes();
@@ -157,12 +158,13 @@ impl Established {
             self.fault_check.request();
         }
         self.stream.rx_done(&mut resources.rx, n).map_err(EndReason::Protocol)?;
-        // If the message must wait for a receive, the caller reads once more and finds that out.
+        // If the message waits for a receive, do not report the socket as drained. The caller then
+        // calls again and gets `NoReceive`.
         Ok(ReadOutcome::Progress { drained: drained && !self.stream.is_stalled() })
     }
 
-    /// Returns the reason for which the stream is over. An end in the middle of a message is a
-    /// loss.
+    /// Returns the reason for which the stream is over: `end`, or the loss of a message if the
+    /// stream ends in the middle of that message.
     pub(super) fn end_of_stream(&self, end: EndReason) -> EndReason {
         if self.stream.is_mid_message() { EndReason::Lost(Loss::PartialMessage) } else { end }
     }
@@ -179,8 +181,9 @@ impl Established {
             }
             let ready = self.stream.tx(&mut resources.tx).map_err(EndReason::Protocol)?;
             if ready == 0 {
-                // While a message of the peer waits, no response to this side's reads can arrive,
-                // because after a disconnect the consumer posts no receive for that message.
+                // After a disconnect, the consumer posts no receive for a message of the peer that
+                // waits. The responses to this side's READs come behind that message and cannot
+                // arrive. So do not wait for them.
                 return match self.closing && (self.stream.is_drained() || self.stream.is_stalled())
                 {
                     true => Err(EndReason::Local),
@@ -192,7 +195,8 @@ impl Established {
                 IoOutcome::WouldBlock | IoOutcome::Fault => 0,
                 IoOutcome::Failed(e) => {
                     self.send_errno = e.raw_os_error();
-                    // The peer's last messages may still be in the socket.
+                    // Do not end the connection yet, because the peer's last messages may still be
+                    // in the socket.
                     self.writable = false;
                     self.send_failed = true;
                     self.stream.tx_done(&mut resources.tx, 0);

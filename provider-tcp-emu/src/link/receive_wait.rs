@@ -4,8 +4,9 @@
 //! socket's receive buffer, until TCP's flow control stops the peer. The message waits until a
 //! receive is posted or either side ends the connection.
 //!
-//! [`WindowWatch`] is the sender's side. It keeps TCP from giving up a peer whose receive window is
-//! closed because a message waits there, as long as the peer answers TCP's window probes.
+//! [`WindowWatch`] works on the sender's side. A message that waits at the peer may close the
+//! peer's receive window. The watch keeps TCP from giving up such a peer, as long as the peer
+//! answers TCP's window probes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ use crate::engine::{EngineResources, Upcall};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, PeerTimeout, Unacknowledged};
 
-/// How long messages that arrived before the peer ended the stream wait for receives. After this
-/// time the consumer is told of the end, because the consumer may wait for that event only.
+/// The time for which messages wait for receives after the peer has ended the stream. After this
+/// time the consumer is told of the end, because a consumer that waits only for this event posts no
+/// receive.
 const RECEIVE_WAIT_AFTER_END: Duration = Duration::from_secs(3);
 /// How often the window of a peer is checked within [`PeerTimeout::total`].
 const CHECKS_PER_TIMEOUT: u32 = 3;
@@ -33,9 +35,9 @@ pub(super) struct ReceiveWait {
     requested: bool,
     /// Whether the consumer has been told that a message waits.
     reported: bool,
-    /// The peer has ended the stream. The poller does not report this again.
+    /// Whether the peer has ended the stream. The poller reports the end only once.
     pub(super) peer_has_ended: bool,
-    /// When the connection ends although a message waits. The deadline is set when the peer has
+    /// The time at which the connection ends although a message waits. It is set when the peer has
     /// ended the stream.
     pub(super) deadline: Option<Instant>,
 }
@@ -43,13 +45,14 @@ pub(super) struct ReceiveWait {
 /// Watches the peer's receive window. Without the watch, TCP would break the connection when a
 /// message waits at the peer for a receive and the peer's receive buffer is full.
 ///
-/// While the window is closed, TCP has no limit: its keep-alive rests while octets wait to be sent,
-/// and the user timeout would also end the connection to a peer that answers. So the watch itself
-/// ends the connection if the peer leaves window probes unanswered for [`PeerTimeout::total`].
+/// While the window is closed, TCP itself applies no limit. Its keep-alive is inactive while octets
+/// wait to be sent. Its user timeout is switched off, because it would also end the connection to a
+/// peer that answers. So the watch ends the connection if the peer leaves window probes unanswered
+/// for [`PeerTimeout::total`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowWatch {
-    /// No watch is needed, because the peer is on the same host, where TCP has no time limit, or
-    /// because the peer is not OpenDAT and so does not let messages wait.
+    /// No watch is needed. Either the peer is on the same host, where TCP has no time limit, or the
+    /// peer is not OpenDAT and does not let messages wait.
     Off,
     /// Nothing has been sent since the last check.
     Idle,
@@ -58,7 +61,8 @@ pub(super) enum WindowWatch {
     /// The timer is set.
     Scheduled {
         at: Instant,
-        /// The time since which every check has found that the last window probe is unanswered.
+        /// Each check since this time has found an unanswered window probe. `None` if the latest
+        /// check has found none.
         unanswered_since: Option<Instant>,
     },
 }
@@ -131,9 +135,9 @@ impl Established {
         shared: &Shared,
     ) -> Result<ReadOutcome, EndReason> {
         if !std::mem::replace(&mut self.receive_wait.requested, true) {
-            // The request must precede the look at the queue. Then a receive that is posted at the
-            // same time is noticed: either the posting thread sees the request, or this thread sees
-            // the receive.
+            // First make the request, then look at the queue. In this order a receive that is
+            // posted at the same time is noticed: either the posting thread sees the request, or
+            // this thread sees the receive.
             shared.want_receives(true);
             self.stream.wait_for_recv(shared.index());
         }
@@ -145,14 +149,15 @@ impl Established {
             peer_has_ended: self.receive_wait.peer_has_ended,
             ..ReceiveWait::default()
         };
-        // The shared receive queue may have more buffers, for the next queue pair that waits.
+        // The shared receive queue may have more buffers. Then the next queue pair that waits
+        // continues.
         resources.pending.extend(self.stream.work().next_waiting());
         Ok(ReadOutcome::Resumed)
     }
 
-    /// Returns the waiting message if the consumer must be told and has not been. The consumer need
-    /// not be told while the shared receive queue has buffers and other queue pairs are to take
-    /// them first.
+    /// Returns the waiting message if the consumer must be told of it and has not been told. The
+    /// consumer need not be told while the shared receive queue has buffers that other queue pairs
+    /// take first.
     fn take_unreported_arrival(&mut self) -> Option<Arrival> {
         let arrival = self.stream.stalled()?;
         let unreported = !self.receive_wait.reported && self.stream.work().next_waiting().is_none();
@@ -160,8 +165,8 @@ impl Established {
         unreported.then_some(arrival)
     }
 
-    /// Returns whether a message still waits although the peer ended the stream
-    /// [`RECEIVE_WAIT_AFTER_END`] ago.
+    /// Returns whether a message still waits although [`RECEIVE_WAIT_AFTER_END`] has passed since
+    /// the peer ended the stream.
     pub(super) fn has_receive_wait_expired(&self, now: Instant) -> bool {
         self.stream.is_stalled() && self.receive_wait.deadline.is_some_and(|at| at <= now)
     }
@@ -182,7 +187,8 @@ impl Established {
         }
     }
 
-    /// Returns why the stream ended if reading does not tell.
+    /// Returns the reason for which the stream ended. It follows from the error of the socket or of
+    /// the last send, because a read may have returned only the end of the stream.
     pub(super) fn end_reason(&self) -> EndReason {
         let error = self.socket.take_error().ok().flatten();
         match error.and_then(|error| error.raw_os_error()).or(self.send_errno) {
@@ -224,12 +230,13 @@ impl Link {
             conn.receive_wait.deadline = Some(Instant::now() + RECEIVE_WAIT_AFTER_END);
             self.renew_timer(resources);
         }
-        // While nothing is read, only the poller can report the peer's end.
+        // Return the socket to the poller, because only the poller can report the peer's end while
+        // this side does not read.
         self.resume_polling(resources, lingering);
         self.after_receive(resources, lingering, progress, false)
     }
 
-    /// Starts the supervision of the peer's window after a send.
+    /// Starts to watch the peer's receive window after a send.
     #[cold]
     pub(super) fn start_window_watch(
         &mut self,
@@ -240,8 +247,8 @@ impl Link {
             conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout, None);
         }
         self.renew_timer(resources);
-        // `Link::transmit` has stopped so that the watch could be started. Now it continues,
-        // because other work may be left.
+        // `Link::transmit` has stopped early to start the watch. It continues here, because more
+        // frames may be ready.
         self.transmit(resources, lingering);
     }
 }
@@ -272,7 +279,7 @@ mod tests {
         assert_eq!(
             watch_of(OTHER_HOST, false),
             WindowWatch::Off,
-            "another implementation that does not read is dead"
+            "another implementation that does not read counts as dead"
         );
         assert_eq!(watch_of("198.51.100.1", true), WindowWatch::Off);
     }
@@ -280,7 +287,8 @@ mod tests {
     const LIMITS: PeerTimeout = PeerTimeout { timeout: Duration::from_secs(10), retries: 5 };
     const INTERVAL: Duration = Duration::from_secs(20);
 
-    /// Returns what a scheduled watch says to a check with this result `n` intervals after `start`.
+    /// Makes a scheduled watch check the window `n` intervals after `start`, with this result.
+    /// Returns whether the peer still counts as alive.
     fn check(watch: &mut WindowWatch, start: Instant, n: u32, found: Unacknowledged) -> bool {
         watch.on_check(start + n * INTERVAL, found, LIMITS)
     }
@@ -333,8 +341,8 @@ mod tests {
 
         let octets = [7; 1 << 16];
         let mut sent = 0;
-        // Writes until both buffers are full and the other side has closed its window. A probe of
-        // the window may be under way.
+        // Write until this side's send buffer and the other side's receive buffer are full. Then
+        // the other side has closed its window. A probe of the window may be under way.
         while !matches!(check(), Unacknowledged::NoWindow | Unacknowledged::ProbeUnanswered) {
             sent += (&local).write(&octets).unwrap_or(0);
         }

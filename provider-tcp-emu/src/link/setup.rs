@@ -31,7 +31,7 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 /// An attempt to connect.
 pub(super) struct Connecting {
     pub(super) work: Work,
-    /// The socket, or the local failure because of which there is no attempt.
+    /// The socket, or the local failure that prevented the attempt from starting.
     pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
     /// The request frame until it is sent, which happens when TCP has connected. Empty afterwards.
@@ -42,7 +42,8 @@ pub(super) struct Connecting {
 
 /// The active side of a connection.
 impl Link {
-    /// Starts to connect. All upcalls come later, even if the attempt fails at once.
+    /// Starts to connect. All upcalls come after this call has returned, even if the attempt fails
+    /// at once.
     pub(crate) fn connect(
         &mut self,
         resources: &mut EngineResources,
@@ -162,7 +163,8 @@ impl Link {
         self.phase = Phase::Established(Box::new(conn));
         self.renew_timer(resources);
         self.transmit(resources, lingering);
-        // The poller may have reported the reply and the frames after it by a single edge.
+        // Read again soon, because the poller may have reported the reply and the frames after it
+        // by a single event.
         self.queue_pending(resources);
     }
 
@@ -180,7 +182,8 @@ impl Link {
 
 /// The passive side of a connection.
 impl Link {
-    /// Accepts a caller. The upcall comes later, even if the caller has left already.
+    /// Accepts a caller. The upcall comes after this call has returned, even if the caller has left
+    /// already.
     pub(crate) fn accept(
         &mut self,
         resources: &mut EngineResources,

@@ -31,7 +31,7 @@ struct object {
     const DAT_PROVIDER *provider;
     struct instance *instance;
     DAT_HANDLE_TYPE type;
-    struct object *async_evd; /* the one that ia_open created */
+    struct object *async_evd; /* the asynchronous EVD that ia_open created */
 };
 
 #define INSTANCES 8
@@ -123,7 +123,7 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *async_evd, DAT_IA_A
         provider_attr->dapl_version_minor = object->instance->info.dapl_version_minor;
         provider_attr->is_thread_safe = object->instance->info.is_thread_safe;
     }
-    /* A provider reports the integer to consumers, so it must be able to look it up. */
+    /* A provider reports the IA's integer handle to consumers, so it must be able to look up that integer. */
     if (dats_get_ia_handle(ia, &integer) == DAT_SUCCESS && (size_t)integer > 4096)
         log_call(object->instance, "the registry gave a pointer for an integer");
     return DAT_SUCCESS;
@@ -167,7 +167,8 @@ static DAT_RETURN ia_ha_related(DAT_IA_HANDLE ia, const DAT_NAME_PTR other, DAT_
     return DAT_SUCCESS;
 }
 
-/* Sums ten integers and a double, or creates and frees an object. */
+/* The extension function. Operation 7 returns the sum of ten integers, and a double. The operations
+ * DAT_OPEN_EXTENSION_BASE and DAT_CLOSE_EXTENSION_BASE create and free an object. */
 static DAT_RETURN extendedop(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
 {
     int i;

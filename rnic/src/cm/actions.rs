@@ -14,7 +14,7 @@ use super::{Accepted, Cm, ConnId, Event};
 const MIN_TIME_WAIT: Duration = Duration::from_millis(500);
 /// The longest time for which a connection is kept after its end.
 const MAX_TIME_WAIT: Duration = Duration::from_secs(2);
-/// The largest number of rejected requests that are kept to repeat the refusal.
+/// The maximum number of rejected requests that are kept so that the REJ can be repeated.
 pub(super) const MAX_REJECTED: usize = 1024;
 
 impl Cm {
@@ -46,8 +46,8 @@ impl Cm {
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // The caller has received the REP, so its address is not forged. The time
-                        // of its acceptance is not shortened any more, and ends after
+                        // The caller has received the REP, so its address is not forged. Further
+                        // acceptances no longer shorten the time of this one, which ends after
                         // `MAX_MRA_WAIT`.
                         let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_MRA_WAIT);
@@ -69,7 +69,7 @@ impl Cm {
         self.transmits.push_back(transmit);
     }
 
-    /// Enters a state, which may be the current one. Sets the timers in either case.
+    /// Enters a state and sets its timers. The state may be the current one.
     fn enter_state(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let source = conn.remote.ip();
@@ -109,7 +109,8 @@ impl Cm {
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
                 State::RepSent => {
-                    // From now on the connection is not kept in order to repeat a refusal.
+                    // Until now, `retention` was the time for which a rejected request is kept.
+                    // From now on it is the time that the connection spends in `TimeWait`.
                     conn.retention =
                         conn.ack_timeout.duration().clamp(MIN_TIME_WAIT, MAX_TIME_WAIT);
                     self.half_open.insert(source, id, now);

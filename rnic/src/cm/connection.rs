@@ -11,7 +11,7 @@ use super::state::State;
 
 /// The service timeout in the MRAs that this side sends: 65 s, as Linux uses.
 const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// The maximum extra time that a peer gets by one MRA, or by all its MRAs for one REP together.
+/// The maximum extra time that an MRA gives a peer. All MRAs for one REP together give no more.
 pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.
@@ -28,7 +28,7 @@ pub(super) struct Conn {
     pub(super) transaction: u64,
     /// The transaction ID of the DREQ that waits for its answer.
     pub(super) dreq_transaction: u64,
-    /// The time to wait for an answer, including the way there and back.
+    /// The time to wait for an answer, including the time of one round trip.
     pub(super) interval: Duration,
     /// The number of times that a message is repeated.
     pub(super) retries: u8,
@@ -37,17 +37,17 @@ pub(super) struct Conn {
     pub(super) ack_timeout: Timeout,
     /// The time for which the connection is kept after its end.
     pub(super) retention: Duration,
-    /// Whether the consumer gets no more events of the connection, because it has got the last one
-    /// or has forgotten the connection.
+    /// Whether no more events of the connection are reported, because the last one was reported or
+    /// the consumer has forgotten the connection.
     pub(super) muted: bool,
-    /// Whether the connection broke on this side. A DREQ tells the peer so.
+    /// Whether the connection broke on this side. A DREQ tells the peer that the connection broke.
     pub(super) broke: bool,
     /// Whether an MRA has shown that the peer has received the REP.
     pub(super) rep_is_seen: bool,
-    /// The place in the listener's backlog, if the connection is a request that waits for a
-    /// decision.
+    /// The request's place in the listener's backlog. `None` if the connection is not a request
+    /// that waits for a decision.
     pub(super) pending: Option<Pending>,
-    /// The time of the last repetition of the connection's REQ that was not ignored.
+    /// The time at which the REQ was last repeated. Repetitions that were ignored do not count.
     pub(super) last_repeat: Option<Instant>,
     pub(super) kept: Option<Box<KeptMessage>>,
     /// The time at which the current state ends.
@@ -56,15 +56,16 @@ pub(super) struct Conn {
     pub(super) armed: Option<Instant>,
 }
 
-/// The private data of the DREQ of a connection that broke at its sender, so that both sides report
-/// the same. This is a convention of OpenDAT: other receivers ignore the private data of a DREQ.
+/// A DREQ with this private data tells the peer that the connection broke on the sender's side, so
+/// that both consumers get the same event. This is a convention of OpenDAT: other receivers ignore
+/// the private data of a DREQ.
 pub(super) const BROKEN_PRIVATE_DATA: &[u8] = b"OpenDAT: broken";
 /// The time before the first repetition of a DREQ. It doubles with each repetition, up to the
 /// interval of other messages. The time is short because the process that ends a connection may
 /// exit soon, and a peer that has nothing to send would never learn of the end.
 const FIRST_DREQ_REPEAT: Duration = Duration::from_millis(16);
 
-/// The data about the peer from its messages.
+/// The data about the peer that its messages contained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) id: u32,
@@ -123,8 +124,8 @@ impl Conn {
         self.kept = Some(Box::new(KeptMessage { mad, repeat: Some(repeat) }));
     }
 
-    /// Limits the wait for the answer to the REP. Repeats the REP early enough that one lost
-    /// message does no harm.
+    /// Limits the time for which this side waits for the answer to its REP. Shortens the interval
+    /// of repetitions, so that several REPs are sent within this time.
     pub(super) fn give_up_rtu_after(&mut self, now: Instant, wait: Duration) {
         self.deadline = Some(now + wait);
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut()) {
@@ -154,7 +155,7 @@ impl Conn {
         Some(self.datagram(mad))
     }
 
-    /// Postpones the next repetition as an MRA of the peer asks.
+    /// Postpones the next repetition by the time that the peer's MRA requests.
     pub(super) fn take_mra(&mut self, now: Instant, service: Timeout) {
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut())
             && !repeat.mra_taken
@@ -175,8 +176,8 @@ impl Conn {
         )
     }
 
-    /// Makes an MRA, which asks the peer to wait for the decision. The consumer of this side gets
-    /// as much time.
+    /// Makes an MRA, which asks the peer to wait for the decision. Gives the consumer of this side
+    /// the same time to decide.
     pub(super) fn mra(&mut self, now: Instant) -> Transmit {
         self.deadline = Some(now + MRA_SERVICE_TIMEOUT.duration() + 2 * self.interval);
         let mra = Mra {
@@ -207,7 +208,7 @@ impl Conn {
         )
     }
 
-    /// Makes a REJ of the REQ. The REJ contains no ID of this side, as in Linux.
+    /// Makes a REJ that rejects the REQ. Like Linux's REJ, it contains no ID of this side.
     pub(super) fn rej_of_req(&self, reason: Reason, private: &[u8]) -> Transmit {
         let rej = Rej {
             local_id: 0,

@@ -39,16 +39,18 @@ pub enum Event {
     Unreachable,
     /// Active: there was no answer before the consumer's deadline.
     TimedOut,
-    /// The peer disconnects. It accepts no new requests, but answers those that it has accepted,
-    /// until [`Cm::disconnect`](super::Cm::disconnect) is called. Call it when no request is in
-    /// flight, and soon in any case.
+    /// The peer disconnects. It accepts no new requests. Until this side calls
+    /// [`Cm::disconnect`](super::Cm::disconnect), the peer still answers requests that it has
+    /// accepted before. Make this call when no request of this side is in flight, and soon in any
+    /// case.
     Disconnecting {
         /// Whether the peer reports that the connection broke on its side.
         broke: bool,
     },
     /// Either side has ended the connection.
     Disconnected,
-    /// The peer has left the connection without ending it.
+    /// The connection has ended, although the peer sent no DREQ: the peer no longer has the
+    /// connection, or has given it up.
     Broken,
     /// A REQ or REP claims that the peer's queue pair is now in another connection. The message may
     /// be forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if
@@ -76,15 +78,16 @@ pub struct Request {
     pub starting_psn: Psn,
     /// The path MTU that the caller proposes. It is not larger than [`Cfg`](super::Cfg) allows.
     pub path_mtu: PathMtu,
-    /// The maximum number of READs and atomic operations that the caller holds for its peer.
+    /// The caller's responder resources: the maximum number of READs and atomic operations that it
+    /// accepts from this side at a time.
     pub responder_resources: u8,
-    /// The maximum number of READs and atomic operations that the caller would have outstanding.
+    /// The maximum number of READs and atomic operations that the caller wants to have outstanding.
     pub initiator_depth: u8,
     /// The time to wait for an ACK.
     pub ack_timeout: Timeout,
     /// The number of times to repeat a packet that is not acknowledged.
     pub retry_count: u8,
-    /// The number of times to repeat a packet for which there was no receive. 7 means for ever.
+    /// The number of times to repeat a packet for which no receive was posted. 7 means for ever.
     pub rnr_retry_count: u8,
     /// Whether the caller's receives come from a shared receive queue.
     pub srq: bool,
@@ -99,13 +102,14 @@ pub struct Accepted {
     pub qpn: u32,
     /// The PSN with which the send queue of this side starts.
     pub starting_psn: Psn,
-    /// The maximum number of READs and atomic operations that the peer holds for this side.
+    /// The peer's responder resources: the maximum number of READs and atomic operations that it
+    /// accepts from this side at a time.
     pub responder_resources: u8,
     /// The maximum number of READs and atomic operations that the peer will have outstanding.
     pub initiator_depth: u8,
     /// The time that the peer takes to acknowledge.
     pub target_ack_delay: Timeout,
-    /// The number of times to repeat a packet for which there was no receive. 7 means for ever.
+    /// The number of times to repeat a packet for which no receive was posted. 7 means for ever.
     pub rnr_retry_count: u8,
     /// Whether the peer's receives come from a shared receive queue.
     pub srq: bool,

@@ -1,10 +1,10 @@
-//! Limits the number of acceptances that wait for their RTU, and their time. REQs beyond that
-//! number are deferred.
+//! Limits how many acceptances wait for their RTU, and for how long. REQs that would exceed the
+//! limit are deferred.
 //!
 //! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose
 //! address is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten
 //! seconds or a minute. A caller that answers with an MRA has received the REP, so its address is
-//! not forged. Its acceptance no longer counts.
+//! not forged. The acceptance for such a caller no longer counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -16,13 +16,14 @@ use super::request::RequestKey;
 use crate::allowance::network;
 
 /// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ
-/// of that address ends the oldest acceptance if this one has waited for [`EVICTABLE_AFTER`].
-/// Otherwise the REQ is [deferred](DeferredReq).
+/// of that address ends the oldest acceptance if the oldest acceptance has waited for
+/// [`EVICTABLE_AFTER`]. Otherwise the REQ is [deferred](DeferredReq).
 pub(super) const MAX_PER_SOURCE: usize = 64;
-/// After this time, an acceptance may be ended to make room for another one. The time is longer
-/// than any round trip, so a caller that makes many connections at once answers within it.
+/// An acceptance that has waited for this time may be ended to make room for another one. The time
+/// is longer than any round trip, so even a caller that makes many connections at once answers
+/// within this time.
 pub(super) const EVICTABLE_AFTER: Duration = Duration::from_millis(250);
-/// If `n` acceptances wait, the latest waits for an `n`-th of this time.
+/// While `n` acceptances wait, a new acceptance waits for an `n`-th of this time.
 const SHARED_RTU_WAIT: Duration = Duration::from_secs(16);
 /// The minimum time for which an acceptance waits.
 const MIN_RTU_WAIT: Duration = Duration::from_millis(500);
@@ -32,11 +33,12 @@ pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
 /// The maximum number of deferred REQs of all addresses together. A further REQ replaces the oldest
 /// one of its own address. If that address has none, the further REQ is dropped.
 pub(super) const MAX_DEFERRED: usize = 1024;
-/// The time after which a deferred REQ is dropped if its caller has not repeated it, because the
-/// caller has then given up. Linux repeats a REQ after 4.6 s.
+/// The time after which a deferred REQ is dropped if its caller has not repeated it: the caller has
+/// given up. Linux repeats a REQ after 4.6 s.
 pub(super) const DEFERRED_LIFETIME: Duration = Duration::from_secs(5);
 
-/// Whether an acceptance that has waited since this time may be ended for another one.
+/// Whether an acceptance that has waited since the time `since` may be ended to make room for
+/// another one.
 fn is_evictable(since: Instant, now: Instant) -> bool {
     now >= since + EVICTABLE_AFTER
 }
@@ -59,9 +61,10 @@ struct Source {
     deferred: VecDeque<DeferredReq>,
 }
 
-/// A REQ that came when too many acceptances of its address waited, or when other addresses had all
-/// places of the listener's backlog. It is admitted when one of these acceptances is established or
-/// ends, or when the consumer decides on a request. So its caller need not repeat it.
+/// A REQ that cannot be admitted yet. Either too many acceptances of its address waited when it
+/// arrived, or requests of other addresses filled the listener's backlog. The REQ is admitted when
+/// one of these acceptances is established or ends, or when the consumer decides on a request. So
+/// its caller need not repeat it.
 pub(super) struct DeferredReq {
     request: RequestKey,
     last_received: Instant,
@@ -87,12 +90,12 @@ impl DeferredReq {
         self.request
     }
 
-    /// Takes note that the caller has repeated the REQ.
+    /// Records that the caller has repeated the REQ.
     pub(super) fn repeated(&mut self, now: Instant) {
         self.last_received = now;
     }
 
-    /// Whether the caller has not given up.
+    /// Whether the caller has repeated the REQ within [`DEFERRED_LIFETIME`], so it still waits.
     pub(super) fn is_current(&self, now: Instant) -> bool {
         now < self.last_received + DEFERRED_LIFETIME
     }
@@ -125,7 +128,7 @@ impl HalfOpen {
         self.by_source.entry(network(source)).or_default().undecided += 1;
     }
 
-    /// Removes a request from the number of requests that wait for the consumer's decision.
+    /// Stops counting a request that has waited for the consumer's decision.
     pub(super) fn remove_undecided(&mut self, source: IpAddr) {
         let source = network(source);
         if let Some(entry) = self.by_source.get_mut(&source) {
@@ -134,13 +137,14 @@ impl HalfOpen {
         self.remove_if_empty(source);
     }
 
-    /// Whether the largest number of acceptances of this caller's address wait.
+    /// Whether the maximum number of acceptances of this caller's address wait.
     pub(super) fn is_full(&self, source: IpAddr) -> bool {
         self.waiting(source) >= MAX_PER_SOURCE
     }
 
-    /// Whether a further REQ of this caller's address must be deferred: the largest number of
-    /// acceptances wait, and all that may be ended must already make room for undecided requests.
+    /// Whether a further REQ of this caller's address must be deferred: the maximum number of
+    /// acceptances wait, and the undecided requests need the room of all acceptances that may be
+    /// ended.
     pub(super) fn must_defer(&self, source: IpAddr, now: Instant) -> bool {
         let Some(entry) = self.by_source.get(&network(source)) else { return false };
         let waiting = entry.waiting.len();
@@ -153,7 +157,7 @@ impl HalfOpen {
         self.waiting(source) > MAX_PER_SOURCE
     }
 
-    /// The oldest acceptance of this address, if it may be ended so that another one can wait.
+    /// The oldest acceptance of this address, if it has waited long enough to be ended.
     pub(super) fn evictable(&self, source: IpAddr, now: Instant) -> Option<u32> {
         let &(id, since) = self.by_source.get(&network(source))?.waiting.front()?;
         is_evictable(since, now).then_some(id)
@@ -165,7 +169,7 @@ impl HalfOpen {
         (self.total > 1).then(|| (SHARED_RTU_WAIT / self.total).max(MIN_RTU_WAIT))
     }
 
-    /// Defers a REQ. A REQ that is deferred already keeps its place.
+    /// Defers a REQ. A REQ that is already deferred keeps its position in the queue.
     pub(super) fn defer(
         &mut self,
         request: RequestKey,
@@ -207,7 +211,7 @@ impl HalfOpen {
         next
     }
 
-    /// Drops a deferred REQ that was admitted out of turn, or whose caller has given up.
+    /// Drops a deferred REQ, because it was admitted before its turn or its caller has given up.
     pub(super) fn drop_deferred(&mut self, request: &RequestKey) {
         if self.deferred == 0 {
             return;

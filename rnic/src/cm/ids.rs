@@ -20,7 +20,7 @@ impl Ids {
         Ids { slot: slot.into(), random }
     }
 
-    /// Makes a communication ID that is not taken, and not 0. 25 of its 32 bits are random.
+    /// Makes an unused communication ID, which is not 0. 25 of its 32 bits are random.
     pub(super) fn communication(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
         loop {
             let id = ((self.random)() as u32) << SLOT_BITS | self.slot;

@@ -14,7 +14,8 @@ use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
 use crate::allowance::Allowances;
 
-/// The octets that OFED's uDAPL puts before the private data of a rejection, and expects there.
+/// OFED's uDAPL puts these octets before the private data of a rejection. When it receives a
+/// rejection, it expects them there.
 pub(super) const OFED_REJECT_PREFIX: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
 /// The maximum time that the consumer waits for [`Event::Disconnected`] after it has ended a
 /// connection abruptly.
@@ -27,7 +28,7 @@ pub struct Cm {
     pub(super) conns: HashMap<u32, Conn>,
     /// Passive connections, by the values that identify their REQs.
     pub(super) by_request: HashMap<RequestKey, u32>,
-    /// The connection that a peer's queue pair is in, or may be in.
+    /// From a peer's queue pair to the connection that it is in, or may be in.
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
     pub(super) half_open: HalfOpen,
@@ -136,13 +137,13 @@ impl Cm {
         self.listeners.remove(&port);
     }
 
-    /// Whether this manager has the request of a REQ.
+    /// Whether this manager has a connection that this REQ requested.
     pub fn has_request(&self, from: IpAddr, req: &Req<'_>) -> bool {
         self.by_request.contains_key(&(from, req.ca_guid, req.local_id))
     }
 
-    /// Whether requests to a port are open: not decided yet, or the caller may not have the answer
-    /// yet and may repeat its REQ.
+    /// Whether a request to a port is open: the consumer has not decided, or the caller may not
+    /// have the answer yet and may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
         let is_open = |conn: &Conn| {
             let open = matches!(conn.state, State::ReqRcvd | State::Rejected | State::RepSent);
@@ -207,8 +208,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Ends a connection, or an attempt that [`connect`](Self::connect) began, or answers a peer
-    /// that disconnects. [`Event::Disconnected`] follows, unless the end was reported before.
+    /// Ends a connection, ends an attempt that [`connect`](Self::connect) began, or answers the
+    /// DREQ of a peer that disconnects. [`Event::Disconnected`] follows, unless the end was
+    /// reported before.
     pub fn disconnect(&mut self, now: Instant, id: ConnId, ending: Ending) {
         self.apply(now, id.0, Input::Disconnect, None);
         if ending == Ending::Abrupt {
@@ -236,8 +238,8 @@ impl Cm {
         }
     }
 
-    /// As [`forget`](Self::forget), for a connection that broke on this side. The DREQ tells the
-    /// peer that.
+    /// Does the same as [`forget`](Self::forget), for a connection that broke on this side. The
+    /// DREQ tells the peer that the connection broke.
     pub fn break_off(&mut self, now: Instant, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id.0) {
             conn.broke = true;
@@ -264,9 +266,9 @@ impl Cm {
         self.apply(now, id.0, Input::Exhausted, None);
     }
 
-    /// Reports that peers are gone. `are_gone` gets the address of a peer and the peer's ID of the
-    /// connection. Connections that wait for the answer to a DREQ to a peer that is gone stop
-    /// waiting.
+    /// Reports that some peers no longer exist. `are_gone` gets a peer's address and the peer's ID
+    /// of a connection, and returns whether that peer no longer exists. The connections to these
+    /// peers stop waiting for the answer to their DREQ.
     pub fn peers_are_gone(&mut self, now: Instant, are_gone: impl Fn(IpAddr, ConnId) -> bool) {
         let ending = self.conns.iter().filter(|(_, conn)| conn.state == State::DreqSent);
         let gone = ending.filter(|(_, conn)| are_gone(conn.remote.ip(), ConnId(conn.peer.id)));
@@ -311,8 +313,8 @@ impl Cm {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.deadline = None;
         if conn.state == State::RepSent {
-            // The REQ may be forged, with times as long as possible. So its alleged sender gets
-            // only a few DREQs, for a short time.
+            // The REQ may be forged, and may ask for the longest times. So the connection sends
+            // only a few DREQs to the alleged caller, for a short time.
             (conn.interval, conn.retries) = (conn.interval.min(ABRUPT_END_TIMEOUT), 0);
         }
         self.apply(now, id, Input::Deadline, None);

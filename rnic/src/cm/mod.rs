@@ -29,14 +29,20 @@
 //! | `ids` | communication and transaction IDs |
 //!
 //! A message about a connection counts only if it comes from the peer's address and names the
-//! connection's IDs, and for a DREQ also its queue pair number. A REQ that names a queue pair in
-//! use proves nothing, since anybody who has had a connection with that adapter may know the fields
-//! of such a REQ. So the peer is first asked over its connection ([`Event::Stale`]).
+//! connection's IDs. A DREQ must also name the connection's queue pair number. A REQ that names a
+//! queue pair in use does not prove that the peer sent it: anybody who has had a connection with
+//! the peer's adapter may know the fields of such a REQ. So the consumer first asks the peer over
+//! the existing connection ([`Event::Stale`]).
 //!
-//! Strangers can make this module keep only these things, each of which is limited: a request for
-//! each place of a listener's backlog; acceptances that wait for their RTU (`half_open`), or have
-//! just been given up; deferred REQs, of each listener and in all; and refusals. The number of
-//! answers to messages that belong to no connection is limited, too
+//! Strangers can make this module keep only the following state. The amount of each kind is
+//! limited.
+//!
+//! - requests, one for each place of a listener's backlog
+//! - acceptances that wait for their RTU (`half_open`), or were given up a short time ago
+//! - deferred REQs, of each listener and in all
+//! - refusals
+//!
+//! The number of answers to messages that belong to no connection is limited, too
 //! ([`allowance`](crate::allowance)).
 
 mod actions;

@@ -11,8 +11,8 @@ use wire::rocev2::{PathMtu, Psn};
 pub struct Cfg {
     /// The low 7 bits of all communication IDs. The number is below 128.
     pub slot: u8,
-    /// The CA GUID, by which peers distinguish adapters. It is not 0 and differs from that of every
-    /// other adapter.
+    /// The CA GUID, by which peers distinguish adapters. It must not be 0, and no other adapter may
+    /// have the same one.
     pub ca_guid: u64,
     /// The largest path MTU that is accepted from callers.
     pub path_mtu: PathMtu,
@@ -26,8 +26,8 @@ pub struct Cfg {
     pub max_cm_retries: u8,
     /// The time that this side takes to acknowledge.
     pub target_ack_delay: Timeout,
-    /// Whether the private data of a rejection start with the version that OFED's uDAPL expects
-    /// there.
+    /// Whether the private data of a rejection start with the version number that OFED's uDAPL
+    /// expects at the start.
     pub ofed_reject_prefix: bool,
 }
 
@@ -48,8 +48,8 @@ impl Cfg {
         }
     }
 
-    /// The time to wait for an answer that the peer may take `response` to make, including the way
-    /// there and back.
+    /// The time to wait for an answer: the time `response` that the peer may take to answer, plus
+    /// the time of one round trip.
     pub(super) fn interval(&self, response: Timeout) -> Duration {
         2 * self.packet_lifetime.duration() + response.duration()
     }
@@ -62,22 +62,23 @@ pub struct Connect<'a> {
     pub local: SocketAddr,
     /// The address and port to call, of the same family as `local`.
     pub remote: SocketAddr,
-    /// The queue pair of this side, 24 bits. [`Event::Released`](super::Event::Released) says when
-    /// the number is free again.
+    /// The queue pair of this side, 24 bits. [`Event::Released`](super::Event::Released) reports
+    /// when the number may be used again.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,
     /// The path MTU that is proposed.
     pub path_mtu: PathMtu,
-    /// The maximum number of READs and atomic operations from the peer that this side holds.
+    /// The responder resources of this side: the maximum number of READs and atomic operations that
+    /// it accepts from the peer at a time.
     pub responder_resources: u8,
-    /// The maximum number of READs and atomic operations that this side would have outstanding.
+    /// The maximum number of READs and atomic operations that this side wants to have outstanding.
     pub initiator_depth: u8,
     /// The time that a requester waits for an ACK.
     pub ack_timeout: Timeout,
     /// The number of times, 0 to 7, that the peer repeats a packet that is not acknowledged.
     pub retry_count: u8,
-    /// The number of times that the peer repeats a packet for which there was no receive. 7 means
+    /// The number of times that the peer repeats a packet for which no receive was posted. 7 means
     /// for ever.
     pub rnr_retry_count: u8,
     /// Whether the receives of this side come from a shared receive queue.
@@ -97,11 +98,12 @@ pub struct Accept<'a> {
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,
-    /// The maximum number of READs and atomic operations from the peer that this side holds.
+    /// The responder resources of this side: the maximum number of READs and atomic operations that
+    /// it accepts from the peer at a time.
     pub responder_resources: u8,
     /// The maximum number of READs and atomic operations that this side will have outstanding.
     pub initiator_depth: u8,
-    /// The number of times that the peer repeats a packet for which there was no receive. 7 means
+    /// The number of times that the peer repeats a packet for which no receive was posted. 7 means
     /// for ever.
     pub rnr_retry_count: u8,
     /// Whether the receives of this side come from a shared receive queue.
@@ -116,8 +118,8 @@ pub enum Ending {
     /// [`Event::Disconnected`](super::Event::Disconnected) follows when the peer has answered, or
     /// cannot be reached.
     Graceful,
-    /// [`Event::Disconnected`](super::Event::Disconnected) follows in the same way, but after 250
-    /// ms at the latest.
+    /// [`Event::Disconnected`](super::Event::Disconnected) follows when the peer has answered or
+    /// cannot be reached, but after 250 ms at the latest.
     Abrupt,
 }
 

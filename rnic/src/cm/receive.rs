@@ -13,10 +13,10 @@ use super::{Cm, Transmit};
 const MAX_QUEUED_DATAGRAMS: usize = 1024;
 
 impl Cm {
-    /// Handles the payload of a datagram to QP 1. IPv4 addresses must not be mapped to IPv6. A
+    /// Handles the payload of a datagram to QP 1. IPv4 addresses must not be in IPv4-mapped form. A
     /// message that belongs to no connection is answered or ignored. Fails if the payload is not a
-    /// message of this class. While many datagrams wait to be sent, this function ignores every
-    /// message, so the caller should send first.
+    /// message of connection management. While many datagrams wait to be sent, this function
+    /// ignores every message, so the caller should send first.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -61,8 +61,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Applies a message if it belongs to the connection. `ids` are the ID of this side and that of
-    /// the peer.
+    /// Applies a message if it belongs to the connection. `ids` are this side's ID and the peer's
+    /// ID.
     fn apply_if_valid(
         &mut self,
         now: Instant,
@@ -109,7 +109,7 @@ impl Cm {
     fn receive_rep(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rep: &Rep<'_>) {
         let id = rep.remote_id;
         let Some(conn) = self.conns.get(&id) else {
-            // The attempt was given up. The answer keeps the sender from repeating its REP.
+            // This side gave the attempt up. The refusal keeps the peer from repeating its REP.
             self.refuse_rep(now, route, mad, rep, Reason::INVALID_COMM_ID);
             return;
         };
@@ -160,8 +160,8 @@ impl Cm {
                     self.apply(now, dreq.remote_id, Input::Dreq, Some(mad));
                 }
             }
-            // The connection was removed, so the peer may have missed its end. An answer that the
-            // connection has ended reveals nothing.
+            // The peer may have missed the end of a connection that this side has removed. A DREP,
+            // which says that the connection has ended, reveals no secret to a stranger.
             _ => {
                 let drep =
                     Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };

@@ -20,14 +20,16 @@ pub(super) type RequestKey = (IpAddr, u64, u32);
 /// A queue pair of a peer: its address, CA GUID and QPN.
 pub(super) type PeerQp = (IpAddr, u64, u32);
 
-/// The shortest interval at which a REQ or REP is repeated. Repetitions of a REQ that come sooner
-/// are ignored.
+/// The shortest interval at which a REQ or REP is repeated. If a REQ is repeated after a shorter
+/// time, the repetition is ignored.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest interval at which a REQ or REP is repeated.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// The minimum time for which a request is kept without a repetition of its REQ or a decision.
+/// If the consumer does not decide on a request and the caller does not repeat the REQ, the request
+/// is kept at least for this time.
 const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
-/// The maximum time for which a request is kept without a repetition of its REQ or a decision.
+/// If the consumer does not decide on a request and the caller does not repeat the REQ, the request
+/// is kept at most for this time.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
 /// The maximum number of REQs that one listener defers because its backlog is full.
@@ -43,8 +45,9 @@ pub(super) struct Listener {
     pub(super) pending: usize,
     /// The number of requests that wait for a decision, for each address that has any.
     pending_of: HashMap<IpAddr, usize>,
-    /// REQs of addresses that had no request in the backlog when it was full, the oldest first. The
-    /// consumer's next decision admits one, so requests of other addresses keep nobody out.
+    /// REQs that arrived while the backlog was full of requests of other addresses, the oldest
+    /// first. The consumer's next decision admits the oldest one, so requests of one address cannot
+    /// exclude other addresses.
     pub(super) deferred: VecDeque<DeferredReq>,
 }
 
@@ -75,8 +78,8 @@ impl Listener {
         }
     }
 
-    /// Defers a REQ until the backlog has a place. Returns false if the REQ must be refused: its
-    /// address has a request in the backlog, or too many REQs are deferred.
+    /// Defers a REQ until the backlog has a place. Returns false if the REQ must be refused,
+    /// because a request of its address is in the backlog or too many REQs are deferred.
     fn defer(
         &mut self,
         request: RequestKey,
@@ -84,8 +87,8 @@ impl Listener {
         now: Instant,
         mad: impl FnOnce() -> [u8; MAD_SIZE],
     ) -> bool {
-        // A REQ that is deferred is not refused later: a refused caller gives up, and must not be
-        // admitted any more.
+        // The repetition of a deferred REQ must not be refused. The refused caller would give up,
+        // but its deferred REQ would still be admitted later.
         if let Some(known) = self.deferred.iter_mut().find(|req| req.request() == request) {
             known.repeated(now);
             return true;
@@ -113,7 +116,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Frees the place for another request. Returns the port.
+    /// Frees the request's place in the backlog. Returns the listener's port.
     pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>, source: IpAddr) -> u16 {
         if let Some(listener) = listeners.get_mut(&self.port)
             && listener.serial == self.serial
@@ -146,7 +149,8 @@ struct Caller<'a> {
 }
 
 impl Cm {
-    /// Handles a REQ: a repetition of a known one, one to be deferred, or a new one.
+    /// Handles a REQ: repeats the answer to a known REQ, defers the REQ, or handles it as a new
+    /// one.
     pub(super) fn receive_req(
         &mut self,
         now: Instant,
@@ -166,8 +170,8 @@ impl Cm {
         }
     }
 
-    /// Handles the repetition of a known REQ. A repetition that comes sooner than a caller repeats
-    /// a REQ is ignored.
+    /// Handles the repetition of a known REQ. Ignores it if it comes sooner than a caller would
+    /// repeat a REQ.
     fn repeated_request(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.last_repeat.is_none_or(|last| now >= last + MIN_INTERVAL) {
@@ -182,8 +186,8 @@ impl Cm {
         while let Some(deferred) = self.half_open.next_deferred(source, now) {
             let Ok(mad) = Mad::parse(&deferred.mad[..]) else { continue };
             let Message::Req(req) = &mad.message else { continue };
-            // Requests of other addresses may fill the backlog. The caller is not refused for that:
-            // its next repetition may find a place.
+            // If requests of other addresses fill the backlog, the REQ is dropped and not refused.
+            // The caller repeats it, and there may be room then.
             let listener = req.service.tcp_port().and_then(|port| self.listeners.get(&port));
             if listener.is_some_and(Listener::is_full) {
                 continue;
@@ -230,8 +234,8 @@ impl Cm {
         }
     }
 
-    /// Handles a new REQ. Returns whether the consumer gets it. Otherwise it is refused, and no
-    /// state of it is kept, or it is deferred.
+    /// Handles a new REQ. Returns true if the consumer gets the request. Returns false if the REQ
+    /// was deferred or refused. No state of a refused REQ is kept.
     fn new_request(
         &mut self,
         now: Instant,
@@ -310,8 +314,8 @@ impl Cm {
         true
     }
 
-    /// Ends the oldest acceptances of this caller's address that have waited long enough to be
-    /// ended, if more wait than the limit allows.
+    /// If more acceptances of this caller's address wait than the limit allows, ends the oldest
+    /// ones, provided that they have waited long enough.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         while self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)
@@ -320,9 +324,9 @@ impl Cm {
         }
     }
 
-    /// Makes the consumer ask the peer whether it still uses a connection ([`Event::Stale`]),
-    /// because a REQ or REP names the peer's queue pair of that connection. The REQ or REP may be
-    /// forged, so it is refused until that connection has ended.
+    /// A REQ or REP names a queue pair of a peer that is already in a connection. Makes the
+    /// consumer ask the peer whether it still uses that connection ([`Event::Stale`]). The REQ or
+    /// REP may be forged, so it is refused until the connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)
             && self.conns.get(&id).is_some_and(|conn| conn.state == State::Established)
@@ -331,7 +335,7 @@ impl Cm {
         }
     }
 
-    /// Checks a new REQ, and that there is a listener with room for it.
+    /// Checks a new REQ, and whether the port has a listener with room for the request.
     fn admit<'a>(
         &mut self,
         from: IpAddr,
@@ -345,7 +349,7 @@ impl Cm {
             return Err(Reason::INVALID_TRANSPORT.into());
         }
         // RC packets are sent to the GID and accepted only from it, so the GID must be the caller's
-        // address. Linux reports a wrong partition with the same reason.
+        // address. A wrong partition is refused with the same reason, as Linux does.
         let path = (req.primary.local_gid, req.primary.remote_gid);
         if path != (gid(from), gid(to)) || req.p_key & 0x7FFF != 0x7FFF {
             return Err(Reason::INVALID_GID.into());

@@ -33,13 +33,13 @@ pub enum State {
 pub enum Input {
     /// The REQ of the connection came again.
     Req,
-    /// An MRA of this side's REQ arrived.
+    /// An MRA that answers this side's REQ arrived.
     MraOfReq,
-    /// An MRA of this side's REP arrived.
+    /// An MRA that answers this side's REP arrived.
     MraOfRep,
-    /// A REJ of this side's REQ arrived.
+    /// A REJ that answers this side's REQ arrived.
     RejOfReq,
-    /// A REJ of another message arrived, or one that says that the peer gave up.
+    /// A REJ arrived that answers another message, or reports that the peer gave up.
     Rej,
     /// A REP arrived.
     Rep,
@@ -60,7 +60,7 @@ pub enum Input {
     Reject,
     /// The consumer disconnects, gives up an attempt, or permits the answer to the peer's DREQ.
     Disconnect,
-    /// The kept message has been repeated as often as allowed, or cannot arrive.
+    /// The kept message has been repeated as often as allowed, or it cannot reach the peer.
     Exhausted,
     /// The time for the current state has ended.
     Deadline,
@@ -74,17 +74,18 @@ pub enum Action {
     SendKept,
     /// Send an RTU.
     SendRtu,
-    /// Send an MRA of the REQ.
+    /// Send an MRA that answers the REQ.
     SendMra,
     /// Send a DREQ, and repeat it.
     SendDreq,
     /// Send a DREP.
     SendDrep,
-    /// Send a REJ of the REQ. The peer ignores it unless it waits for the answer to the REQ.
+    /// Send a REJ that rejects the REQ. The peer ignores the REJ if it does not wait for the answer
+    /// to its REQ.
     RefuseReq(Reason),
     /// Send a REJ that ends the connection.
     SendRej(Reason),
-    /// Postpone the next repetition as the MRA asks.
+    /// Postpone the next repetition by the time that the MRA requests.
     Wait,
     /// Report an event to the consumer.
     Tell(EventKind),
@@ -123,7 +124,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
     let (to, actions): (State, &'static [Action]) = match (input, state) {
         (Req, ReqRcvd) => (state, &[SendMra]),
         (Req, Rejected) => (state, &[SendKept]),
-        // The peer has not received the REP, so it would not understand a DREQ.
+        // The caller repeats its REQ, so it has not received the REP. It would not understand a
+        // DREQ.
         (Req, DreqSent) => (state, &[RefuseReq(Reason::CONSUMER)]),
         (Req, TimeWait) => (state, &[RefuseReq(Reason::STALE_CONNECTION)]),
 
@@ -152,8 +154,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        // The DREQ is sent only once, since nobody answers it. In other states a connection whose
-        // peer has left ends without a DREQ.
+        // The peer has left this connection and does not answer the DREQ, so it is sent only once.
+        // In other states, a connection that the peer has left ends without a DREQ.
         (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
@@ -161,8 +163,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Disconnect, ReqSent) => {
             (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::Disconnected)])
         }
-        // The REJ is for a peer that still waits for the REP, the DREQ for a peer that has received
-        // the REP.
+        // A peer that still waits for the REP needs the REJ. A peer that has received the REP needs
+        // the DREQ.
         (Disconnect, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::CONSUMER), SendDreq, Tell(EventKind::Disconnected)])
         }
@@ -178,8 +180,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::TimedOut)]),
         // The time of the acceptance has ended because many acceptances wait for an RTU
-        // (`half_open`). The effect is that of a disconnect by the consumer, but for a shorter
-        // time.
+        // (`half_open`). The connection ends as if the consumer had disconnected, but sends its
+        // DREQs for a shorter time.
         (Deadline, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(EventKind::AcceptFailed)])
         }

@@ -126,7 +126,8 @@ fn no_wake_up_is_lost() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for id in 0..COMPLETIONS {
-                // The acquire ordering ensures that the queue has released the slots, too.
+                // The acquire ordering ensures that the released slots of the queue are visible,
+                // too.
                 while id as usize - taken.load(Ordering::Acquire) >= 16 {
                     thread::yield_now();
                 }

@@ -132,7 +132,7 @@ proptest! {
 
 /// A peer cannot derive one STag from another, because the STags are spread over all 32 bits.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn stags_are_spread() {
     let keys = Keys::new();
     let pd = keys.pd();

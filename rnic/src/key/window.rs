@@ -73,12 +73,12 @@ impl Drop for Mw {
 /// The windows of an adapter.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// From each window to the key of its bind. An unbound window has key 0.
+    /// Maps each window to the key of its bind, or to 0 if the window is not bound.
     bound: HashMap<u32, u32>,
-    /// From the key of a bind to the bind. Contains the binds that are posted or in force.
+    /// Maps the key of each bind that is posted or in force to the bind.
     binds: HashMap<u32, Bind>,
-    /// From the key of a region to the number of its binds in `binds`. A region without binds is
-    /// not in the map.
+    /// Maps the key of a region to the number of its binds in `binds`. A region without binds has
+    /// no entry.
     binds_by_region: HashMap<u32, usize>,
     last_id: u32,
 }
@@ -114,7 +114,7 @@ impl Windows {
     }
 }
 
-/// Operations of binds. The engine calls them under its lock.
+/// The operations on binds. The engine calls them under the engine lock.
 impl Keys {
     /// Reserves a key for a bind that a queue pair is about to post. The key grants no access yet.
     pub(crate) fn reserve(

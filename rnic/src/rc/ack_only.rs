@@ -42,7 +42,7 @@ impl AckOnlyResponder {
         self.responder.is_ready() || self.responder.owes_ack()
     }
 
-    /// Adds the repeated answers that are due to the burst, as many as fit.
+    /// Adds repeated answers to the burst, as many as are due and fit.
     pub fn transmit(&mut self, burst: &mut Burst) {
         if self.responder.transmit(&self.work, &self.path, burst, 0).is_err() {
             // Do not answer READs that are pending, because their memory is no longer registered.

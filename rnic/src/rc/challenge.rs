@@ -17,14 +17,14 @@ use super::burst::Burst;
 use super::engine::Path;
 use super::requester::Requester;
 
-/// The PSN that kernel rxe acknowledges while it has carried out nothing but READs, whatever the
-/// starting PSN.
+/// The PSN that kernel rxe acknowledges if it has carried out only READs, whatever the starting PSN
+/// is.
 const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
 /// An unanswered challenge.
 pub(super) struct Challenge {
-    /// The time at which the challenge is sent again or, after the last time, at which the peer
-    /// counts as gone.
+    /// The time at which the challenge is sent again. If it was sent for the last time, this is the
+    /// time at which the peer counts as gone.
     due: Instant,
     interval: Duration,
     tries_left: u8,
@@ -42,7 +42,7 @@ impl Challenge {
         now.saturating_duration_since(self.started_at)
     }
 
-    /// Whether the time for an answer to the last try has passed.
+    /// Whether the challenge was sent for the last time and the time for the answer has passed.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
         self.tries_left == 0 && now >= self.due
     }
@@ -56,7 +56,8 @@ impl Challenge {
 
 impl Requester {
     /// Starts a challenge. The challenge is repeated until the peer answers, at most as often as a
-    /// request is. A peer that has just answered one is not challenged again within an ACK timeout.
+    /// request is repeated. A peer that has just answered a challenge is not challenged again
+    /// within an ACK timeout.
     pub(super) fn start_challenge(&mut self, now: Instant) {
         let (interval, retries) = self.timer.timeout_and_retries();
         if self.challenge_answered_at.is_some_and(|at| now < at + interval) {
@@ -83,7 +84,7 @@ impl Requester {
     }
 
     /// Processes a response while a challenge is open. Any response that proves that the peer has
-    /// the connection ends the challenge. Returns true if the response has no other meaning.
+    /// the connection ends the challenge. Returns true if the response needs no further processing.
     #[cold]
     pub(super) fn take_challenge_answer(
         &mut self,
@@ -100,13 +101,13 @@ impl Requester {
             return false;
         }
         (self.challenge, self.challenge_answered_at) = (None, Some(now));
-        // A request in flight may have the same PSN. If the peer has received that request, it
-        // acknowledges the request again when that is sent again.
+        // A request in flight may have the PSN of this response. If the peer has received the
+        // request, the requester sends it again, and the peer then acknowledges it again.
         !unacknowledged || is_unset
     }
 
-    /// Whether this PSN is that of an answer to the challenge. The answers of kernel rxe do not
-    /// count. The PSN is hard to guess.
+    /// Whether this is the PSN with which adapters answer the challenge. A stranger can hardly
+    /// guess it. Kernel rxe may answer with another PSN, and such an answer does not count here.
     pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
         self.challenge.is_some() && psn == self.last_acknowledged()
     }

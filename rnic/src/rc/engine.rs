@@ -47,8 +47,8 @@ pub struct RcCfg {
 }
 
 /// The reason for which the connection cannot continue (IBA: the queue pair enters the error
-/// state). If one work request is the cause, it completes in its turn with a status of its own. A
-/// receive completes at once, a request when [`ReliableConnection::flush`] is called.
+/// state). If a work request is the cause, it completes with a status of its own: a receive
+/// completes at once, and a request completes when [`ReliableConnection::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The peer refused a request of this end.
@@ -86,7 +86,7 @@ pub enum Failure {
 pub struct Stats {
     /// The number of packets that were put into bursts.
     pub tx_packets: u64,
-    /// The number of requests that were sent again, as a part of `tx_packets`.
+    /// The part of `tx_packets` that are request packets which were sent again.
     pub repeated: u64,
     /// The number of requests that have completed.
     pub tx_messages: u64,
@@ -94,9 +94,9 @@ pub struct Stats {
     pub rx_packets: u64,
     /// The part of `rx_packets` that are requests which had been received before.
     pub duplicates: u64,
-    /// The part of `rx_packets` that are requests behind a missing one.
+    /// The part of `rx_packets` that are requests which arrived after a missing request.
     pub out_of_order: u64,
-    /// The part of `rx_packets` that are responses to no request in flight.
+    /// The part of `rx_packets` that are responses for which no request is in flight.
     pub unexpected: u64,
     /// The part of `rx_packets` that are NAKs for a PSN sequence error.
     pub rx_sequence_naks: u64,
@@ -151,8 +151,9 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 /// on Err(failure):        rc.transmit_fatal_nak(&mut burst); send; rc.flush(); upcall
 /// ```
 ///
-/// An acknowledgement waits for [`acknowledge`](Self::acknowledge), unless the peer has requested
-/// many. So it does not delay an answer that the consumer sends first.
+/// [`acknowledge`](Self::acknowledge) is called last, so that an acknowledgement does not delay an
+/// answer that the consumer sends. `transmit` adds an acknowledgement only if many packets have
+/// arrived, or many acknowledgements are requested, since the last one.
 ///
 /// `transmit` carries out a READ of the peer, because it creates the responses; `receive` carries
 /// out all other requests. A caller that wants a READ to return the memory as it was before a later
@@ -228,7 +229,7 @@ impl ReliableConnection {
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Whether only part of a message of the peer has arrived.
+    /// Whether a message of the peer has arrived only in part.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         !matches!(self.responder.message, Message::None)
@@ -259,8 +260,8 @@ impl ReliableConnection {
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Adds the acknowledgement that is owed, if there is one and it may be sent. It may be sent
-    /// only after the responses to earlier READs.
+    /// Adds the acknowledgement that is owed to the peer, if there is one. Adds none while
+    /// responses to earlier READs are still to be sent, because they must come first.
     #[inline]
     pub fn acknowledge(&mut self, burst: &mut Burst) {
         if self.failure.is_none() && self.responder.acknowledge(&self.path, burst) {
@@ -330,7 +331,7 @@ impl ReliableConnection {
         self.requester.silent_for(now)
     }
 
-    /// Whether the next ACK timeout ends the connection unless the peer answers before.
+    /// Whether the connection ends at the next ACK timeout if the peer does not answer before.
     pub fn is_last_retry(&self) -> bool {
         self.requester.timer.is_last_retry()
     }
@@ -357,9 +358,10 @@ impl ReliableConnection {
     }
 
     /// Records that the peer disconnects. The peer accepts no new requests, but it may have carried
-    /// out requests whose acknowledgement was lost. These requests are sent again until one of the
-    /// following happens. Requests that were never sent stay unsent. When
+    /// out requests whose acknowledgement was lost. When
     /// [`is_peer_close_done`](Self::is_peer_close_done) returns true, call [`flush`](Self::flush).
+    /// Requests that were never sent stay unsent. Requests that have been sent are sent again until
+    /// one of the following happens:
     ///
     /// - All requests in flight are acknowledged.
     /// - The peer has been silent for 50 ms, or for 16 round trips if that is longer.
@@ -376,8 +378,8 @@ impl ReliableConnection {
         self.requester.is_peer_close_done(&self.work, self.path.mtu)
     }
 
-    /// Whether a graceful close need not wait any more: no request is queued or in flight, and no
-    /// response or acknowledgement is owed.
+    /// Whether a graceful close can finish: no request is queued or in flight, and no response or
+    /// acknowledgement is owed.
     pub fn is_drained(&self) -> bool {
         let all_answered = !self.responder.is_ready() && !self.responder.owes_ack();
         !self.work.has_requests() && all_answered

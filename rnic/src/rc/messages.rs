@@ -52,7 +52,7 @@ const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
 
 impl Responder {
     /// Carries out the packet that is expected next. Returns the number of PSNs that the packet
-    /// takes.
+    /// uses.
     #[inline]
     pub(super) fn execute(
         &mut self,
@@ -220,12 +220,12 @@ impl Responder {
 #[inline]
 fn take_buffer(work: &mut Work) -> Result<Rqe, Refusal> {
     let buffer = work.take_recv().ok_or(ReceiverNotReady)?;
-    // A buffer that the message must not use is flushed later with the others.
+    // A buffer that the message must not use is flushed later with the other buffers.
     if work.may_take() { Ok(buffer) } else { Err(REMOTE_OPERATIONAL) }
 }
 
-/// All packets of a message but the last are full, and the last is not empty (IBA, section
-/// 9.7.4.1.6).
+/// Checks the length of a payload (IBA, section 9.7.4.1.6). A FIRST or MIDDLE packet is full, a
+/// LAST packet has at least one octet, and an ONLY packet may be empty.
 #[inline]
 fn check_len(position: Position, len: usize, path: &Path) -> Result<(), Refusal> {
     let fits = match position {

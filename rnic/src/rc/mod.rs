@@ -4,10 +4,10 @@
 //! | file | what |
 //! |---|---|
 //! | [`engine`] | the engine's interface, and the state that its two halves share |
-//! | `requester` | requests of the send queue: which are acknowledged, in flight, or to be sent |
+//! | `requester` | tracks which requests are acknowledged, in flight, or to be sent |
 //! | `requests` | the requester's packets, created from work requests |
 //! | `responses` | the peer's responses, and the completions that follow from them |
-//! | `responder` | the peer's requests: which are carried out, and which are acknowledged |
+//! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
 //! | `messages` | carries out the peer's requests: from packets to memory and completions |
 //! | `responder_resources` | the peer's READs and atomic operations, and their responses |
 //! | [`ack_only`] | the answers of an end that has closed the connection |

@@ -8,12 +8,14 @@
 //! timeouts count as retries, as IBA specifies; probes do not.
 //!
 //! A response that arrives after a probe may be a late response to the first packet, so it does not
-//! measure the round trip (Karn's algorithm). The next probe then waits for as long as that
-//! response took, until a round trip has been measured (RFC 6298, section 5, keeps a timer backed
-//! off in the same way). Otherwise each message to a peer that has become slow would be sent twice.
-//! The exception is a response that follows the probe after about a round trip, which shows that
-//! the packet was lost. Then the wait is not extended, because longer waits would cost much of the
-//! throughput if losses are frequent.
+//! measure the round trip (Karn's algorithm). Until a round trip has been measured, each further
+//! probe waits at least as long as that response took. (RFC 6298, section 5, keeps a timer backed
+//! off in the same way.) Without this wait, each message to a peer that has become slow would be
+//! sent twice.
+//!
+//! There is one exception. If the response follows the probe after about one round trip, the first
+//! packet was lost and the peer is not slow. In this case the wait is not extended, because longer
+//! waits would cost much of the throughput if losses are frequent.
 
 use std::time::{Duration, Instant};
 
@@ -30,17 +32,17 @@ const ACK_TIMEOUT_MIN: Duration = Duration::from_millis(32);
 /// slow.
 const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
 /// The time for which a peer that disconnects may be silent. Probes are sent at once and after 5,
-/// 15 and 35 ms. The rest is for the response to the last probe. A peer whose queue pair is gone
-/// never responds, and a kernel's queue pair is gone at once. So a longer wait would only delay the
-/// DREP and this end's consumer.
+/// 15 and 35 ms; the remaining time is for the response to the last probe. A longer wait would only
+/// delay the DREP and this end's consumer: a peer whose queue pair is gone never responds, and a
+/// kernel removes its queue pair at once.
 const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
-/// The time for which a peer that disconnects may be silent, in round trips. This limit applies if
-/// round trips are so long that it exceeds [`PEER_CLOSE_SILENCE_MAX`]. Probes are sent at once and
-/// after 4 and 12 round trips. The rest is for the response to the last probe.
+/// The time for which a peer that disconnects may be silent, in round trips. It applies if it is
+/// longer than [`PEER_CLOSE_SILENCE_MAX`]. Probes are sent at once and after 4 and 12 round trips;
+/// the remaining time is for the response to the last probe.
 const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
 /// The maximum time of the whole close, even if the peer answers. It is a sixth of the time in
 /// which this implementation repeats its DREQ, and shorter than the time after which a kernel first
-/// repeats its own.
+/// repeats its own DREQ.
 const PEER_CLOSE_MAX: Duration = Duration::from_secs(2);
 /// The maximum delay of a probe for a requester without an ACK timeout.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -56,7 +58,7 @@ pub(super) struct CongestionWindow {
     slow_start_threshold: u32,
     /// The number of PSNs acknowledged since the window last grew.
     acked_since_growth: u32,
-    /// The PSN before which a loss does not reduce the window again.
+    /// If a packet before this PSN is lost, the window is not reduced again.
     recovery_end: Option<Psn>,
     /// The size and the threshold before the last reduction, to be restored if no packet was lost.
     before_loss: Option<(u32, u32)>,
@@ -151,8 +153,8 @@ pub(super) struct RetransmissionTimer {
     ack_timeout: Option<Duration>,
     retries: u8,
     retries_left: u8,
-    /// While packets are in flight: the time at which a new one was last acknowledged, or of the
-    /// last retry.
+    /// The time of the latest of these events: the first packet was sent, a new packet was
+    /// acknowledged, or a retry was made. `None` if no packet is in flight.
     waiting_since: Option<Instant>,
     /// The time at which a new packet was last acknowledged, even if packets have been sent again
     /// since.
@@ -177,14 +179,15 @@ pub(super) struct RetransmissionTimer {
 
 /// The deadlines of a connection that the peer has closed.
 struct PeerCloseDeadlines {
-    /// The time at which the requester gives up if no new packet is acknowledged before.
+    /// The time at which the requester gives up if no new packet is acknowledged until then.
     silent_until: Instant,
     /// The time at which the requester gives up in any case.
     latest: Instant,
 }
 
 impl RetransmissionTimer {
-    /// Creates a timer. `ack_timeout` is the code of 4.096 µs << n, or 0 for no timeout.
+    /// Creates a timer. `ack_timeout` is the code n of the timeout 4.096 µs << n. 0 means no
+    /// timeout.
     pub(super) fn new(ack_timeout: u8, retries: u8, now: Instant) -> Self {
         // The timeout code has 5 bits.
         let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));
@@ -206,8 +209,8 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Records that a packet is sent. `is_new`: it is sent for the first time. `requests_ack`: it
-    /// asks for an acknowledgement.
+    /// Records that a packet is sent. `is_new` means that it is sent for the first time, and
+    /// `requests_ack` that it requests an acknowledgement.
     #[inline]
     pub(super) fn on_sent(&mut self, psn: Psn, is_new: bool, requests_ack: bool, now: Instant) {
         if self.waiting_since.is_none() {
@@ -220,12 +223,13 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Records that all packets before `oldest` are acknowledged, some of them for the first time.
-    /// `idle`: no packet is in flight any more.
+    /// Records that all packets before `oldest` are acknowledged, and that some of these
+    /// acknowledgements are new. `idle` means that no packet is in flight any more.
     #[inline]
     pub(super) fn on_ack(&mut self, oldest: Psn, idle: bool, now: Instant) {
         if self.probes > 0 {
-            // The time since a probe, or since part of a READ was requested again.
+            // The time since the last retransmission: a probe, or a READ request for missing
+            // responses.
             let waited = now.saturating_duration_since(self.last_retransmission);
             match self.round_trip {
                 Some(round_trip) if waited <= round_trip * LATE_RESPONSE_ROUND_TRIPS => {
@@ -236,7 +240,7 @@ impl RetransmissionTimer {
                     self.probe_delay_min =
                         now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
-                // The round trip is at least as long as the wait.
+                // The round trip takes at least the time `waited`.
                 None => self.round_trip = Some(waited),
             }
         }
@@ -247,7 +251,7 @@ impl RetransmissionTimer {
                 Some(smoothed) if !probed_in_vain || measured < smoothed => {
                     (smoothed * 7 + measured) / 8
                 }
-                // The previous estimate was too short and has led to probes.
+                // There is no previous estimate, or it was too short and caused probes.
                 _ => measured,
             });
             self.probe_delay_min = Duration::ZERO;
@@ -258,7 +262,7 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Starts all timers and retries again, because the peer has answered.
+    /// The peer has answered: starts all timers again and restores the number of retries.
     #[inline]
     pub(super) fn restart(&mut self, now: Instant) {
         if let Some(PeerCloseDeadlines { silent_until, latest }) = &mut self.peer_close {
@@ -286,7 +290,7 @@ impl RetransmissionTimer {
         self.alive_at = Some(now);
     }
 
-    /// Records that the peer disconnects, and waits until this end has also disconnected.
+    /// Records that the peer disconnects. From now on the timer also limits the time of the close.
     pub(super) fn start_peer_close(&mut self, now: Instant) {
         let idle = self.waiting_since.is_none();
         self.peer_close =
@@ -310,8 +314,8 @@ impl RetransmissionTimer {
         (self.ack_timeout.unwrap_or(PROBE_DELAY_MAX), self.retries)
     }
 
-    /// If a NAK arrives within this time after a retransmission, it refers to the packets sent
-    /// before that.
+    /// The minimum time until a response can arrive. A NAK that arrives sooner after a
+    /// retransmission refers to packets that were sent before the retransmission.
     pub(super) fn min_response_time(&self) -> Duration {
         self.round_trip.unwrap_or_default() / 2
     }

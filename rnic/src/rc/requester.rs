@@ -180,7 +180,7 @@ impl Requester {
         self.next_step(work).is_some()
     }
 
-    /// The number of PSNs between the cursors.
+    /// The number of PSNs between the cursors `oldest` and `next`.
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         self.next.psn.distance(self.oldest.psn) as u32
@@ -192,8 +192,8 @@ impl Requester {
         psn.is_within(self.oldest.psn, self.first_unsent.distance(self.oldest.psn) as u32)
     }
 
-    /// Records that a packet or READ request has been sent. It takes `psns` PSNs of a request that
-    /// has `packets` in total.
+    /// Records that a packet or READ request has been sent. The packet uses `psns` PSNs of its
+    /// request, which has `packets` packets in total.
     #[inline]
     pub(super) fn on_sent(
         &mut self,
@@ -215,9 +215,9 @@ impl Requester {
         stats.repeated += u64::from(!is_new);
     }
 
-    /// Records that all packets before `until` are acknowledged. Returns false if they include a
-    /// READ or atomic operation whose response has not arrived. Then only the requests before that
-    /// one are acknowledged.
+    /// Records that all packets before `until` are acknowledged. If one of these packets belongs to
+    /// a READ or atomic operation whose response has not arrived, returns false and acknowledges
+    /// only the requests before that operation.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -253,11 +253,11 @@ impl Requester {
         whole
     }
 
-    /// Records that the oldest cursor has advanced by `packets` packets.
+    /// Records that the cursor `oldest` has advanced by `packets` packets.
     #[inline]
     pub(super) fn on_progress(&mut self, packets: u32, now: Instant) {
         if self.oldest.psn.is_after(self.next.psn) {
-            // The packets that were to be sent again have arrived.
+            // Packets that were to be sent again have been acknowledged.
             self.next = self.oldest;
             if self.oldest.psn == self.first_unsent {
                 self.window.undo_reduction();
@@ -269,10 +269,10 @@ impl Requester {
         self.timer.on_ack(self.oldest.psn, self.oldest.psn == self.first_unsent, now);
     }
 
-    /// Handles the loss of the oldest packet. `detected_by` is the PSN of the response that shows
-    /// the loss: that of a later packet or of the oldest one. Sends all packets from the oldest one
-    /// on again. Does nothing if that has been done already and the response refers to the packets
-    /// sent before.
+    /// Handles the loss of the oldest packet: sends this packet and all later ones again.
+    /// `detected_by` is the PSN of the response that shows the loss, which answers a later packet
+    /// or the oldest one. Does nothing if the packets have already been sent again and the response
+    /// refers to the first transmission.
     pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
         let psn = self.oldest.psn;
         if self.rnr_wait.is_some() {
@@ -293,7 +293,7 @@ impl Requester {
         self.go_back();
     }
 
-    /// The index at which the part of a READ ends that contains the packet with this index.
+    /// The index at which a part of a READ ends: the part that contains the packet `index`.
     #[inline]
     pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
         (index + 1).next_multiple_of(self.read_part_packets).min(packets)
@@ -309,7 +309,7 @@ impl Requester {
         left
     }
 
-    /// Sends all packets again that are not acknowledged.
+    /// Sends all unacknowledged packets again.
     pub(super) fn go_back(&mut self) {
         (self.next, self.packets_since_ack_request) = (self.oldest, 0);
         self.awaited_responses.clear();
@@ -338,9 +338,9 @@ impl Requester {
         }
     }
 
-    /// After [`start_peer_close`](Self::start_peer_close), whether all posted requests must fail.
-    /// The peer has no receive buffer for the oldest request, or part of that request was never
-    /// sent, or the peer is silent.
+    /// After [`start_peer_close`](Self::start_peer_close), whether all posted requests must fail:
+    /// the peer has no receive buffer for the oldest request, part of that request was never sent,
+    /// or the peer has been silent for too long.
     pub(super) fn is_peer_close_done(&self, work: &Work, mtu: PathMtu) -> bool {
         let all_sent = |(wqe, _): (&Wqe, _)| {
             let left = packets(wqe, mtu) - self.oldest.index;
@@ -418,8 +418,8 @@ impl Requester {
     }
 }
 
-/// The number of packets of a request or of its response, which is the number of PSNs that it
-/// takes.
+/// The number of packets of a request, or of the response to a READ. The request uses one PSN for
+/// each of them.
 #[inline]
 pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
     match wqe.op {

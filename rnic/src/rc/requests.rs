@@ -95,7 +95,8 @@ impl Requester {
             || self.in_flight() + 1 >= window
     }
 
-    /// Adds a READ request for the next part of a READ, or for the remainder of that part.
+    /// Adds a READ request for the next part of a READ. If some responses of the part have arrived,
+    /// requests only the remaining ones.
     fn push_read(
         &mut self,
         wqe: &Wqe,
@@ -180,9 +181,10 @@ fn opcode(wqe: &Wqe, position: Position) -> Opcode {
     }
 }
 
-/// Converts immediate data from the consumer's number to the header's, and back. The header carries
-/// the octets that the number has in memory, and represents them as a number in network byte order.
-/// (In verbs immediate data are octets, and OFED's DAPL passes its consumers' numbers unchanged.)
+/// Converts immediate data between the consumer's number and the value of the header field. The
+/// header carries the octets of the consumer's number in the order in which they lie in memory, but
+/// its field is read as a number in network byte order. (In verbs, immediate data are octets, and
+/// OFED's DAPL passes its consumers' numbers unchanged.)
 pub(super) fn convert_immediate(number: u32) -> u32 {
     number.to_be()
 }

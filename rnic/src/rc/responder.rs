@@ -24,8 +24,8 @@ pub(super) struct Responder {
     /// The message of which only a part has arrived.
     pub(super) message: Message,
     pub(super) resources: ResponderResources,
-    /// The PSN of the latest packet after a gap, if a packet is missing and a NAK has reported that
-    /// to the peer.
+    /// If a packet is missing and a NAK has reported this to the peer: the PSN of the latest packet
+    /// that arrived after the missing one.
     last_after_gap: Option<Psn>,
     /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
@@ -99,7 +99,8 @@ impl Responder {
             Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
-                // The later packets in the peer's window are dropped without a NAK.
+                // The packets after the refused one are already under way, and are dropped without
+                // a NAK.
                 self.last_after_gap = Some(psn);
                 if self.last_rnr_psn.replace(psn) != Some(psn) {
                     self.rnr_arrival = Some(self.arrival(packet));
@@ -142,12 +143,12 @@ impl Responder {
         }
     }
 
-    /// Handles a packet before which another one is missing.
+    /// Handles a packet that arrived although an earlier one is missing.
     #[cold]
     fn on_gap(&mut self, psn: Psn, stats: &mut Stats) {
-        // One NAK is enough for everything that was in flight. If the PSN is not higher than that
-        // of the last packet after the gap, the peer has sent the packets again, and the missing
-        // one has been lost again.
+        // One NAK is enough for all packets that were in flight. A PSN that is not higher than the
+        // PSN of the previous packet after the gap shows that the peer has sent the packets again,
+        // and that the missing one was lost again. Then another NAK is sent.
         let is_reported = self.last_after_gap.is_some_and(|last| psn.is_after(last));
         self.last_after_gap = Some(psn);
         if !is_reported {
@@ -157,7 +158,7 @@ impl Responder {
         }
     }
 
-    /// Handles a packet that was received before, because the answer to it was lost.
+    /// Handles a packet that was received before. The peer sends it again if the answer was lost.
     #[cold]
     fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
         let psn = packet.bth.psn;

@@ -64,11 +64,11 @@ impl PacketRange {
     }
 }
 
-/// The error of a request for which there is no place: the peer has more requests in flight than
+/// The error of a request that cannot be held, because the peer has more requests in flight than
 /// was agreed on.
 pub(super) struct Full;
 
-/// The error of a READ that failed. Its next response would have this PSN.
+/// The error of a READ that failed. The PSN is the PSN of its next response.
 pub(super) struct ReadFailed(pub(super) Psn);
 
 impl ResponderResources {
@@ -111,8 +111,8 @@ impl ResponderResources {
         })
     }
 
-    /// Whether another request can be held, because there is a free place or the oldest request has
-    /// been answered.
+    /// Whether another request can be held: the queue is not full, or its oldest request has been
+    /// answered and can be dropped.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < self.max || self.queue.front().is_some_and(|oldest| oldest.is_answered)
     }
@@ -133,7 +133,7 @@ impl ResponderResources {
         Ok(())
     }
 
-    /// Handles a peer that requests responses to a READ again, either all of them or those from
+    /// Handles a peer that requests responses to a READ again, either all responses or those from
     /// some packet on. The request is dropped if no such READ is kept.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, path: &Path) {
         let Some(request) = self.find_held(psn) else { return };

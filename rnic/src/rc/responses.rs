@@ -11,7 +11,7 @@ use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};
 
 impl Requester {
-    /// Processes a response. A response to no request in flight is ignored.
+    /// Processes a response. Ignores it if no request in flight matches it.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -78,7 +78,7 @@ impl Requester {
         stats.rx_rnr_naks += 1;
         self.on_ack(work, mtu, psn, now);
         if self.rnr_wait.is_some() {
-            // This is a copy of the RNR NAK that the requester already obeys.
+            // The RNR NAK is a copy of the one for which the requester already waits.
             return Ok(());
         }
         if !self.count_rnr_nak() {
@@ -169,7 +169,7 @@ impl Requester {
         else {
             return Err(self.bad_response(work));
         };
-        // The packet carries a number. In memory the number has the processor's byte order.
+        // The packet carries the value as a number. Memory holds it in the processor's byte order.
         let octets = answer.original.to_ne_bytes();
         if work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets).is_err() {
             return Err(self.local_memory_gone(work));

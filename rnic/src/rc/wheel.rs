@@ -9,13 +9,13 @@
 
 use std::time::{Duration, Instant};
 
-/// The number of nanoseconds of a tick, as a power of two.
+/// The binary logarithm of the number of nanoseconds in a tick.
 const TICK_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// The maximum distance of a deadline in ticks: 51 days. A later deadline fires after 51 days. The
-/// top level uses one slot less than it has, so that no deadline gets into the current slot.
+/// The maximum distance of a deadline in ticks: 51 days. A later deadline fires after 51 days. One
+/// slot of the top level is never used, so that no deadline gets into the current slot.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS * (LEVELS as u32 - 1));
 
 /// The timer wheel. Keys are small numbers: the wheel has one word for each number up to the
@@ -66,9 +66,9 @@ impl Wheel {
         }
     }
 
-    /// Sets the deadline of a key. If the new deadline is later than the previous one, or `None`,
-    /// nothing changes. The key then fires at the previous deadline, and the caller, which finds
-    /// that it is not due, sets the deadline again.
+    /// Sets the deadline of a key. Changes nothing if `at` is `None` or later than the previous
+    /// deadline. In this case the key fires at the previous deadline. The caller then finds that
+    /// its own deadline has not passed, and sets it again.
     #[inline]
     pub fn set(&mut self, key: usize, at: Option<Instant>) {
         let Some(at) = at else { return };
@@ -156,7 +156,7 @@ impl Wheel {
     }
 
     /// The level and index of the first slot with entries, and the tick at which it begins. Slots
-    /// of a lower level come before those of a higher one.
+    /// of a lower level come before slots of a higher level.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         self.levels.iter().enumerate().find_map(|(level, Level { occupied, .. })| {
             let shift = SLOT_BITS * level as u32;

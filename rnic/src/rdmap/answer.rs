@@ -1,8 +1,9 @@
 //! The peer's RDMA reads and atomic operations, which are answered in the order of their arrival.
 //!
-//! A read is carried out when its answer is sent. An atomic operation is performed once. That
-//! happens when it arrives or, if reads precede it, when these reads have been answered, so that
-//! they return the memory as it was before. The answer then waits here for its turn.
+//! A read is carried out when its answer is sent. An atomic operation is performed only once. If no
+//! read precedes it, it is performed when it arrives. Otherwise it is performed after these reads
+//! have been answered, so that they return the memory as it was before the operation. The answer to
+//! the operation then waits here until all earlier answers have been sent.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ pub(super) enum Answer {
     Read { request: ReadRequest, msn: u32 },
     /// An atomic operation that waits for an earlier read.
     Atomic { request: AtomicRequest, msn: u32 },
-    /// An atomic operation that has been performed. `response_msn` counts the atomic responses.
+    /// An atomic operation that has been performed. `response_msn` is the MSN of the response.
     Performed { response: AtomicResponse, response_msn: u32 },
     /// An atomic operation that is not permitted.
     Refused { cause: Cause, msn: u32 },
@@ -43,7 +44,8 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Returns the request at a place in the queue, if it can be answered after those before it.
+    /// Returns the request at position `at` of the queue. Returns `None` if there is none, or if it
+    /// is an atomic operation that still waits for earlier reads.
     #[inline]
     pub(super) fn ready(&self, at: usize) -> Option<&Answer> {
         self.queue.get(at).filter(|answer| !matches!(answer, Answer::Atomic { .. }))
@@ -54,7 +56,8 @@ impl Answers {
         self.queue.push_back(Answer::Read { request, msn });
     }
 
-    /// Adds an atomic operation of a peer that acts as `by`, and performs it unless it has to wait.
+    /// Adds an atomic operation of a peer that accesses memory with the scope `by`. Performs it,
+    /// unless it has to wait for earlier reads.
     pub(super) fn add_atomic(&mut self, request: AtomicRequest, msn: u32, keys: &Keys, by: Scope) {
         self.queue.push_back(Answer::Atomic { request, msn });
         self.perform(keys, by);
@@ -69,7 +72,8 @@ impl Answers {
         }
     }
 
-    /// Performs atomic operations up to the first request that must be answered before them.
+    /// Performs atomic operations in the order of the queue, up to the first request that must be
+    /// answered before the operations after it are performed.
     fn perform(&mut self, keys: &Keys, by: Scope) {
         for answer in &mut self.queue {
             match *answer {
@@ -96,7 +100,7 @@ impl Answers {
                 let header = request_header(UntaggedOpcode::ReadRequest, msn);
                 (protection(error), header, ReadRequest::SIZE, Some(request))
             }
-            // RFC 7306, section 8.1: the body of an atomic request is not included.
+            // RFC 7306, section 8.1: the TERMINATE does not include the body of an atomic request.
             Answer::Refused { cause, msn } => (
                 cause,
                 request_header(UntaggedOpcode::AtomicRequest, msn),
@@ -116,12 +120,12 @@ fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause
         update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
     performed.map_err(|error| match error {
         AtomicError::Key(error) => protection(error),
-        // RFC 7306, section 8.2.
+        // RFC 7306, section 8.2, defines this error for a target that is not aligned.
         AtomicError::Misaligned => Cause::STREAM_CATASTROPHIC,
     })
 }
 
-/// Converts the error of a request that names memory which its peer may not use.
+/// Converts the error of a request that names memory which the peer must not access.
 fn protection(error: KeyError) -> Cause {
     match error {
         KeyError::Invalid => Cause::PROTECTION_STAG,

@@ -15,9 +15,9 @@ use crate::memory;
 use crate::wr::Segment;
 
 /// Messages of at most this many octets are copied next to their headers. Longer messages are sent
-/// from where they are.
+/// straight from registered memory.
 const COPY_MAX: usize = 8 << 10;
-/// Messages of more elements than this are copied as well.
+/// Messages whose payload has more contiguous pieces than this are also copied.
 const REFERENCE_MAX_ELEMENTS: usize = 128;
 
 /// The source of a message's payload.
@@ -26,7 +26,7 @@ const REFERENCE_MAX_ELEMENTS: usize = 128;
 /// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the
 /// engine lock is held.
 pub(super) unsafe trait Payload {
-    /// The maximum number of contiguous pieces.
+    /// The maximum number of contiguous pieces of memory that contain the payload.
     fn elements(&self) -> usize;
 
     /// Names the memory of `len` octets, after checking that it may be read now.
@@ -90,9 +90,9 @@ unsafe impl Payload for Source<'_> {
         mut piece: impl FnMut(*const u8, usize),
     ) -> Result<(), KeyError> {
         if len > 0 {
-            // The check covers the whole rest and not only these octets, so that no part of the
-            // response is sent if the read must fail. `wrapping_add` cannot wrap here: a read
-            // beyond 2^64 is refused with its first frame.
+            // The check covers all octets that remain of the read, and not only these `len` octets,
+            // so that no part of the response is sent if the read must fail. `wrapping_add` cannot
+            // wrap here: a read beyond 2^64 is refused with its first frame.
             let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
             let addr =
@@ -123,8 +123,8 @@ unsafe impl<const N: usize> Payload for Inline<N> {
     }
 }
 
-/// A message and the way to frame it. `header` creates the header of a frame. Its arguments are
-/// whether the frame is the last one, and the offset of its payload.
+/// A message, and the data that are needed to frame it. `header` creates the header of a frame. Its
+/// arguments are whether the frame is the last one, and the offset of its payload.
 pub(super) struct Framing<H, P> {
     pub(super) layout: MessageLayout,
     pub(super) header: H,
@@ -185,7 +185,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         (pos, Ok(()))
     }
 
-    /// Gathers a frame without its first `skip` octets, with its payload copied.
+    /// Gathers a frame without its first `skip` octets. The payload is copied.
     #[inline]
     fn copy(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
         let wire_len = self.layout.wire_len(frame.payload);
@@ -214,8 +214,8 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         Ok(())
     }
 
-    /// Gathers a frame without CRC and without its first `skip` octets, with its payload referenced
-    /// in place.
+    /// Gathers a frame without CRC and without its first `skip` octets. The payload is not copied:
+    /// the vector refers to it.
     fn refer(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
         let header = self.layout.header();
         self.emit_header(frame, tx.staged(header));

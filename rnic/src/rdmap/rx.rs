@@ -9,9 +9,9 @@
 //! The key of a payload is checked in the same call that places the payload, because a region may
 //! be deregistered between two calls.
 //!
-//! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame and
-//! the octets behind it are kept until they can be processed. These are at most the octets of one
-//! read and one FPDU.
+//! A message that finds no receive may wait for one ([`State::Stalled`]). In this case the first
+//! frame of the message and the octets after it are kept until they can be processed. At most the
+//! octets of one read and one FPDU are kept.
 
 mod partial_fpdu;
 mod place;
@@ -31,9 +31,10 @@ use crate::wr::Arrival;
 /// If at least this many octets of a payload are missing, they are read straight to their
 /// destination. For fewer octets, copying is cheaper.
 const DIRECT_MIN_BYTES: usize = 2 << 10;
-/// Behind an FPDU of at least this many octets the stage is short: another large FPDU is likely to
-/// follow, and its payload is to be read straight to its destination as well. If no large FPDU
-/// follows, the short stage costs one system call.
+/// After an FPDU of at least this many octets, the next read gets only a short stage (the buffer
+/// for octets whose destination is not known yet). Another large FPDU is likely to follow, and most
+/// of its payload can then be read straight to its destination. If no large FPDU follows, the short
+/// stage costs one system call.
 const BULK_FPDU_MIN_BYTES: usize = 16 << 10;
 /// The size of the buffer for the start of a frame: the longest header, or a TERMINATE message with
 /// everything that it may include.
@@ -52,8 +53,8 @@ pub(super) struct Rx {
     partial_header_len: usize,
     /// With CRC, an FPDU of which only a part has arrived, or which waits for a receive.
     fpdu: PartialFpdu,
-    /// While the stream is stalled, the octets behind the partial header or the kept FPDU. The
-    /// first `backlog_taken` of them have been processed.
+    /// While the stream is stalled, the octets after the partial header or the kept FPDU. The first
+    /// `backlog_taken` of them have been processed.
     backlog: Vec<u8>,
     backlog_taken: usize,
 
@@ -67,8 +68,8 @@ pub(super) struct Rx {
     atomic_msn: u32,
     /// The current WRITE: its STag, and the offset at which it continues.
     write: Option<(u32, u64)>,
-    /// The number of octets of the current or latest WRITE, as long as immediate data may follow
-    /// it.
+    /// The number of octets of the current or latest WRITE, while immediate data may follow the
+    /// WRITE.
     written: u32,
 }
 
@@ -79,8 +80,7 @@ enum State {
     Payload,
     /// The pad and the CRC, with the number of octets that are missing.
     Trailer(usize),
-    /// The stream is stalled in front of a header whose message needs a receive, while none is
-    /// posted.
+    /// The stream is stalled: the message of the next header needs a receive, and none is posted.
     Stalled,
 }
 
@@ -157,7 +157,7 @@ impl Rx {
 }
 
 impl Stream {
-    /// Determines the place into which the next octets are read.
+    /// Determines the memory into which the next octets are read.
     pub(super) fn scatter(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         rx.clear();
         let bulk = self.rx.frame.ulpdu_len >= BULK_FPDU_MIN_BYTES;
@@ -181,7 +181,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Processes `n` octets that were read into the place that [`scatter`](Self::scatter)
+    /// Processes `n` octets that were read into the memory that [`scatter`](Self::scatter)
     /// determined.
     pub(super) fn scattered(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         let (direct, staged) = rx.split(n);
@@ -207,7 +207,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Processes the octets of the backlog, up to the next message that waits.
+    /// Processes the octets of the backlog, up to the next message that must wait for a receive.
     pub(super) fn feed_backlog(&mut self) -> Result<(), Failure> {
         self.rx.state = State::Header;
         let backlog = std::mem::take(&mut self.rx.backlog);
@@ -224,7 +224,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Processes octets up to a message that waits. Returns the number of octets that remain.
+    /// Processes octets up to a message that must wait for a receive. Returns the number of octets
+    /// that remain.
     #[inline]
     fn consume(&mut self, data: &[u8]) -> Result<usize, Failure> {
         if self.crc { self.collect(data) } else { self.take(data) }
@@ -261,7 +262,8 @@ impl Stream {
         Ok(data.len())
     }
 
-    /// Processes the collected FPDU, if it is complete and does not wait.
+    /// Processes the collected FPDU if it is complete. Keeps it if its message must wait for a
+    /// receive.
     #[inline]
     fn take_partial_fpdu(&mut self) -> Result<(), Failure> {
         if self.rx.missing_of_fpdu() == Some(0) {
@@ -283,8 +285,8 @@ impl Stream {
         self.take(bytes).map(drop)
     }
 
-    /// Processes octets without CRC, or those of a verified FPDU. Returns the number of octets that
-    /// remain behind a message that waits.
+    /// Processes octets without CRC, or the octets of a verified FPDU. If a message must wait for a
+    /// receive, returns the number of octets that remain.
     #[inline]
     fn take(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         loop {
@@ -331,7 +333,7 @@ impl Stream {
                 Start::Taken(n) => Ok(&data[n..]),
                 Start::Stalled => Ok(data),
                 Start::Needs(_) => {
-                    // The data are shorter than a header, so they fit.
+                    // The data are shorter than a header, so there is room for them.
                     self.rx.partial_header[..data.len()].copy_from_slice(data);
                     self.rx.partial_header_len = data.len();
                     Ok(&[])
@@ -348,7 +350,7 @@ impl Stream {
                 }
                 Start::Stalled => return Ok(rest),
                 Start::Needs(_) if rest.is_empty() => return Ok(rest),
-                // Only the needed octets are copied. The payload behind them stays in `rest`.
+                // Only the needed octets are copied. The payload after them stays in `rest`.
                 Start::Needs(needed) => {
                     let n = (needed - self.rx.partial_header_len).min(rest.len());
                     let (more, after) = rest.split_at(n);

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
-//! octets to read next, so that the FPDUs behind the frame stay in the socket. The [`Gate`] holds a
-//! side's first FPDUs back as long as the peer could not accept them. Peers of other
-//! implementations need that in three situations.
+//! octets to read next, so that the FPDUs after the frame stay in the socket. The [`Gate`] holds
+//! back a side's first FPDUs until the peer can accept them. The states [`Gate::Delay`],
+//! [`Gate::Probe`] and [`Gate::FirstFrame`] exist for peers of other implementations.
 
 use std::time::{Duration, Instant};
 
@@ -40,14 +40,14 @@ pub const MAX_READ_DEPTH: u32 = 128;
 /// The maximum size of private data. It fits in a request, in an acceptance and in a rejection.
 pub const MAX_PRIVATE: usize = mpa::MAX_PRIVATE_DATA - Enhanced::SIZE - REJECT_HEADER.len();
 
-/// The octets that OFED's uDAPL puts in front of the private data of a rejection, and expects
-/// there.
+/// OFED's uDAPL puts these octets before the private data of a rejection. When it receives a
+/// rejection, it expects them there.
 const REJECT_HEADER: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
 
 /// The terms that a side offers in the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The maximum number of READs of the peer that this side holds.
+    /// The maximum number of READs that this side accepts from the peer at a time.
     pub ird: u32,
     /// The number of READs that this side would like to have outstanding.
     pub ord: u32,
@@ -78,7 +78,7 @@ pub struct Terms {
 /// The frame by which an initiator shows that it is ready to receive (RFC 6581, section 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rtr {
-    /// There is no such frame, as in the client-server model.
+    /// The initiator sends no RTR frame. This is the client-server model.
     None,
     /// A zero-length RDMA WRITE.
     Write,
@@ -157,9 +157,10 @@ impl Initiator {
             Ok(reply) => reply,
             Err(_) => return Some(Reply::Failed),
         };
-        // A reply of revision 1, or one without the enhanced data, to an enhanced request leaves
-        // the depths unknown (siw fails such a connection, too). A peer that has read this side's
-        // request does not demand markers.
+        // This side has sent an enhanced request. A reply of revision 1, or without the enhanced
+        // data, leaves the depths unknown, so the connection fails, as it does with siw. A reply
+        // must not demand markers either: a peer that has read this side's request does not demand
+        // them.
         let Some(theirs) = reply.enhanced().filter(|_| !reply.markers || reply.rejected) else {
             return Some(match reply.rejected {
                 true => Reply::Rejected { private: without_reject_header(reply.private_data) },
@@ -170,15 +171,17 @@ impl Initiator {
             return Some(Reply::Rejected { private: without_reject_header(reply.private_data) });
         }
         let terms = Terms {
-            // A responder that insists on more READs than this side offered gets them, as from siw.
+            // If the responder insists on more READs than this side offered, it gets them. siw
+            // grants them, too.
             ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
-            // A siw responder copies the GSO bit from the request, so it counts only with
-            // `extended`.
+            // A siw responder copies the GSO bit from the request. So the bit is an agreement only
+            // together with `extended`.
             large_fpdus: reply.gso && reply.extended,
             extended: offer.extended && reply.extended,
-            // The request offered a WRITE, so a reply that names no RTR frame means a WRITE.
+            // The request offered only a WRITE as the RTR frame, so this side sends a WRITE even if
+            // the reply names no RTR frame.
             rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
         };
         Some(Reply::Accepted { terms, private: reply.private_data })
@@ -232,10 +235,11 @@ impl Responder {
             None => Some(Rtr::None),
             Some(e) if e.rtr_write => Some(Rtr::Write),
             Some(e) if e.rtr_read => Some(Rtr::Read),
-            // The initiator offers only a SEND as RTR frame, which would take a receive of the
-            // consumer.
+            // The initiator offers only a SEND as the RTR frame. The SEND would consume a receive
+            // of the consumer, so the request is refused.
             Some(e) if e.rtr_send => None,
-            // The initiator names no RTR frame: siw answers with a WRITE, and accepts any.
+            // The initiator names no RTR frame. siw's responder chooses a WRITE and accepts any RTR
+            // frame. This side chooses a WRITE, too.
             Some(_) => Some(Rtr::Write),
         };
         let request = Request {
@@ -246,8 +250,8 @@ impl Responder {
             rtr: rtr.unwrap_or(Rtr::None),
             private: frame.private_data.to_vec(),
         };
-        // Neither this side nor siw sends markers, so this side refuses the request in the same way
-        // as siw.
+        // A request that demands markers is refused, because this side does not send markers. siw,
+        // which does not send them either, refuses such a request in the same way.
         Some(match frame.markers || rtr.is_none() {
             true => Call::Refuse(request.refusal(&[])),
             false => Call::Request(request),
@@ -342,7 +346,7 @@ fn without_reject_header(private: &[u8]) -> &[u8] {
     private.strip_prefix(&REJECT_HEADER).unwrap_or(private)
 }
 
-/// Holds a side's first FPDUs back until a frame of the peer arrives or a time has passed.
+/// Holds back a side's first FPDUs until a frame of the peer arrives or a time limit has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// FPDUs may be sent.
@@ -350,13 +354,13 @@ pub enum Gate {
     /// An initiator waits before it sends to another implementation. The gate opens at this time.
     Delay(Instant),
     /// The gate is open. Until the peer's first frame arrives, a probe (a zero-length WRITE) is due
-    /// at this time. The number is that of the probes sent so far.
+    /// at this time. The number says how many probes have been sent.
     Probe(Instant, u8),
-    /// A responder waits for the RTR frame that it was promised. The connection is established when
-    /// the frame arrives, and fails at this time.
+    /// A responder waits for the RTR frame that the initiator has promised. The connection is
+    /// established when the frame arrives. It fails if the frame has not arrived at this time.
     Rtr(Instant),
-    /// A responder that was promised no RTR frame waits. The gate opens with the initiator's first
-    /// frame, or at this time.
+    /// A responder waits for the initiator's first frame. The initiator has not promised an RTR
+    /// frame. The gate opens when a frame arrives, or at this time.
     FirstFrame(Instant),
 }
 
@@ -370,7 +374,7 @@ impl Gate {
     }
 
     /// Creates the responder's gate, after the reply has been sent. siw's initiator fails the
-    /// connection when an FPDU arrives directly behind the reply.
+    /// connection when an FPDU arrives directly after the reply.
     pub fn responder(terms: &Terms, now: Instant) -> Self {
         match terms.rtr {
             Rtr::None => Gate::FirstFrame(now + FIRST_FRAME_TIMEOUT),
@@ -406,8 +410,8 @@ impl Gate {
         }
     }
 
-    /// Handles the passage of time: opens a gate whose time has come. Returns true if a probe is to
-    /// be sent, and an error if the promised RTR frame did not arrive.
+    /// Handles the passage of time: opens the gate if its time has come. Returns true if a probe
+    /// must be sent now. Returns an error if the promised RTR frame did not arrive.
     pub fn expire(&mut self, now: Instant) -> Result<bool, RtrMissing> {
         match *self {
             Gate::Delay(at) if at <= now => *self = Gate::Probe(now + PROBE_DELAY, 0),
@@ -428,7 +432,7 @@ impl Gate {
     }
 }
 
-/// The initiator has promised an RTR frame and not sent it in time.
+/// The initiator has promised an RTR frame, but has not sent it in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no RTR frame within {} s of the MPA reply", REQUEST_TIMEOUT.as_secs())]
 pub struct RtrMissing;

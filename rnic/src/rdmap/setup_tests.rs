@@ -15,14 +15,14 @@ fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
     Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("the private data fit")
 }
 
-/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
-/// frame is consumed.
+/// Feeds a frame in pieces of at most `step` octets, as many as `wants` requests, and checks that
+/// exactly this frame is consumed.
 fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     let mut rest = frame;
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "the setup must not want more than the frame has");
+        assert!(!now.is_empty(), "the setup must not ask for more octets than the frame has");
         // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
             let reply: Reply<'a> = leaked(reply);
@@ -51,7 +51,7 @@ fn feed_request(frame: &[u8], step: usize) -> Call {
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "the setup must not want more than the frame has");
+        assert!(!now.is_empty(), "the setup must not ask for more octets than the frame has");
         if let Some(call) = side.feed(now) {
             return call;
         }
@@ -114,7 +114,7 @@ fn rfc_7306_takes_two() {
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
         assert!(
             !Gate::initiator(&terms, at(0)).is_open(),
-            "there must be a delay, because the peer may be a stranger"
+            "the peer may run another implementation, so there must be a delay"
         );
     }
 }
@@ -170,15 +170,16 @@ fn replies_of_siw() {
             other => panic!("{other:?}"),
         }
     };
-    // This is a plain reply.
+    // siw sends this reply to a request without flags.
     let plain =
         Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
-    // This is the reply to a request with the flags A and C.
+    // siw sends this reply to a request with the flags A and C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     // The reply switches CRC on although neither side asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
-    // The reply names more READs than were offered, or a depth that is not negotiated.
+    // The first reply names more READs than this side has offered. The second one leaves the depths
+    // open.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
     // siw copies unknown bits of the request. A copied bit is not an agreement.
@@ -215,7 +216,7 @@ fn replies_that_fail() {
 
 #[test]
 fn requests_of_siw() {
-    // This is the request of dapltest.
+    // The program dapltest sends this request.
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = feed_request(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
@@ -233,17 +234,17 @@ fn requests_of_siw() {
 fn models_of_other_initiators() {
     let terms =
         |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("the private data fit");
-    // Flags A and D: the reply names a READ, as requested.
+    // The request has the flags A and D, so the reply names a READ.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
-    // Flags A and C: the reply names a WRITE, as requested.
+    // The request has the flags A and C, so the reply names a WRITE.
     let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
-    // Flags A, C and D: the reply chooses the WRITE, which needs no answer.
+    // The request has the flags A, C and D. The reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
-    // Flag A alone: the reply chooses a WRITE.
+    // The request has only the flag A. The reply chooses a WRITE.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
-    // Revision 1 gets a reply of revision 1.
+    // A request of revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
     assert_eq!(

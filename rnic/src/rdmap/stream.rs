@@ -21,7 +21,8 @@ pub struct StreamCfg {
     pub crc: bool,
     /// Whether both sides support the operations of RFC 7306: immediate data and atomic operations.
     pub extended: bool,
-    /// The maximum number of RDMA reads and atomic operations of the peer that this side holds.
+    /// The maximum number of RDMA reads and atomic operations that this side accepts from the peer
+    /// at a time.
     pub ird: u32,
     /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
     /// a posted read or atomic operation never starts.
@@ -29,24 +30,25 @@ pub struct StreamCfg {
     /// Whether this side is the responder of the setup. A responder sends nothing before the peer's
     /// first FPDU (RFC 5044, section 7.1.3) or a call of [`Stream::release`].
     pub hold: bool,
-    /// TCP's MSS if no CRC may lie across two TCP segments, otherwise 0. If it is not 0, frames are
-    /// gathered so that no CRC lies across two segments, provided that TCP starts a segment where
-    /// [`TxVec::ends_record`] asks for one. siw in Linux misreads a CRC that lies across two
-    /// segments (6.12: `siw_get_trailer` starts again with the second segment).
+    /// TCP's segment size (MSS), if frames must be gathered so that no CRC lies across two TCP
+    /// segments. Otherwise 0. TCP must start a segment where [`TxVec::ends_record`] requires it.
+    /// siw in Linux (6.12) misreads a CRC that lies across two segments, because `siw_get_trailer`
+    /// starts again with the second segment.
     pub segment: usize,
-    /// Whether a message for which no receive is posted waits for one, with all that the peer has
-    /// sent after it ([`Stream::is_stalled`]). Otherwise the message ends the connection (RFC 5041,
-    /// section 7.1).
+    /// Whether a message for which no receive is posted waits for one ([`Stream::is_stalled`]). All
+    /// octets that the peer has sent after this message wait, too. If false, the message ends the
+    /// connection (RFC 5041, section 7.1).
     pub waits: bool,
 }
 
-/// The reason for which the connection cannot continue. The work request that caused the failure,
-/// if any, completes in its turn with its own status. A receive completes at once, a request when
+/// The reason for which the connection cannot continue. If a work request is the cause, it
+/// completes with a status of its own: a receive completes at once, and a request completes when
 /// [`Stream::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {cause}", if *by_peer { "TERMINATE received" } else { "stream error" })]
 pub struct Failure {
-    /// Whether the peer has sent a TERMINATE. If not, this side sends one: [`Stream::terminate`].
+    /// Whether the peer has sent a TERMINATE. If false, this side must send one: see
+    /// [`Stream::terminate`].
     pub by_peer: bool,
     /// The cause of the failure.
     pub cause: Cause,
@@ -134,31 +136,33 @@ pub struct Stream {
 /// arrive in the order of the requests.
 pub(super) struct Reads {
     pub(super) outstanding: u32,
-    /// The MSN of the next request to be sent.
+    /// The MSN of the next read or atomic operation to be sent.
     pub(super) next_msn: u32,
-    /// The position of the oldest request in the send queue.
+    /// The position of the oldest outstanding read or atomic operation in the send queue.
     pub(super) oldest: usize,
-    /// The number of octets that have been placed of a READ response to the oldest request.
+    /// The number of octets of the current READ response that have been placed.
     pub(super) placed: u32,
-    /// The STag that stands for any sink of this side. No region has this STag. Only the tagged
-    /// offset, which is used once, shows that a response belongs to the oldest read.
+    /// The STag that this side's READ requests name as the destination of the response. No region
+    /// has this STag. The tagged offset, which is used only once, shows whether a response belongs
+    /// to the oldest read.
     pub(super) sink_stag: u32,
 }
 
 impl Reads {
-    /// The tagged offset that the READ request with this MSN names as its sink.
+    /// The tagged offset that the READ request with this MSN names as the destination of its
+    /// response.
     #[inline]
     pub(super) fn sink_to(msn: u32) -> u64 {
         u64::from(msn) << 32
     }
 
-    /// The MSN of the oldest outstanding request.
+    /// The MSN of the oldest outstanding read or atomic operation.
     #[inline]
     pub(super) fn oldest_msn(&self) -> u32 {
         self.next_msn.wrapping_sub(self.outstanding)
     }
 
-    /// The tagged offset of the oldest request's sink.
+    /// The tagged offset that the oldest READ request names as the destination of its response.
     #[inline]
     pub(super) fn oldest_sink_to(&self) -> u64 {
         Self::sink_to(self.oldest_msn())
@@ -166,7 +170,7 @@ impl Reads {
 }
 
 impl Stream {
-    /// Creates a stream in full operation, with nothing sent or received yet.
+    /// Creates a stream that is ready to send and receive. Nothing has been sent or received yet.
     pub fn new(work: Work, cfg: StreamCfg) -> Self {
         let reads = Reads {
             outstanding: 0,
@@ -214,9 +218,9 @@ impl Stream {
     }
 
     /// Handles `EFAULT`: registered memory that [`tx`](Self::tx) gathered is no longer mapped, so
-    /// the kernel could not read it and has accepted nothing. If the vector holds one message, that
-    /// message fails. Otherwise only the first message stays in the vector, to be sent alone; then
-    /// the caller calls `tx_done` as usual, or this function again.
+    /// the kernel could not read it and has accepted nothing. If the vector holds only one message,
+    /// that message fails. If it holds several, only the first one stays in the vector. The caller
+    /// sends it, and then calls `tx_done` as usual or, after another `EFAULT`, this function again.
     #[cold]
     pub fn tx_fault(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         let result = self.faulted(tx);
@@ -229,8 +233,8 @@ impl Stream {
         self.failure.is_none() && !self.hold && (self.is_partly_sent() || self.has_ready())
     }
 
-    /// Determines the places into which the next octets are read: the rest of a payload goes to its
-    /// destination in registered memory, and the octets behind it go to the stage.
+    /// Determines the memory into which the next octets are read. The rest of a payload goes to its
+    /// destination in registered memory, and the octets after it go to the stage.
     pub fn rx(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         self.check_failure()?;
         let result = self.scatter(rx);
@@ -238,9 +242,9 @@ impl Stream {
         result
     }
 
-    /// Processes the first `n` octets that were read into the places of [`rx`](Self::rx): parses
-    /// frames, places payload and completes work. Answers to the peer's requests then wait for
-    /// [`tx`](Self::tx).
+    /// Processes the first `n` octets that were read into the memory that [`rx`](Self::rx)
+    /// determined: parses frames, places payload and completes work. Answers to the peer's requests
+    /// then wait for [`tx`](Self::tx).
     pub fn rx_done(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         self.check_failure()?;
         let result = self.scattered(rx, n);
@@ -275,8 +279,8 @@ impl Stream {
         failure
     }
 
-    /// Returns whether the next message of the peer waits for a receive. All octets behind it wait,
-    /// too.
+    /// Returns whether the next message of the peer waits for a receive. All octets after the
+    /// message wait, too.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.rx.is_stalled()
@@ -292,8 +296,8 @@ impl Stream {
         self.work.wait_for_recv(number);
     }
 
-    /// Processes the waiting message, if there is a receive for it now, and the octets that have
-    /// arrived behind it. Returns false if the message still waits.
+    /// If there now is a receive for the waiting message, processes the message and the octets that
+    /// have arrived after it. Returns false if the message still waits.
     pub fn resume(&mut self) -> Result<bool, Failure> {
         self.check_failure()?;
         if !self.is_stalled() || !self.work.has_recv() {
@@ -316,13 +320,13 @@ impl Stream {
         self.hold
     }
 
-    /// Lets this side send although no FPDU has arrived.
+    /// Lets this side send although no FPDU of the peer has arrived.
     pub fn release(&mut self) {
         self.hold = false;
     }
 
-    /// Returns whether a graceful close need not wait any more: no request is queued or
-    /// outstanding, no answer is due, and no frame is partly sent.
+    /// Returns whether a graceful close can finish: no request is queued or outstanding, no answer
+    /// is due, and no frame is partly sent.
     pub fn is_drained(&self) -> bool {
         !self.work.has_requests()
             && self.answers.is_empty()
@@ -379,7 +383,8 @@ impl Stream {
         }
     }
 
-    /// Ends the stream for a reason of this side.
+    /// Ends the stream because of a failure that this side has detected. Keeps the TERMINATE
+    /// message to be sent.
     #[cold]
     pub(super) fn fail(&mut self, terminate: Terminate) -> Failure {
         let failure = Failure { by_peer: false, cause: terminate.cause };

@@ -1,9 +1,9 @@
 //! The sending side: turns work requests into frames.
 //!
 //! Each time a frame is passed to TCP, it is built from the work request and a position. Octets
-//! that TCP does not accept are built again, so a stream needs no buffer of its own. The exception
-//! is a frame with a CRC that is partly sent. Its memory may have changed since, so the rest of the
-//! frame is kept.
+//! that TCP does not accept are built again, so a stream needs no buffer of its own. There is one
+//! exception: if a frame with a CRC is partly sent, the rest of the frame is kept. If it were built
+//! again from memory that has changed, the CRC would not match.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
@@ -20,31 +20,33 @@ use crate::key::KeyError;
 use crate::qp;
 use crate::wr::{WcOp, WcStatus};
 
-/// The number of answers to the peer's requests that are sent in a row while own requests wait.
+/// The number of answers to the peer's requests that are sent in a row while requests of this side
+/// wait.
 const ANSWER_BURST: u8 = 4;
 
 /// The sending side of a stream.
 pub(super) struct Tx {
     mulpdu: usize,
-    /// The position in the send queue of the next request to be started, or of the one that is
-    /// partly sent.
+    /// The position in the send queue of the request that is partly sent, or of the next request to
+    /// be started.
     next: usize,
-    /// The message of which TCP has accepted `pos` octets, but not all.
+    /// The message of which TCP has accepted the first `pos` octets but not the rest.
     partial: Option<Kind>,
     pos: u64,
     /// Whether the write of the request at `next` has been sent, so that its immediate data come
     /// next.
     written: bool,
     send_msn: u32,
-    /// The number of answers since the latest own request.
+    /// The number of answers since the latest request of this side.
     answered: u8,
     /// The number of RTR frames to be sent.
     pub(super) rtr: u32,
-    /// With CRC, the rest of a frame that is partly sent. `pos` is behind it.
+    /// With CRC, the octets of a partly sent frame that TCP has not accepted. `pos` is the end of
+    /// this frame.
     rest: Vec<u8>,
     /// The segment size: see [`StreamCfg::segment`](super::stream::StreamCfg::segment).
     segment: usize,
-    /// The number of octets that TCP has accepted since a segment had to start.
+    /// The number of octets that TCP has accepted since the last octet that had to start a segment.
     record: usize,
     /// The current gathering. A flush ends this gathering.
     gather_id: GatherId,
@@ -55,10 +57,10 @@ pub(super) struct Tx {
 enum Kind {
     /// The RTR frame.
     Rtr,
-    /// The first answer of [`Stream::answers`], or a later one while gathering.
+    /// The oldest entry of [`Stream::answers`], or a later entry while gathering.
     Answer,
-    /// The request at [`Tx::next`], or a later one while gathering. This also holds for the kinds
-    /// below.
+    /// A send request. Like each kind below, it is the request at [`Tx::next`], or a later one
+    /// while gathering.
     Send,
     Write,
     /// The first of the two messages of a write with immediate data.
@@ -80,8 +82,8 @@ pub(super) struct Part {
     pub(super) to: u64,
 }
 
-/// The state of gathering: the future values of [`Tx`] and [`Reads`] when all gathered octets have
-/// been accepted.
+/// The state of gathering: the values that [`Tx`] and [`Reads`] will have when all gathered octets
+/// have been accepted.
 struct GatherState {
     request: usize,
     written: bool,
@@ -93,7 +95,7 @@ struct GatherState {
     reads: u32,
 }
 
-/// The amount of a message that was added to a [`TxVec`].
+/// The part of a message that was added to a [`TxVec`]: the message up to position `to`.
 struct Framed {
     layout: MessageLayout,
     to: u64,
@@ -150,7 +152,7 @@ impl Tx {
     }
 
     /// Keeps the rest of a frame that is partly sent: `len` octets, from the `skip`th octet of a
-    /// vector on. With CRC all of them are in the stage.
+    /// vector on. With CRC, all these octets are in the stage.
     #[cold]
     fn keep_rest(&mut self, tx: &TxVec, skip: usize, len: usize) {
         tx.copy_staged_to(&mut self.rest, skip, len);
@@ -200,8 +202,9 @@ impl Stream {
             return answer;
         }
         let Some((wqe, _)) = self.work.request(state.request) else { return answer };
-        // A fenced request waits until all own reads and atomic operations have completed. A read
-        // or atomic operation waits until fewer than ORD are outstanding.
+        // A fenced request waits until all reads and atomic operations of this side have completed.
+        // A read or atomic operation waits until fewer than ORD of these operations are
+        // outstanding.
         if wqe.flags & qp::FENCE != 0 && state.reads > 0 {
             return answer;
         }
@@ -236,8 +239,8 @@ impl Stream {
         while tx.bytes() < TxVec::MAX_BYTES {
             let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
             if kind == Kind::Bind {
-                // The bind waits until all gathered octets have been accepted. Then it is found
-                // here again.
+                // The bind waits until all gathered octets have been accepted. The next gathering
+                // then finds it here again.
                 if tx.bytes() > 0 {
                     break;
                 }
@@ -253,8 +256,8 @@ impl Stream {
                 tx.parts.push(Part { message: Some((kind, layout)), from: pos, to });
             }
             if let Err(error) = result {
-                // The octets before the failed message are sent first. Then the error is found here
-                // again.
+                // The octets before the failed message are sent first. The next gathering then
+                // finds the error again.
                 if tx.bytes() == 0 {
                     return Err(self.gather_failed(kind, error));
                 }
@@ -269,8 +272,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Frames a message from position `pos` on, or only the frame that contains this position if
-    /// `one`.
+    /// Frames a message from position `pos` on. If `one` is true, frames only the frame that
+    /// contains this position.
     #[inline]
     fn frame(
         &self,
@@ -365,8 +368,8 @@ impl Stream {
                     let header = |_, _| response_header(response_msn);
                     (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
                 }
-                // The error is reported in turn, as for a read that fails. Its cause is already
-                // known.
+                // A refused atomic operation is reported when its turn comes, like a read that
+                // fails. `refusal` then returns its actual cause.
                 Answer::Refused { .. } => {
                     (MessageLayout::untagged(mulpdu, 0), (pos, Err(KeyError::Access)))
                 }
@@ -404,7 +407,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Handles a message whose memory may not be read, or may not be read any more.
+    /// Handles a message whose memory cannot be read, because access was never allowed or is no
+    /// longer allowed.
     #[cold]
     fn gather_failed(&mut self, kind: Kind, error: KeyError) -> Failure {
         let refusal = if kind == Kind::Answer { self.answers.refusal(error) } else { None };
@@ -415,8 +419,8 @@ impl Stream {
         self.fail(terminate)
     }
 
-    /// Handles a vector that names memory which is no longer mapped. The kernel has accepted
-    /// nothing of it.
+    /// Handles a vector that names memory which is no longer mapped. The kernel has accepted no
+    /// octet of the vector.
     #[cold]
     pub(super) fn faulted(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         self.check_failure()?;
@@ -506,8 +510,8 @@ impl Stream {
         self.tx.answered = 0;
     }
 
-    /// Returns the octets that end this direction after a [`Failure`] of this side: the rest of an
-    /// FPDU that is partly sent, and the TERMINATE message. Call this once, before
+    /// Returns the last octets that this side sends after it has detected a [`Failure`]: the rest
+    /// of an FPDU that is partly sent, and the TERMINATE message. Call this once, before
     /// [`flush`](Self::flush). The result is empty if there is no message, or if the rest of the
     /// FPDU cannot be read any more.
     pub fn terminate(&mut self) -> Vec<u8> {
@@ -521,7 +525,8 @@ impl Stream {
                 // SAFETY: the keys have just been checked, and no region is deregistered under the
                 // engine lock.
                 Some(Framed { result: Ok(()), .. }) if unsafe { tx.copy_to(&mut out) } => {}
-                // The peer then sees that the stream has ended in the middle of a frame.
+                // The rest of the FPDU cannot be read. The peer sees that the stream has ended in
+                // the middle of a frame.
                 _ => return Vec::new(),
             }
         }
@@ -553,6 +558,6 @@ impl Stream {
 /// Creates the headers of a tagged message.
 #[inline]
 fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
-    // The sum may wrap, for which the peer checks.
+    // The sum may wrap. The peer checks the offset.
     move |last, offset| Header::Tagged { last, opcode, stag, to: base.wrapping_add(offset as u64) }
 }

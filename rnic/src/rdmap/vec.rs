@@ -13,8 +13,8 @@ use crate::memory::try_copy;
 
 /// The maximum number of elements of one scatter or gather call: UIO_MAXIOV of Linux.
 const MAX_IOV: usize = 1024;
-/// The maximum number of elements that name registered memory in one scatter read. The rest is read
-/// by the next call.
+/// The maximum number of elements that name registered memory in one scatter read. The next call
+/// reads the rest of the octets.
 const MAX_DIRECT: usize = 16;
 
 /// The frames of one gather write.
@@ -41,8 +41,8 @@ impl TxVec {
     /// The approximate maximum number of octets that are gathered for one call. A frame that was
     /// started is completed.
     pub(super) const MAX_BYTES: usize = 1 << 20;
-    /// The size of the stage, which holds headers, trailers and copied payload: the longest FPDU
-    /// and much more.
+    /// The size of the stage, which holds headers, trailers and copied payload. It has room for two
+    /// FPDUs of the maximum length.
     const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
 
     /// Creates an empty vector, with some 150 KiB of memory.
@@ -59,8 +59,9 @@ impl TxVec {
         }
     }
 
-    /// The memory to send, in order. It is valid until the next call of the stream that has filled
-    /// the vector, under the same hold of the engine lock. With a single element, `send` suffices.
+    /// The memory to send, in order. It is valid until the stream that has filled the vector is
+    /// called again, and only while the caller holds the engine lock. If there is only one element,
+    /// `send` suffices instead of `sendmsg`.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
@@ -70,7 +71,7 @@ impl TxVec {
         self.bytes
     }
 
-    /// Whether the octets that follow those of the vector must start a TCP segment (`MSG_EOR`).
+    /// Whether TCP must start a segment after the last octet of the vector (`MSG_EOR`).
     #[inline]
     pub fn ends_record(&self) -> bool {
         self.segment > 0
@@ -86,14 +87,15 @@ impl TxVec {
         (self.segment, self.record) = (segment, record);
     }
 
-    /// Returns whether this gathering has filled the vector.
+    /// Returns whether the gathering `gather_id` has filled the vector.
     #[inline]
     pub(super) fn was_filled_by(&self, gather_id: GatherId) -> bool {
         self.gather_id == gather_id
     }
 
-    /// Returns whether, after `len` more octets, the trailer at their end would lie across two
-    /// segments. Returns false for the first frame, for which waiting would be useless.
+    /// Returns whether the trailer of the next frame, which takes `len` more octets, would lie
+    /// across two segments. Returns false for the first frame of a vector, because waiting would
+    /// not help.
     #[inline]
     pub(super) fn splits(&self, len: usize, trailer: usize) -> bool {
         self.segment > 0
@@ -117,7 +119,7 @@ impl TxVec {
         &mut self.stage.bytes()[at..at + len]
     }
 
-    /// Takes back the last `len` octets of the stage, which were not gathered.
+    /// Frees the last `len` octets of the stage, which were not added to the vector.
     pub(super) fn unstage(&mut self, len: usize) {
         self.used -= len;
     }
@@ -160,7 +162,7 @@ impl TxVec {
         }
     }
 
-    /// Removes all messages but the first. Returns whether there were others.
+    /// Removes all messages except the first one. Returns whether any message was removed.
     #[cold]
     pub(super) fn keep_first(&mut self) -> bool {
         let [first, _, ..] = self.parts[..] else { return false };
@@ -222,7 +224,7 @@ impl Default for TxVec {
     }
 }
 
-/// Identifies one gathering of one stream. The default belongs to no stream.
+/// Identifies one gathering of one stream. The default value belongs to no stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GatherId(u64);
 
@@ -277,14 +279,14 @@ impl RxVec {
         RxVec { stage: Stage::new(Self::STAGE), iov, bytes: 0, direct: 0 }
     }
 
-    /// The places to read into, in order. They are valid as long as those of [`TxVec::iov`]. With a
-    /// single element, `recv` suffices.
+    /// The memory to read into, in order. It is valid for as long as [`TxVec::iov`] is. If there is
+    /// only one element, `recv` suffices instead of `readv`.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
 
-    /// The total number of octets in the places. A read of fewer octets has emptied the socket, or
-    /// has met memory that is no longer accessible.
+    /// The total length of the memory to read into. If a read returned fewer octets, the socket is
+    /// empty, or the kernel has met memory that is no longer accessible.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -321,7 +323,7 @@ impl RxVec {
         self.bytes += len;
     }
 
-    /// Splits `n` octets that were read. Returns the number of those that went straight to their
+    /// Splits `n` octets that were read. Returns the number of octets that went straight to their
     /// destination, and the octets in the stage.
     #[inline]
     pub(super) fn split(&mut self, n: usize) -> (usize, &[u8]) {

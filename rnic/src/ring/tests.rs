@@ -125,7 +125,7 @@ fn two_threads() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: Miri itself ends where there is no memory")]
+#[cfg_attr(miri, ignore = "not a test: Miri stops if an allocation fails")]
 fn impossible_depths_are_refused() {
     for (depth, segments) in [(usize::MAX, 0), (1 << 62, 4), (1 << 40, 60_000)] {
         // Without `black_box` the compiler may remove the allocation.

@@ -95,7 +95,7 @@ impl Buf {
         unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
     }
 
-    #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
+    #[expect(clippy::mut_from_ref, reason = "engines write to borrowed memory, too")]
     pub(crate) fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: `new` allocated the memory. Tests do not use the slice any more when they call an
         // engine or take another slice.

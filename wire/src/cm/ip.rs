@@ -29,15 +29,15 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The first 36 octets of a REQ's private data. The destination port is not in this header but in
-/// the service ID.
+/// The header of an IP connection: the first 36 octets of a REQ's private data. The destination
+/// port is not in this header but in the service ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// The caller's port.
     pub source_port: u16,
     /// The caller's address.
     pub source: IpAddr,
-    /// The address that is called. It is of the same family as the caller's.
+    /// The address that is called. It is of the same family as the caller's address.
     pub destination: IpAddr,
 }
 
@@ -92,9 +92,9 @@ pub enum IpHeaderError {
     #[error("private data are too short for the RDMA IP CM header")]
     Size,
     /// The header's version is not 0.
-    #[error("RDMA IP CM header of version {0}")]
+    #[error("RDMA IP CM header has the unknown version {0}")]
     Version(u8),
     /// The IP version is neither 4 nor 6.
-    #[error("RDMA IP CM header with addresses of IP version {0}")]
+    #[error("RDMA IP CM header has addresses of the unknown IP version {0}")]
     IpVersion(u8),
 }

@@ -1,4 +1,5 @@
-//! The management datagram, MAD (IBA volume 1, section 13.4), which carries each message.
+//! The management datagram, MAD (IBA volume 1, section 13.4), which carries each message of
+//! communication management.
 
 use super::octets::Body;
 use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
@@ -11,7 +12,7 @@ const BASE_VERSION: u8 = 1;
 /// The management class of communication management.
 const CLASS: u8 = 7;
 const CLASS_VERSION: u8 = 2;
-/// The method Send, the only one of this class.
+/// The method Send, the only method of communication management.
 const METHOD: u8 = 3;
 
 /// A datagram of the class communication management.
@@ -23,7 +24,7 @@ pub struct Mad<'a> {
     pub message: Message<'a>,
 }
 
-/// The messages of the class. The attribute in the header distinguishes them.
+/// The messages of communication management. The attribute in the MAD header distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The type in each variant has the documentation.
 pub enum Message<'a> {
@@ -45,8 +46,8 @@ const DREQ: u16 = 0x15;
 const DREP: u16 = 0x16;
 
 impl<'a> Mad<'a> {
-    /// Reads a datagram. Status and attribute modifier have no meaning in this class and are
-    /// ignored.
+    /// Reads a datagram. Ignores the status and the attribute modifier, because they have no
+    /// meaning in communication management.
     pub fn parse(octets: &'a [u8]) -> Result<Self, MadError> {
         let mad: &[u8; MAD_SIZE] = octets.try_into().map_err(|_| MadError::Size(octets.len()))?;
         let (header, body) = mad.split_first_chunk::<HEADER_SIZE>().expect("a MAD is longer");
@@ -114,11 +115,11 @@ impl Message<'_> {
 /// The kind of message that an MRA or a REJ answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The answer to a REQ.
+    /// The MRA or REJ answers a REQ.
     Req = 0,
-    /// The answer to a REP.
+    /// The MRA or REJ answers a REP.
     Rep = 1,
-    /// The answer to another message, or to none.
+    /// The MRA or REJ answers another message, or no message.
     Other = 2,
 }
 
@@ -138,8 +139,8 @@ impl Answered {
     }
 }
 
-/// The reason why a datagram is not a message of this class. The receiver drops it, because it
-/// cannot know to which connection an answer would belong.
+/// The reason why a datagram is not a message of communication management. The receiver drops the
+/// datagram, because it cannot know to which connection an answer would belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     /// The datagram does not have 256 octets.

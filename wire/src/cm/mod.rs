@@ -10,15 +10,20 @@
 //! | [`rep`], [`rtu`] | REP: accepts a request; RTU: confirms a REP |
 //! | [`rej`], [`reason`] | REJ: rejects a message with a reason |
 //! | [`disconnect`] | DREQ: requests to end the connection; DREP: confirms its end |
-//! | [`timeout`] | times in 5 bits |
+//! | [`timeout`] | times that messages encode in 5 bits |
 //!
 //! No message carries the length of its private data. A receiver gets the whole field, padded with
 //! zeros.
 //!
-//! Some fields are not supported. They are ignored when received and zero when sent: those of other
-//! services (EE contexts and Q_Keys of the reliable datagram, extended transports), those of
-//! enhanced connection establishment, and reserved fields. The messages LAP, APR and SIDR are not
-//! supported: Linux ignores the first two on Ethernet, and the third is for datagrams.
+//! Some fields are not supported. They are ignored when received and zero when sent:
+//!
+//! - the fields of other services: EE contexts and Q_Keys of the reliable datagram, extended
+//!   transports;
+//! - the fields of enhanced connection establishment;
+//! - the reserved fields.
+//!
+//! The messages LAP, APR and SIDR are not supported. Linux ignores LAP and APR on Ethernet, and
+//! SIDR is for datagrams.
 
 pub mod disconnect;
 pub mod ip;

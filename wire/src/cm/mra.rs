@@ -12,7 +12,7 @@ pub struct Mra<'a> {
     pub remote_id: u32,
     /// The message whose reply will be late.
     pub answered: Answered,
-    /// The latest time at which the reply will arrive, counted from now.
+    /// The maximum time from the MRA until the reply arrives.
     pub service_timeout: Timeout,
     /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],

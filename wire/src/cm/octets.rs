@@ -1,5 +1,5 @@
-//! Access to the fields of a message by offset. Offsets are constants and all messages have the
-//! same size, so no access is out of bounds.
+//! Accesses the fields of a message of communication management by offset. Offsets are constants
+//! and all messages have the same size, so no access is out of bounds.
 
 use std::net::Ipv6Addr;
 
@@ -27,7 +27,11 @@ pub(super) fn put_u24(body: &mut Body, at: usize, value: u32) {
 /// Writes private data, which are at the end of every message. `max` is the size of the field of
 /// private data.
 pub(super) fn put_private(body: &mut Body, max: usize, private: &[u8]) {
-    assert!(private.len() <= max, "{} octets of private data, where {max} fit", private.len());
+    assert!(
+        private.len() <= max,
+        "{} octets of private data, but at most {max} fit",
+        private.len()
+    );
     put(body, body.len() - max, private);
 }
 

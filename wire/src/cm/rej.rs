@@ -8,7 +8,7 @@ use super::{Answered, MadError, Reason};
 pub struct Rej<'a> {
     /// The sender's communication ID. 0 if the sender never had an ID for this connection.
     pub local_id: u32,
-    /// The receiver's communication ID. 0 if the receiver never sent one.
+    /// The receiver's communication ID. 0 if the receiver has never sent an ID.
     pub remote_id: u32,
     /// The rejected message.
     pub answered: Answered,

@@ -15,8 +15,8 @@ pub struct Rep<'a> {
     pub qpn: u32,
     /// The PSN with which the *receiver's* send queue must start.
     pub starting_psn: Psn,
-    /// The number of READs and atomic operations of the receiver that the sender can hold at the
-    /// same time.
+    /// The sender's responder resources: the number of the receiver's READs and atomic operations
+    /// that the sender can hold at the same time.
     pub responder_resources: u8,
     /// The number of READs and atomic operations that the sender will have outstanding.
     pub initiator_depth: u8,
@@ -27,8 +27,8 @@ pub struct Rep<'a> {
     pub failover: u8,
     /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
-    /// The number of times that the receiver repeats a packet for which no receive was posted, 3
-    /// bits. 7 means for ever.
+    /// The number of times that the receiver repeats a packet if no receive was posted for it, 3
+    /// bits. 7 means that there is no limit.
     pub rnr_retry_count: u8,
     /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,

@@ -15,13 +15,13 @@ pub struct Req<'a> {
     pub ca_guid: u64,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// The number of READs and atomic operations of the receiver that the sender can hold at the
-    /// same time.
+    /// The sender's responder resources: the number of the receiver's READs and atomic operations
+    /// that the sender can hold at the same time.
     pub responder_resources: u8,
     /// The number of READs and atomic operations that the sender would like to have outstanding.
     pub initiator_depth: u8,
-    /// The time that the sender waits for a reply before it repeats the message, not counting the
-    /// time that packets travel.
+    /// The time that the sender waits for a reply before it repeats the message. It does not
+    /// include the travel time of packets.
     pub remote_response_timeout: Timeout,
     /// The transport service type, 2 bits. [`RC`](Self::RC) is 0.
     pub transport: u8,
@@ -38,8 +38,8 @@ pub struct Req<'a> {
     /// The path MTU, 4 bits: the code of a [`PathMtu`](super::PathMtu), or a value unknown to this
     /// crate.
     pub path_mtu: u8,
-    /// The number of times that a packet is repeated for which no receive was posted, 3 bits. 7
-    /// means for ever.
+    /// The number of times that a packet is repeated if no receive was posted for it, 3 bits. 7
+    /// means that there is no limit.
     pub rnr_retry_count: u8,
     /// The number of times that the receiver must repeat its REP, 4 bits.
     pub max_cm_retries: u8,

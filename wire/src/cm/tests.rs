@@ -257,7 +257,7 @@ fn a_rej_whose_information_is_too_long() {
 }
 
 #[test]
-#[should_panic(expected = "197 octets of private data, where 196 fit")]
+#[should_panic(expected = "197 octets of private data, but at most 196 fit")]
 fn private_data_that_do_not_fit() {
     let octets = mad(0x13, 0, "");
     let Message::Rep(rep) = Mad::parse(&octets).unwrap().message else { panic!() };

@@ -20,7 +20,8 @@ use crate::bytes::{be32, be64};
 /// byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
-    /// Adds a number to the target, field by field.
+    /// Adds a number to the target. `mask` divides the 64 bits into fields that are added
+    /// separately.
     FetchAdd {
         /// The addend.
         add: u64,
@@ -28,7 +29,7 @@ pub enum AtomicOp {
         /// means one field of 64 bits.
         mask: u64,
     },
-    /// Replaces the bits in `swap_mask` if the bits in `compare_mask` are equal to those of
+    /// Replaces the bits in `swap_mask` if the bits in `compare_mask` are equal to the same bits of
     /// `compare`.
     CmpSwap {
         /// The new bits.
@@ -61,8 +62,8 @@ impl AtomicOp {
     /// The target's new value if its old value was `original`.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
-            // With the highest bit of each field cleared, no carry leaves a field. The highest bits
-            // are then added without carry.
+            // The highest bit of each field is cleared before the addition, so that no carry leaves
+            // a field. The highest bits are then added without carry.
             Self::FetchAdd { add, mask } => {
                 (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
             }
@@ -200,8 +201,8 @@ impl AtomicResponse {
 }
 
 /// The body of an immediate data message (RFC 7306, figure 7), eight octets. The first four octets
-/// are a number in network order, as in RNICs for consumers with immediate data of 32 bits. The
-/// other octets are zero when sent and ignored when received.
+/// are a number in network order, as in RNICs whose consumers use immediate data of 32 bits. The
+/// other four octets are zero when sent and ignored when received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Immediate(pub u32);
 

@@ -31,7 +31,7 @@ pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, Setup
 pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
-/// The number of octets of the longest start of an FPDU before the consumer's payload, except in a
-/// TERMINATE: ULPDU length, untagged header, atomic request.
+/// The maximum number of octets before the consumer's payload in an FPDU: ULPDU length, untagged
+/// header, atomic request. A TERMINATE can have more.
 pub const MAX_HEADER: usize =
     mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;

@@ -1,8 +1,8 @@
 //! MPA: turns a TCP stream into a sequence of records.
 //!
 //! Each direction starts with one setup frame ([`Setup`]). FPDUs ([`fpdu`]) follow, with one record
-//! (ULPDU) in each. Of markers, only the flag that requests them is supported. Frames with markers
-//! are neither read nor written.
+//! (ULPDU) in each. Markers are not supported, except for the flag that requests them: frames with
+//! markers are neither read nor written.
 
 pub mod fpdu;
 mod setup;

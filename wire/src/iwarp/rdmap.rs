@@ -18,7 +18,8 @@ const OPCODE_MASK: u8 = 0x0F;
 /// Offsets and lengths are in octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// The header of data that name their place in a buffer that the receiver has advertised.
+    /// The header of a tagged segment. Its data name their place in a buffer that the receiver has
+    /// advertised.
     Tagged {
         /// Whether the segment is the last one of its message.
         last: bool,
@@ -29,14 +30,15 @@ pub enum Header {
         /// The tagged offset of this segment's first octet.
         to: u64,
     },
-    /// The header of data for the next buffer of one of the receiver's queues.
+    /// The header of an untagged segment. Its data are for the next buffer of one of the receiver's
+    /// queues.
     Untagged {
         /// Whether the segment is the last one of its message.
         last: bool,
         /// The operation of the message.
         opcode: UntaggedOpcode,
         /// The STag to invalidate, if the [`opcode`](UntaggedOpcode::invalidates) invalidates one.
-        /// Otherwise this is zero and not sent.
+        /// If it does not, this field is zero and is not sent.
         invalidate: u32,
         /// The queue number. The parser accepts any number: compare it with
         /// [`UntaggedOpcode::queue`].
@@ -159,7 +161,7 @@ impl fmt::Display for Header {
 }
 
 /// The reason for which the start of a ULPDU is not a valid header. Each error is fatal for the
-/// stream. [`cause`](Self::cause) is the cause to report to the peer.
+/// stream. [`cause`](Self::cause) returns the cause to report to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// The DDP version is not 1.
@@ -241,8 +243,8 @@ impl fmt::Display for TaggedOpcode {
     }
 }
 
-/// The operations of untagged segments. The parser knows those of RFC 7306. The engine decides
-/// whether a stream accepts them, and otherwise reports [`Cause::UNEXPECTED_OPCODE`].
+/// The operations of untagged segments. The parser also accepts the operations of RFC 7306. The
+/// engine decides whether a stream accepts them. If not, it reports [`Cause::UNEXPECTED_OPCODE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UntaggedOpcode {
@@ -283,7 +285,8 @@ impl UntaggedOpcode {
         Self::AtomicResponse,
     ];
 
-    /// The SEND opcode with these two properties.
+    /// The SEND opcode with or without a solicited event, and with or without an STag to
+    /// invalidate.
     #[inline]
     pub const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {
@@ -303,7 +306,7 @@ impl UntaggedOpcode {
         )
     }
 
-    /// The immediate data opcode with this property.
+    /// The immediate data opcode with or without a solicited event.
     #[inline]
     pub const fn immediate(solicited: bool) -> Self {
         if solicited { Self::ImmediateSolicited } else { Self::Immediate }
@@ -379,13 +382,13 @@ impl fmt::Display for UntaggedOpcode {
 pub struct ReadRequest {
     /// The STag of the requester's buffer, which the response names.
     pub sink_stag: u32,
-    /// The tagged offset in the sink.
+    /// The tagged offset in the requester's buffer (the sink).
     pub sink_to: u64,
     /// The number of octets to read.
     pub len: u32,
     /// The STag of the responder's buffer.
     pub source_stag: u32,
-    /// The tagged offset in the source.
+    /// The tagged offset in the responder's buffer (the source).
     pub source_to: u64,
 }
 

@@ -117,21 +117,21 @@ impl fmt::Debug for Cause {
 
 /// The payload of a TERMINATE message.
 ///
-/// RFC 5040's figure 10 says which headers a message with a cause includes:
+/// RFC 5040's figure 10 says which headers the message includes, depending on the cause:
 ///
-/// - For all errors of DDP, and for those of RDMAP if possible: the DDP header.
-/// - For remote protection errors of a READ request: also that request.
-/// - For errors of MPA and catastrophic errors: none.
+/// - An error of DDP: the DDP header. An error of RDMAP: the DDP header, if possible.
+/// - A remote protection error of a READ request: also that READ request.
+/// - An error of MPA, or a catastrophic error: no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// The cause of the end.
+    /// The reason why the stream ended.
     pub cause: Cause,
-    /// The ULPDU length of the offending segment in octets, whose presence the bit M shows.
+    /// The ULPDU length of the offending segment in octets. The bit M shows whether it is present.
     pub segment_len: Option<u16>,
-    /// The DDP header of the offending segment, whose presence the bit D shows.
+    /// The DDP header of the offending segment. The bit D shows whether it is present.
     pub header: Option<TerminatedHeader>,
-    /// The offending READ request, advanced to the position of the failure. The bit R shows its
-    /// presence.
+    /// The offending READ request, advanced to the position of the failure. The bit R shows whether
+    /// it is present.
     pub read_request: Option<ReadRequest>,
 }
 
@@ -140,8 +140,8 @@ pub struct Terminate {
 pub enum BitOrder {
     /// The order of RFC 5040, which is always emitted.
     Standard,
-    /// The order of siw on little-endian hosts (Linux 6.1 to 7.2). The fields of each octet start
-    /// from the other end.
+    /// The order of siw on little-endian hosts (Linux 6.1 to 7.2). The fields within each octet are
+    /// in the reverse order.
     Mirrored,
 }
 
@@ -166,17 +166,17 @@ impl Terminate {
         4 + segment_len + self.header.map_or(0, |header| header.as_bytes().len()) + read_request
     }
 
-    /// Whether the length field is present. It is always present with the DDP header, even if the
-    /// length is unknown.
+    /// Whether the length field is present. If the DDP header is present, the length field is
+    /// always present, even if the length is unknown.
     fn has_segment_len(&self) -> bool {
         self.segment_len.is_some() || self.header.is_some()
     }
 
     /// Reads a TERMINATE's payload and returns it with its sender's bit order.
     ///
-    /// Without an included header the bit order can be ambiguous. In that case the standard order
-    /// applies if it gives a known cause. Otherwise the mirrored order applies if that gives a
-    /// known cause. If neither does, the standard order applies.
+    /// If the message includes no header, the bit order can be ambiguous. In that case the standard
+    /// order applies if it gives a known cause. Otherwise the mirrored order applies if that order
+    /// gives a known cause. If no order gives a known cause, the standard order applies.
     pub fn parse(bytes: &[u8]) -> Result<(Self, BitOrder), TerminateError> {
         let too_short = TerminateError { len: bytes.len() };
         let (&[kind, code, included, _], mut rest) = bytes.split_first_chunk().ok_or(too_short)?;
@@ -259,8 +259,8 @@ impl fmt::Display for Terminate {
     }
 }
 
-/// The error that a TERMINATE message ends before the headers that it announces. Its sender has
-/// failed anyway.
+/// The error that a TERMINATE message ends before the headers that it announces. The stream ends in
+/// any case, because a peer sends a TERMINATE only after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TERMINATE of {len} octets ends before the headers it announces")]
 pub struct TerminateError {

@@ -1,7 +1,8 @@
-//! ICRC: the checksum at the end of a packet. It covers all fields from the IP header on that
-//! routers do not change (IBA annex A17, section A17.3.3). The algorithm is the CRC-32 of Ethernet.
+//! ICRC: the checksum at the end of a packet (IBA annex A17, section A17.3.3). It covers the packet
+//! from the IP header on, except for the fields that routers change. The algorithm is the CRC-32 of
+//! Ethernet.
 //!
-//! It covers eight octets of ones, followed by:
+//! The checksum is computed over eight octets of ones, followed by:
 //!
 //! ```text
 //! IPv4  version, IHL | -TOS- | total length | ID | flags, fragment offset
@@ -12,11 +13,11 @@
 //! BTH   -octet 4-, which switches may mark, and everything else up to the ICRC
 //! ```
 //!
-//! A field between dashes counts as all ones. This image is built only once for each flow. A CRC is
-//! linear. The octets before the packet affect its checksum only through the 32 bits of the CRC
-//! register at the packet's start, and their effects combine by exclusive or. So a flow is stored
-//! as one such register. The effects of the lengths and the ID come from tables, and the packet is
-//! read once.
+//! A field between dashes counts as all ones. The headers before the packet are processed only once
+//! for each flow, because a CRC is linear. These headers affect the checksum only through the 32
+//! bits of the CRC register at the packet's start, and the effects of their fields combine by
+//! exclusive or. So a flow is stored as one such register. The effects of the lengths and the ID
+//! come from tables, and the packet is read once.
 //!
 //! The same linearity recovers the ID of an IPv4 packet, which a UDP socket does not report: see
 //! [`recover`](Icrc::recover).
@@ -31,8 +32,8 @@ use super::bth::{Bth, CONGESTION_OCTET};
 /// Computes the checksums of packets from one UDP address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icrc {
-    /// The value that the CRC register would have at the start of the packet if the headers before
-    /// it had zero lengths and, in IPv4, ID zero and DF.
+    /// The value that the CRC register would have at the start of the packet if all length fields
+    /// of the headers before it were zero and, in IPv4, the ID were zero and DF were set.
     register: u32,
     ipv4: bool,
 }
@@ -49,7 +50,8 @@ pub struct Identification {
 }
 
 impl Identification {
-    /// An ID with the flag DF, which is the form of all senders that forbid fragmentation.
+    /// The identification of a packet with this ID and the flag DF. All senders that forbid
+    /// fragmentation set this flag.
     #[inline]
     pub const fn unfragmented(id: u16) -> Self {
         Self { id, dont_fragment: true }
@@ -64,8 +66,9 @@ impl Icrc {
     pub const MAX_DATAGRAM: usize = Bth::SIZE + 20 + 4096 + Self::SIZE;
     const MIN_DATAGRAM: usize = Bth::SIZE + Self::SIZE;
 
-    /// Creates the checksums of packets from `source` to `destination`. Returns `None` if one is
-    /// IPv4 and the other IPv6. IPv4 addresses may be mapped into IPv6, as in IPv6 sockets.
+    /// Prepares to compute the checksums of packets from `source` to `destination`. Returns `None`
+    /// if one address is IPv4 and the other IPv6. IPv4 addresses may be mapped into IPv6, as in
+    /// IPv6 sockets.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
         let udp = udp_image(source.port(), destination.port());
         let (crc, ipv4) = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
@@ -89,11 +92,11 @@ impl Icrc {
         crc32(self.start_register(ip, packet), packet)
     }
 
-    /// Writes the checksum over the last four octets of `datagram`. An unconnected UDP socket that
+    /// Replaces the last four octets of `datagram` by the checksum. An unconnected UDP socket that
     /// forbids fragmentation sends with ID 0; segment k of a GSO send, counted from 0, has ID k.
     ///
     /// # Panics
-    /// If there are fewer octets before the last four than a BTH has.
+    /// If `datagram` is shorter than a BTH and the checksum together.
     #[inline]
     pub fn seal(&self, id: u16, datagram: &mut [u8]) {
         let (packet, place) = datagram.split_last_chunk_mut().expect("room for the ICRC");
@@ -114,10 +117,11 @@ impl Icrc {
     /// Checks a datagram with unknown ID. Returns the packet without the ICRC, and the ID.
     ///
     /// If the ID is `hint`, with DF, the function needs one pass and checks all 32 bits of the
-    /// ICRC. Otherwise it computes the only ID, with or without DF, that makes the ICRC correct.
-    /// Then one of 2^15 damaged packets passes by chance. Peers of this project send ID 0, or the
-    /// index in a GSO send. Linux's in-kernel senders count. So a good hint for the first datagram
-    /// of a batch is 0, and for each further datagram the previous ID plus one.
+    /// ICRC. If not, it computes the only ID, with or without DF, that makes the ICRC correct. In
+    /// that case one of 2^15 damaged packets passes by chance. Peers of this project send ID 0, or
+    /// the index in a GSO send. Linux's in-kernel senders number their packets consecutively. So a
+    /// good hint for the first datagram of a batch is 0, and for each further datagram the previous
+    /// ID plus one.
     ///
     /// IPv6 has no ID. All 32 bits are checked, and `hint` is returned.
     #[inline]
@@ -139,7 +143,8 @@ impl Icrc {
         Ok((packet, ip))
     }
 
-    /// The packet in a datagram, and the exclusive or of its ICRC and the correct one.
+    /// Returns the packet in a datagram, and the exclusive or of the ICRC in the datagram and the
+    /// correct ICRC.
     #[inline]
     fn difference<'a>(
         &self,
@@ -185,15 +190,15 @@ pub enum IcrcError {
     Mismatch,
 }
 
-/// The ID and DF flag of a packet whose ICRC differs by `difference` from the ICRC for ID `assumed`
-/// with DF.
+/// Returns the ID and the flag DF of a packet. `difference` is the difference between the packet's
+/// ICRC and the ICRC that the packet would have with the ID `assumed` and with DF.
 fn recover_identification(
     assumed: u16,
     difference: u32,
     packet_len: usize,
 ) -> Option<Identification> {
-    // Moves the difference back to octets 4 to 7 of the IPv4 header, where it is the difference of
-    // these octets.
+    // Move the difference back to octets 4 to 7 of the IPv4 header. There it shows in which bits
+    // these octets differ from the assumed octets.
     let difference = multiply(difference, BACK_TO_ID[packet_len / 4]).to_le_bytes();
     let [high, low, flags, 0] = difference else { return None };
     let id = assumed ^ u16::from_be_bytes([high, low]);
@@ -256,8 +261,8 @@ fn hasher(register: u32) -> crc32fast::Hasher {
     crc32fast::Hasher::new_with_initial(!register)
 }
 
-/// For each value of the two octets of a field, the effect of the field on the register at the
-/// packet's start.
+/// The effect of a field of two octets on the CRC register at the packet's start: one table for
+/// each octet, indexed by its value.
 type FieldEffect = [[u32; 256]; 2];
 
 #[inline]
@@ -277,8 +282,8 @@ static UDP_LENGTH: FieldEffect = field_effect(4);
 static V4_LENGTH: FieldEffect = field_effect(28 - 2);
 static V4_ID: FieldEffect = field_effect(28 - 4);
 static V6_LENGTH: FieldEffect = field_effect(48 - 4);
-/// For each value of the octet with the congestion bits, which lies inside the packet: the change
-/// of the CRC register at the packet's start that has the same effect.
+/// For each value of the octet with the congestion bits, a change of the CRC register at the
+/// packet's start that has the same effect as this octet, which lies inside the packet.
 static CONGESTION_EFFECT: [u32; 256] = effect_of_octet(-(CONGESTION_OCTET as i32));
 
 /// The factor that moves a register from the packet's end back to the ID of its IPv4 header. The

@@ -13,7 +13,7 @@ use super::reth::Reth;
 /// management, and the congestion notification of RoCEv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the standard's names say it")]
+#[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Opcode {
     SendFirst = 0x00,
     SendMiddle = 0x01,
@@ -45,7 +45,7 @@ pub enum Opcode {
 
 /// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the standard's names say it")]
+#[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Operation {
     Send,
     Write,
@@ -100,7 +100,7 @@ impl Position {
 /// The data that a SEND carries besides its payload, in its last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendKind {
-    /// No other data.
+    /// No data besides the payload.
     Plain,
     /// Immediate data.
     Immediate,
@@ -277,9 +277,9 @@ impl Opcode {
         )
     }
 
-    /// Whether the requester sends the packet to the responder. This holds for all packets except
-    /// READ responses and acknowledgements. Datagrams and congestion notifications have no response
-    /// and are neither requests nor responses.
+    /// Whether the requester sends the packet to the responder. This holds for all packets of a
+    /// reliable connection except responses and acknowledgements. Datagrams and congestion
+    /// notifications have no response. They are neither requests nor responses.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(

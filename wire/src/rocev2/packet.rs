@@ -77,8 +77,8 @@ impl<'a> Packet<'a> {
         self.len()
     }
 
-    /// Writes everything except the payload at the start of `buf` and returns the place of the
-    /// payload, which the caller fills. The packet occupies [`packet_len`] octets.
+    /// Writes everything except the payload at the start of `buf`. Returns the part of `buf` for
+    /// the payload, which the caller fills. The packet occupies [`packet_len`] octets.
     ///
     /// # Panics
     /// If `buf` is shorter than the packet, or the extension does not belong to the opcode.
@@ -141,7 +141,7 @@ pub enum Extension {
 }
 
 impl Extension {
-    /// The kind of the headers, which equals that of the packet's opcode.
+    /// The kind of the headers. The opcode of a packet must have the same kind.
     #[inline]
     pub const fn extension_kind(&self) -> ExtensionKind {
         match self {
@@ -247,7 +247,8 @@ fn write_pair<const A: usize, const B: usize>(place: &mut [u8], first: [u8; A], 
     end.copy_from_slice(&second);
 }
 
-/// Displays the headers after the BTH, with a leading space unless there are none.
+/// Displays a space and then the headers after the BTH. Displays nothing if there are no such
+/// headers.
 impl fmt::Display for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -276,7 +277,7 @@ pub enum ParseError {
         len: usize,
     },
     /// The headers are incomplete.
-    #[error("packet of {len} octets is shorter than its headers' {needed}")]
+    #[error("packet of {len} octets is shorter than its headers, which have {needed}")]
     Short {
         /// The number of octets without the ICRC.
         len: usize,
@@ -296,7 +297,7 @@ pub enum ParseError {
         version: u8,
     },
     /// The pad count exceeds the number of octets after the headers.
-    #[error("pad of {pad} octets, where only {len} follow the headers")]
+    #[error("the pad count is {pad}, but only {len} octets follow the headers")]
     Pad {
         /// The pad count.
         pad: usize,
@@ -304,7 +305,7 @@ pub enum ParseError {
         len: usize,
     },
     /// There are octets after the headers of an operation without payload.
-    #[error("{opcode} with {len} octets after its headers")]
+    #[error("{opcode} has no payload, but {len} octets follow its headers")]
     Payload {
         /// The opcode.
         opcode: Opcode,

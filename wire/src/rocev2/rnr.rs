@@ -28,7 +28,8 @@ impl RnrTimer {
         self.0
     }
 
-    /// The shortest timer that is at least `time`. If none is, the longest timer.
+    /// The shortest timer that is at least `time`. If `time` is longer than all timers, the longest
+    /// timer.
     pub fn at_least(time: Duration) -> Self {
         let code = (1..32).find(|&code| Self(code).duration() >= time);
         Self(code.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Every iWARP frame in the captures parses and re-encodes.
+//! Tests that every iWARP frame in the captures is parsed, and is encoded again to the same octets.
 //!
 //! No capture contains a TERMINATE. Octets of that message, written by hand, are in
 //! `src/iwarp/terminate/tests.rs`.
@@ -67,8 +67,8 @@ user-space-peer-siw-crc         1     0        0       1     1     7     7      
 /// - `other`: connections that do not speak MPA. They were refused, or they use the ports on which
 ///   test programs exchange parameters.
 /// - `disorder`: TCP segments that were sent again or out of order.
-/// - `fpdu` and the following columns: FPDUs.
-/// - `crc`: FPDUs with a CRC, which is correct.
+/// - `fpdu`: all FPDUs. Each column after it counts some of them.
+/// - `crc`: FPDUs with a CRC. All of these CRCs are correct.
 /// - `junk-pad`: FPDUs whose pad is not zero.
 const COLUMNS: [&str; 13] = [
     "tcp",

@@ -1,4 +1,5 @@
-//! Every RoCEv2 packet in the captures parses and re-encodes.
+//! Tests that every RoCEv2 packet in the captures is parsed, and is encoded again to the same
+//! octets.
 //!
 //! No capture contains a NAK, an RNR NAK or a solicited event. Examples of these packets, written
 //! by hand, are in `src/rocev2`.
@@ -12,8 +13,8 @@ use wire::rocev2::{
 
 use crate::capture::{Ip, be16, captures, packets, root};
 
-/// The contents of each capture. tshark shows the same counts, unless it interprets a payload as
-/// another protocol.
+/// The contents of each capture. tshark shows the same counts, except where it interprets a payload
+/// as another protocol.
 const EXPECTED: &str = "
                             packets  ipv6  send write read-req read-resp atomic atom-ack   ack    \
                             ud   imm   mad
@@ -79,9 +80,13 @@ user-space-peer-rxe              17     0     4     1        1         1      0 
 5     0     5
 ";
 
-/// The columns: `ipv6` counts the IPv6 packets among all `packets`; `send` and the following
-/// columns count kinds of packets; `imm` counts those with immediate data; `mad` counts the
-/// datagrams of connection management among those of `ud`.
+/// The columns:
+///
+/// - `packets`: all packets.
+/// - `ipv6`: packets over IPv6.
+/// - `send` to `ud`: packets by their kind. Each packet is counted in one of these columns.
+/// - `imm`: packets with immediate data.
+/// - `mad`: packets of the kind `ud` that carry connection management.
 const COLUMNS: [&str; 12] = [
     "packets",
     "ipv6",
@@ -110,8 +115,8 @@ fn every_packet_of_the_captures() {
     assert!(table.trim() == EXPECTED.trim(), "found:\n{table}\nexpected:\n{EXPECTED}");
 }
 
-/// The datagrams to and from queue pair 1, which are the messages of connection management, each
-/// with a name of its place.
+/// The messages of connection management in all captures: the payloads of the datagrams to and from
+/// queue pair 1. Each has the name of its capture and the number of its packet.
 pub(crate) fn mads() -> Vec<(String, Vec<u8>)> {
     let mut mads = vec![];
     for (name, file) in captures(&root("rocev2")) {

@@ -46,7 +46,7 @@ pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
 }
 
 fn reassemble(segments: &[Segment<'_>]) -> Stream {
-    // A side without a SYN has sent only a reset.
+    // A side that sent no SYN has sent only a RST.
     let Some(syn) = segments.iter().find(|segment| segment.flags & SYN != 0) else {
         assert!(segments.iter().all(|segment| segment.data.is_empty() && segment.flags & RST != 0));
         return Stream::default();

@@ -15,7 +15,8 @@ proptest! {
             Ok(mad) => {
                 let again = mad.emit();
                 prop_assert_eq!(Mad::parse(&again), Ok(mad));
-                // A REJ may announce more information than fits.
+                // The comparison does not hold for a REJ, which may announce more information than
+                // its field can contain.
                 let unread = again.iter().zip(&octets).all(|(again, octet)| again & !octet == 0);
                 prop_assert!(unread || kind == 0x12);
             }

@@ -77,7 +77,7 @@ proptest! {
         }
     }
 
-    /// The result is compared with the definition in RFC 7306, bit by bit.
+    /// The sum is compared with the definition in RFC 7306, bit by bit.
     #[test]
     fn masked_addition(original in any::<u64>(), add in any::<u64>(), mask in masks()) {
         let (mut expected, mut carry) = (0, 0);

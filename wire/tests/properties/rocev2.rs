@@ -22,7 +22,8 @@ proptest! {
         prop_assert_eq!(Packet::parse(&buf[..len]), Ok(packet));
         prop_assert_eq!(extension.extension_kind(), bth.opcode.extension_kind());
         prop_assert!(!packet.to_string().is_empty());
-        // Every octet of the buffer is overwritten.
+        // `emit` must write every octet of the packet, so the old contents of the buffer must not
+        // matter.
         let mut other = [0x11; 128];
         packet.emit(&mut other);
         prop_assert_eq!(&buf[..len], &other[..len]);
@@ -46,7 +47,8 @@ proptest! {
                 let mut again = [0; 80];
                 let len = packet.emit(&mut again);
                 prop_assert_eq!((len, Packet::parse(&again[..len])), (bytes.len(), Ok(packet)));
-                // Only reserved fields may differ, and they are then zero.
+                // The new octets may differ from the old ones only in reserved fields, which are
+                // then zero.
                 bytes[4] &= 0xC0;
                 bytes[8] &= 0x80;
                 let payload_end = len - pad(packet.payload.len());
@@ -142,7 +144,7 @@ proptest! {
     }
 }
 
-/// The address or port with one bit changed.
+/// Returns the socket address with one bit of its IP address or its port changed.
 fn flip(address: SocketAddr, bit: Index) -> SocketAddr {
     let mut ip = match address.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -174,7 +176,7 @@ fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     prop_oneof![v4, v6]
 }
 
-/// A whole number of words, at least as long as a BTH.
+/// Random octets of a packet: a whole number of 32-bit words, at least as long as a BTH.
 fn packet_octets() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 4]>(), 3..300).prop_map(|words| words.concat())
 }

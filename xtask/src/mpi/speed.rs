@@ -12,24 +12,25 @@ use crate::dist;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds, each of which measures every adapter once
+    /// Number of rounds; each round measures every adapter once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Size of the smallest message in octets
     #[arg(long, default_value_t = 1)]
     smallest: u32,
-    /// Size of the largest message in octets; sizes double up to it
+    /// Size of the largest message in octets; each size is twice the size before it
     #[arg(long, default_value_t = 4 << 20)]
     largest: u32,
     /// Use libraries that `cargo xtask dist` has laid out instead of building new ones
     #[arg(long, value_name = "DIR")]
     dist: Option<PathBuf>,
-    /// Fail if a size misses its bar
+    /// Fail if a message size misses its required ratio
     #[arg(long)]
     check: bool,
 }
 
-/// The adapters, each with the minimum ratio of its speed to that of the library's own TCP.
+/// The adapters, each with its bar: the minimum ratio of its speed to the speed of the library's
+/// own TCP.
 const ADAPTERS: [(&str, f64); 2] = [("tcp-emu", 1.0), ("softroce", 0.7)];
 
 /// The time limit of a run in seconds. On a busy machine, a run takes a minute.
@@ -38,7 +39,8 @@ const TIME_LIMIT_SECONDS: &str = "600";
 /// Half a round trip in microseconds, by message size in octets.
 type LatencyBySize = BTreeMap<u32, f64>;
 
-/// Measures and prints a table. With `--check`, returns whether each size meets its bar.
+/// Measures and prints a table. With `--check`, returns whether each message size meets its
+/// required ratio.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mpi = super::provide().context("without Intel MPI there is nothing to measure")?;
     let dist = match &options.dist {

@@ -30,7 +30,7 @@ const SURVIVORS: &[(&str, &str, &str)] = &[
     (
         "dat-core/src/ep/requests.rs",
         "replace >> with << in Requests::claim",
-        "the search finds the slot that is not seen at once: only the time differs",
+        "a free cell that the quick check misses is found by the search: only the time differs",
     ),
     ("rnic/src/rdmap/frame.rs", "replace > with == in Framing<H, P>::put", SAME_OCTETS),
     ("rnic/src/rdmap/frame.rs", "replace < with <= in Framing<H, P>::put", SAME_OCTETS),
@@ -38,8 +38,9 @@ const SURVIVORS: &[(&str, &str, &str)] = &[
 
 const NO_COMMON_BITS: &str = "the operands have no bit in common";
 const SAME_OCTETS: &str =
-    "the same octets leave: only whether they are copied, or how many by one system call, differs";
-const ZERO_FIELD: &str = "the value is 0, and so is that of a field that is not named";
+    "the same octets are sent, but some are copied, or another number of system calls sends them";
+const ZERO_FIELD: &str =
+    "the field is set to 0, which is also its value if the expression does not name it";
 
 /// Returns the reason why no test can catch this mutant, or `None` if a test should catch it.
 pub(super) fn reason(mutant: &str) -> Option<&'static str> {

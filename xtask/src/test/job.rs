@@ -6,7 +6,7 @@ use anyhow::Result;
 
 /// A process that runs tests.
 pub(crate) struct Job {
-    /// The job's name on the screen, in the list of failures, and of the log.
+    /// The job's name on the screen, in the list of failures, and in the name of its log file.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) runs: Runs,
@@ -35,8 +35,8 @@ pub(crate) enum Load {
     Guest,
 }
 
-/// A step such as building a virtual machine. The jobs that need it are created when it is done.
-/// Other jobs run in parallel with it.
+/// A step such as building a virtual machine. When the step is done, the jobs that need it are
+/// created. Other jobs run in parallel with the step.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) prepare: Box<dyn FnOnce() -> Result<Prepared> + Send>,

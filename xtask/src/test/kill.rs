@@ -14,8 +14,8 @@ struct Process {
     arguments: String,
 }
 
-/// Kills the descendants of a process from this generation on; generation 0 is the process itself,
-/// and 1 its children. Returns a line about each killed process.
+/// Kills the descendants of a process, beginning with this generation: 0 is the process itself, and
+/// 1 its children. Returns a line about each killed process.
 pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     let all = processes();
     let family = family(root, &all);
@@ -33,7 +33,8 @@ pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a process and its descendants, each with its generation and after its parent.
+/// Returns a process and its descendants, each with its generation. Each process comes after its
+/// parent.
 fn family(root: u32, all: &[Process]) -> Vec<(usize, &Process)> {
     let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
     for process in all {

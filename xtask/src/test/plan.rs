@@ -1,5 +1,5 @@
-//! The test programs of the workspace, and the jobs that run them. Most programs run as one job;
-//! the long ones run as several, each with a share of the tests.
+//! The test programs of the workspace, and the jobs that run them. Most programs run as one job. A
+//! long program runs as several jobs, each with a share of the tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ pub(crate) struct Program {
     executable: PathBuf,
 }
 
-/// The division of a program's tests into jobs: how many parts of a test's name choose its job, and
-/// how each job uses the machine.
+/// How the tests of a program are divided into jobs. Tests run in the same job if the first `parts`
+/// parts of their names agree. `load` says how each job uses the machine.
 struct Shares {
     program: &'static str,
     parts: usize,
@@ -39,8 +39,8 @@ const SHARES: &[Shares] = &[
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
-/// The setting that selects tests: those whose names begin with one of its values or, after `!`,
-/// all others.
+/// The setting that selects the tests whose names begin with one of its values. With `!` before the
+/// values, the setting selects all other tests.
 const SHARE: &str = "share";
 
 /// The environment of test programs.
@@ -199,14 +199,14 @@ impl Program {
         load: Load,
     ) -> Job {
         let mut command = self.command(environment, filter);
-        // A test that passes may have printed SKIP, so its output is shown.
+        // Show the output of tests that pass, because such a test may have printed SKIP.
         command.arg("--show-output");
         Job { name, command, runs: Runs::Program(tests), load }
     }
 }
 
-/// Counts the tests by the first `parts` parts of their names. A name with fewer parts counts by
-/// itself.
+/// Counts the tests by the first `parts` parts of their names. A name that has fewer parts is
+/// counted separately.
 fn count_by_start(tests: &[String], parts: usize) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for test in tests {

@@ -23,7 +23,7 @@ pub(crate) enum Output {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) load: Load,
-    /// The number of tests that were listed, and of those that have ended.
+    /// The number of the job's tests. The next field is the number of tests that have ended.
     pub(crate) tests: usize,
     pub(crate) done: usize,
     /// The number of failed tests that the screen has shown.
@@ -44,7 +44,7 @@ pub(crate) struct Process {
     pub(crate) log_path: PathBuf,
 }
 
-/// The steps that were taken against a job that prints nothing.
+/// What was done about a job that prints nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HangState {
     Watched,
@@ -95,7 +95,8 @@ impl Process {
         command.stdin(Stdio::null());
         let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
         let id = child.id();
-        // The command holds the write ends, and the reader ends only when all of them are closed.
+        // `command` holds write ends of the pipe. The reader ends only when all write ends are
+        // closed.
         drop(command);
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
@@ -137,7 +138,7 @@ impl Process {
     pub(crate) fn take_output(&mut self, octets: &[u8]) -> Vec<Ended> {
         self.last_output = Instant::now();
         self.silence = HangState::Watched;
-        // The run continues if the log cannot be written.
+        // If the log cannot be written, the run continues.
         self.log.write_all(octets).ok();
         self.line.extend_from_slice(octets);
         let mut ended = Vec::new();
@@ -147,7 +148,7 @@ impl Process {
                 String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
             ended.extend(self.take_line(&line));
         }
-        // The line is `test NAME ... ` without an outcome, so NAME is the current test.
+        // An incomplete line `test NAME ... ` has no outcome yet, so NAME is the current test.
         let begun =
             std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
         if let Some((name, "")) = begun.and_then(|line| line.split_once(" ... ")) {
@@ -159,8 +160,8 @@ impl Process {
     fn take_line(&mut self, line: &str) -> Option<Ended> {
         self.text.push_str(line);
         if line.starts_with("running ") {
-            // The first interval includes the build, so this interval is not the duration of the
-            // test.
+            // The time before this line includes the build. It is not part of the first test's
+            // duration.
             self.test_began = Instant::now();
         }
         let (name, failed) = match self.tally.line(line)? {
@@ -199,13 +200,14 @@ impl Process {
         self.tally.hung(&format!("{test} printed nothing for {minutes} minutes"));
         let mut lines =
             vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
-        // The children of cargo are the test programs.
+        // Test programs are children of cargo, so the processes that tests have started are one
+        // generation further down.
         lines.extend(kill::descendants(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
         lines
     }
 
-    /// Returns whether a process that is no longer a descendant still holds the pipe open, which
-    /// hides the end of the job.
+    /// Returns whether the pipe is still open although all processes of the job were killed. Then a
+    /// process that is no longer a descendant holds the pipe open and hides the end of the job.
     pub(crate) fn output_outlives_process(&self) -> bool {
         self.silence == HangState::AllKilled && self.last_output.elapsed() >= AFTER_KILL_LIMIT
     }
@@ -248,7 +250,7 @@ fn at_low_priority(command: &Command) -> Command {
 const MAX_FAILURE_LINES: usize = 300;
 
 /// Returns the output of failed tests, which test programs print last. If the program crashed,
-/// returns its last lines.
+/// returns the last lines of its output.
 fn failure_output(text: &str) -> String {
     let text = text.find("\nfailures:\n").map_or(text, |at| &text[at + 1..]);
     let lines: Vec<&str> = text.lines().collect();

@@ -118,8 +118,9 @@ impl<'a> Run<'a> {
         let Some(name) = self.preparing.remove(&stage) else { return };
         match prepared {
             Ok(Prepared::Jobs(jobs)) => {
-                // Long jobs start first, so that none of them runs alone at the end. Jobs whose
-                // time is unknown count as long, and jobs that need preparation are the longest.
+                // Long jobs start first, so that no long job runs alone at the end. Jobs whose time
+                // is unknown count as long. The jobs of this stage are inserted at the front,
+                // because jobs that need preparation are the longest.
                 self.left.splice(0..0, jobs);
                 let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
                 self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));
@@ -178,7 +179,7 @@ impl<'a> Run<'a> {
         let (shown_failures, test) = (process.shown_failures, process.test.clone());
         let (tally, failures) = process.end(status);
         if tally.failed() > shown_failures {
-            // The job failed although no test has failed: the program has crashed, or the count of
+            // The job failed, but not because of a test: the program has crashed, or the count of
             // tests is wrong.
             self.failed += tally.failed() - shown_failures;
             let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
@@ -213,7 +214,10 @@ impl<'a> Run<'a> {
             .map(|(&job, _)| job)
             .collect();
         for job in lost {
-            self.ended(job, &Err(io::Error::other("a process that it has started does not end")));
+            self.ended(
+                job,
+                &Err(io::Error::other("a process that the job has started does not end")),
+            );
         }
     }
 
@@ -242,7 +246,7 @@ impl<'a> Run<'a> {
             ran: Duration::ZERO,
         });
         let jobs: Vec<RemainingJob> = running.chain(left).collect();
-        // The durations of the first tests are no measure for the others.
+        // The durations of a few tests do not show how long the other tests take.
         let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
         let time = if known {
             format!(", {} left", about(remaining(&jobs, self.slots, each)))
@@ -251,7 +255,7 @@ impl<'a> Run<'a> {
         };
         let failed =
             if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
-        // The jobs whose current test has run longest come first.
+        // The job whose current test has run longest comes first.
         let mut now: Vec<(Duration, String)> = self
             .running
             .values()

@@ -13,8 +13,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Returns the slots for this number of processors. There is one computing job more than
-    /// processors, because jobs sometimes wait.
+    /// Returns the slots for this number of processors. The number of computing jobs is one more
+    /// than the number of processors, because jobs sometimes wait.
     pub(crate) fn of(processors: usize) -> Self {
         Self {
             computing: processors + 1,
@@ -31,8 +31,8 @@ impl Slots {
         }
     }
 
-    /// Returns the first waiting job that may start now. Jobs that busy-wait never run at the same
-    /// time as jobs with a guest, and start first.
+    /// Returns the index of the first waiting job that may start now. Jobs that busy-wait never run
+    /// at the same time as jobs with a guest. The jobs that busy-wait start first.
     pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
         let room = |load| {
             let must_wait = match load {
@@ -68,9 +68,10 @@ impl RemainingJob {
     }
 }
 
-/// Estimates how long the remaining jobs take: the maximum of the longest job, and of all jobs
-/// divided by their slots. A test of a job without a previous time is assumed to take as long as
-/// the tests of other remaining jobs with the same load or, if none of these has a previous time,
+/// Estimates how long the remaining jobs take. The estimate is the time of the longest job, or the
+/// sum of the times of all jobs divided by their slots, whichever is longer. If a job has no
+/// previous time, its tests are assumed to take as long as the tests of other remaining jobs with
+/// the same load. If those have no previous times either, each test is assumed to take the time
 /// `each`.
 pub(crate) fn remaining(left: &[RemainingJob], slots: Slots, each: Duration) -> Duration {
     let time = |job: &RemainingJob| job.time(time_of_test(left, job.load).unwrap_or(each));
@@ -136,7 +137,8 @@ mod tests {
         let time = |jobs: &[RemainingJob]| remaining(jobs, TWO, each).as_secs();
         assert_eq!(time(&[]), 0);
         assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
-        // The tests of a job without a previous time are assumed to take as long as others.
+        // The tests of a job without a previous time are assumed to take as long as tests of other
+        // jobs.
         assert_eq!(time(&[left(Spins, 8, 0, None)]), 8);
         assert_eq!(time(&[left(Spins, 8, 0, None), left(Spins, 2, 0, Some(10))]), 50);
         assert_eq!(time(&[left(Spins, 8, 0, None), left(Computes, 2, 0, Some(6))]), 8);

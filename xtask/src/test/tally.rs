@@ -1,8 +1,8 @@
 //! Counts tests over many test programs, from their output with `--show-output`.
 //!
-//! A test reports in one of three ways that it could not run. All are counted as skipped, never as
-//! passed: `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed
-//! line `SKIP: reason`.
+//! A test reports in one of three ways that it could not run. Such a test is counted as skipped,
+//! never as passed: `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or
+//! a printed line `SKIP: reason`.
 //!
 //! Some functions are not tests and are not counted: `#[ignore = "not a test: reason"]` marks code
 //! that a test runs in a process of its own, or a measurement.
@@ -17,14 +17,14 @@ pub(crate) struct Tally {
     skips: Vec<String>,
     /// The current program, which has not printed its result yet.
     program: Option<String>,
-    /// The names of failed tests of this program, as far as they were printed.
+    /// The names of the current program's failed tests, as far as they were printed.
     named: Vec<String>,
     /// The successful test whose output is being shown, until it prints SKIP.
     shown: Option<String>,
-    /// The number of SKIP lines of this program. The program itself counts the tests that printed
-    /// them as passed.
+    /// The number of SKIP lines of the current program. The program itself counts the tests that
+    /// printed these lines as passed.
     skip_lines: usize,
-    /// Whether all tests of this program have ended, so that the program now prints their captured
+    /// Whether all tests of the current program have ended, so that it now prints their captured
     /// output.
     label: bool,
     /// Whether the program now prints the captured output of passed tests.
@@ -32,13 +32,13 @@ pub(crate) struct Tally {
     /// The name of a test that has printed text of its own, so that its outcome comes on a later
     /// line.
     open: Option<String>,
-    /// The number of ignored tests of this program, as far as they were printed.
+    /// The number of the current program's ignored tests, as far as they were printed.
     ignored: usize,
-    /// Whether the output comes from one test program, and not from `cargo test`, which runs
-    /// several.
+    /// Whether the output comes from one test program. The output of `cargo test` comes from
+    /// several test programs.
     alone: bool,
-    /// The last result that the program has printed. Earlier ones may belong to the captured output
-    /// of failed tests that run the program again.
+    /// The last result line that the program has printed. Earlier result lines may belong to the
+    /// captured output of failed tests that have started the program again.
     last_result: Option<String>,
     /// The number of tests that have passed, failed or were ignored, according to the programs'
     /// results.
@@ -53,8 +53,8 @@ pub(crate) enum TestEnd {
     Failed(String),
 }
 
-/// Returns the outcome of a test in a line, if there is one. Text that the test has printed may
-/// precede it.
+/// Returns the outcome of a test that the text contains, if there is one. Text that the test itself
+/// has printed may precede the outcome.
 fn outcome_in(text: &str) -> Option<&str> {
     let text = text.find("ignored (").map_or(text, |at| &text[at..]);
     (text == "ok" || text.ends_with("FAILED") || text.starts_with("ignored")).then_some(text)
@@ -88,7 +88,7 @@ impl Tally {
         self.skips.len()
     }
 
-    /// Adds a finished count to this finished count.
+    /// Adds another count to this count. Both counts are finished.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);
@@ -130,7 +130,8 @@ impl Tally {
             if let Some(outcome) = outcome_in(outcome) {
                 return Some(self.test(name.to_owned(), outcome));
             }
-            // What the test itself prints comes before its outcome.
+            // The outcome is missing, because the text that the test itself prints comes before the
+            // outcome.
             self.open = Some(name.to_owned());
         } else if let Some(name) = self.open.take() {
             match outcome_in(text) {
@@ -150,7 +151,7 @@ impl Tally {
 
     fn test(&mut self, name: String, outcome: &str) -> TestEnd {
         self.open = None;
-        // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
+        // libtest prints `ignored, reason`, and libtest-mimic prints `ignored (reason)`.
         if let Some(reason) = outcome.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ', '(']).trim_end_matches(')');
             let reason = if reason.is_empty() { "no reason given" } else { reason };
@@ -205,8 +206,8 @@ impl Tally {
         }
     }
 
-    /// Checks that as many tests have run as the program had listed before: no test is lost, and
-    /// none runs twice. The program has ended.
+    /// Checks, after the program has ended, that as many tests have run as the program had listed.
+    /// So no test is lost, and no test runs twice.
     pub(crate) fn check_count(&mut self, listed: usize) {
         let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else {
             return;

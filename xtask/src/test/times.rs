@@ -12,13 +12,15 @@ pub(crate) struct Times {
     path: PathBuf,
     /// The times of earlier runs.
     earlier: BTreeMap<String, Duration>,
-    /// The times of this run. Only these are saved, so that no name outlives its job.
+    /// The times of this run. Only these times are saved, so that the file does not keep the names
+    /// of jobs that no longer exist.
     now: BTreeMap<String, Duration>,
 }
 
 impl Times {
     /// Loads the times from the file. The times of jobs that are not in the file come from
-    /// `typical`, where the last line of a job counts. Unreadable lines are ignored.
+    /// `typical`. If `typical` has several lines about a job, the last line counts. Unreadable
+    /// lines are ignored.
     pub(crate) fn load(path: PathBuf, typical: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {
@@ -63,7 +65,7 @@ mod tests {
         times.save();
         let loaded = Times::load(path.clone(), typical);
         let text = std::fs::read_to_string(&path).expect("it was written");
-        assert_eq!(text, "2.5 a job\n", "a job that did not run may not exist any more");
+        assert_eq!(text, "2.5 a job\n", "a job that did not run may have been removed");
         std::fs::remove_file(path).expect("it was written");
         let of = |job| loaded.of(job).map(|time| time.as_millis());
         assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);

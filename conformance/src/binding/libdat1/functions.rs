@@ -1,4 +1,4 @@
-//! The functions of the libdat.so.1 that was loaded, and their results in terms of 2.0.
+//! The functions of the loaded libdat.so.1, and the conversion of their results to uDAPL 2.0.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -8,10 +8,11 @@ use libloading::os::unix::Library;
 
 use crate::api::Api;
 
-/// Looks up the functions of a library. A process can use only one library.
+/// Looks up the functions of a library. A process can use only one such library.
 pub(super) fn load(library: &Library) -> Result<(), libloading::Error> {
-    // SAFETY: the exports show that the library is one of 1.2. The binding replaces the functions
-    // whose signatures differ between 1.2 and 2.0, so these are not called with a wrong signature.
+    // SAFETY: the exports show that the library implements uDAPL 1.2. The binding replaces the
+    // functions whose signatures differ between 1.2 and 2.0, so these are not called with a wrong
+    // signature.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
     let _ = (SAME.set(same), CHANGED.set(changed?));
     Ok(())
@@ -32,14 +33,15 @@ pub(super) fn changed() -> &'static Changed {
 
 macro_rules! changed {
     ($($name:ident: $type:ty;)*) => {
-        /// The functions of 1.2 whose arguments differ, or the structures to which these point.
+        /// The functions of uDAPL 1.2 whose arguments, or the structures to which the arguments
+        /// point, differ from those of 2.0.
         #[allow(missing_debug_implementations)] // pointers
         pub(super) struct Changed {
             $(pub(super) $name: $type,)*
         }
 
         impl Changed {
-            /// Looks up the functions.
+            /// Looks up the functions whose arguments differ between the versions.
             ///
             /// # Safety
             ///
@@ -78,7 +80,7 @@ changed! {
     dat_rmr_bind: v1::DAT_RMR_BIND_FUNC;
 }
 
-/// Converts a status of 1.2 to the numbering of 2.0.
+/// Converts a status of uDAPL 1.2 to uDAPL 2.0, which numbers some statuses differently.
 pub(super) fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest {
@@ -93,7 +95,8 @@ pub(super) fn status(status: DAT_RETURN) -> DAT_RETURN {
     rest | subtype
 }
 
-/// Lets `call` fill in a structure of 1.2, and stores its conversion to 2.0 in `to`.
+/// Calls `call` with a pointer to a structure of 1.2, which `call` fills in. Converts the structure
+/// to 2.0 and stores it in `to`.
 ///
 /// # Safety
 ///

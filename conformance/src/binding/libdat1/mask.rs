@@ -1,13 +1,14 @@
-//! Converts masks of 2.0 to masks of 1.2. A bit that 2.0 does not define becomes a bit that 1.2
-//! does not define. Fields that only 2.0 has are left out.
+//! Converts masks of uDAPL 2.0 to masks of uDAPL 1.2. A bit that 2.0 does not define is converted
+//! to a bit that 1.2 does not define. Fields that only 2.0 has are left out.
 
 use dat_sys::*;
 
-/// An undefined bit in masks of 64 and of 32 bits.
+/// A bit that no mask of 64 bits defines, and a bit that no mask of 32 bits defines.
 const UNKNOWN: u64 = 1 << 63;
 const UNKNOWN_32: u64 = 1 << 31;
 
-/// Moves the fields from `first` on down by `places` bits.
+/// Moves the bits of a mask, from the field `first` upward, down by `places` bits. If the mask has
+/// a bit that is not in `all`, returns `unknown`.
 const fn down(mask: u64, all: u64, first: u64, places: u32, unknown: u64) -> u64 {
     let before = first - 1;
     if mask & !all == 0 { mask & before | mask >> places & !before } else { unknown }
@@ -27,8 +28,8 @@ pub(super) fn provider(mask: DAT_PROVIDER_ATTR_MASK) -> v1::DAT_PROVIDER_ATTR_MA
     )
 }
 
-/// Converts the mask of dat_ep_query. In 1.2, the fields between the state and the attributes are
-/// one bit lower. The attributes have the same bits.
+/// Converts the mask of dat_ep_query. The fields between the state and the attributes are one bit
+/// lower in 1.2 than in 2.0. The attributes have the same bits in both versions.
 pub(super) fn ep(mask: DAT_EP_PARAM_MASK) -> v1::DAT_EP_PARAM_MASK {
     let attributes = mask & !(DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
     let others = mask & (DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
@@ -53,8 +54,8 @@ pub(super) fn rmr(mask: DAT_RMR_PARAM_MASK) -> v1::DAT_RMR_PARAM_MASK {
     }
 }
 
-/// Converts the mask of dat_cno_query. In 2.0 the masks overlap: 3 stands for the proxy, and 4 for
-/// all fields.
+/// Converts the mask of dat_cno_query. The masks of 2.0 overlap: the value 3 selects the proxy, and
+/// the value 4 selects all fields.
 pub(super) fn cno(mask: DAT_CNO_PARAM_MASK) -> v1::DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,
@@ -68,7 +69,7 @@ pub(super) fn cno(mask: DAT_CNO_PARAM_MASK) -> v1::DAT_CNO_PARAM_MASK {
 mod tests {
     use super::*;
 
-    /// Checks that every field of 1.2 is the conversion of the field with the same name in 2.0.
+    /// Checks that the conversion of each field of 2.0 is the field with the same name in 1.2.
     fn agree(beginning: &str, convert: impl Fn(u64) -> u64) -> usize {
         let new = |name: &str| {
             let mut all = describe::CONSTANTS.iter().copied().flatten();

@@ -1,7 +1,9 @@
-//! A binding to a libdat.so.1: functions with the signatures of uDAPL 2.0 that call those of 1.2.
+//! A binding to a libdat.so.1: functions with the signatures of uDAPL 2.0 that call the functions
+//! of 1.2.
 //!
-//! Cases are written for 2.0. Their arguments are converted to 1.2, and their results back to 2.0.
-//! What 1.2 cannot express is left out, and cases about it do not run (`Case::is_in_1_2`).
+//! Cases are written for 2.0. The binding converts their arguments to 1.2, and the results back to
+//! 2.0. Arguments that 1.2 does not have are left out, and cases about such arguments do not run
+//! (`Case::is_in_1_2`).
 
 mod functions;
 mod mask;
@@ -18,7 +20,7 @@ use super::library;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// Returns the library's functions. A process can use only one library.
+/// Returns the functions of the library at this path. A process can use only one such library.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     let library = library::load_forever(path)?;
     functions::load(library).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -30,8 +32,8 @@ macro_rules! wrap {
         registry { $($own:ident($($own_arg:ident: $own_type:ty),* $(,)?);)* }
         forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
     ) => {
-        /// Returns all functions of the binding. Those whose arguments differ convert them. The
-        /// others only convert the status.
+        /// Returns all functions of the binding. A function whose arguments differ between the
+        /// versions converts them. Every other function converts only the status.
         fn wrapped() -> Api {
             let library = same();
             let plain = Api {
@@ -61,7 +63,8 @@ macro_rules! wrap {
 
 functions!(wrap);
 
-/// Replaces the functions whose arguments differ by those that convert them.
+/// Replaces each function whose arguments differ between the versions by a function that converts
+/// the arguments.
 fn with_changes(plain: Api) -> Api {
     Api {
         dat_ia_openv: Some(openv),
@@ -92,7 +95,8 @@ fn with_changes(plain: Api) -> Api {
     }
 }
 
-/// Opens an adapter. Version 2.0 becomes 1.2; any other version is passed unchanged.
+/// Opens an adapter. A request for version 2.0 becomes a request for 1.2. Any other version is
+/// passed unchanged.
 unsafe extern "C" fn openv(
     name: DAT_NAME_PTR,
     async_qlen: DAT_COUNT,
@@ -114,12 +118,13 @@ unsafe extern "C" fn strerror(
     status(same().dat_strerror(v1::status(of), major, minor))
 }
 
-/// Calls dat_cr_reject without the private data, because 1.2 has no such argument.
+/// Calls dat_cr_reject without the private data, because uDAPL 1.2 does not have this argument.
 unsafe extern "C" fn reject(
     cr: DAT_HANDLE,
     _size: DAT_COUNT,
     _private_data: DAT_PVOID,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes a valid handle.
+    // SAFETY: the function comes from the loaded library. The conformance case passes a valid
+    // handle.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

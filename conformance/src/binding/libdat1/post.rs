@@ -1,4 +1,4 @@
-//! Converts segments and events.
+//! Converts segments and events between uDAPL 2.0 and 1.2.
 
 use std::ptr::null;
 
@@ -6,14 +6,15 @@ use dat_sys::*;
 
 use super::functions::{changed, filled, status};
 
-/// Segments that were converted to 1.2. Null stays null. The library refuses an invalid count.
+/// Segments that were converted to 1.2. If the pointer was null, `as_mut_ptr` returns null. If the
+/// number was negative, no segment is converted, because the library refuses such a number.
 struct Segments {
     null: bool,
     converted: Vec<v1::DAT_LMR_TRIPLET>,
 }
 
 impl Segments {
-    /// Converts segments.
+    /// Converts segments to uDAPL 1.2.
     ///
     /// # Safety
     ///
@@ -44,12 +45,12 @@ fn triplet(new: &DAT_LMR_TRIPLET) -> v1::DAT_LMR_TRIPLET {
 ///
 /// # Safety
 ///
-/// `target` must be null or point to a remote segment.
+/// `remote` must be null or point to a remote segment.
 unsafe fn with_target<R>(
     remote: *const DAT_RMR_TRIPLET,
     call: impl FnOnce(*const v1::DAT_RMR_TRIPLET) -> R,
 ) -> R {
-    // SAFETY: the caller guarantees that `target` is null or points to a remote segment.
+    // SAFETY: the caller guarantees that `remote` is null or points to a remote segment.
     let Some(new) = (unsafe { remote.as_ref() }) else { return call(null()) };
     call(&v1::DAT_RMR_TRIPLET {
         rmr_context: new.rmr_context,
@@ -59,15 +60,16 @@ unsafe fn with_target<R>(
     })
 }
 
-/// Defines functions that post. The body of each calls the function of 1.2 with `iov` converted.
+/// Defines functions that post a DTO. Each calls the function of 1.2, with the segments `iov`
+/// converted to 1.2.
 macro_rules! posts {
     ($($name:ident($count:ident: $number:ty, $iov:ident: $segments:ty
         $(, $arg:ident: $type:ty)*) => $call:expr;)*) => {$(
         pub(super) unsafe extern "C" fn $name(
             handle: DAT_HANDLE, $count: $number, $iov: $segments $(, $arg: $type)*
         ) -> DAT_RETURN {
-            // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the
-            // library's.
+            // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from
+            // the loaded library.
             unsafe {
                 let mut segments = Segments::of($iov, usize::try_from($count).unwrap_or(0));
                 let $iov = segments.as_mut_ptr();
@@ -99,7 +101,8 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_read(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_read)(ia, segments.as_mut_ptr(), count))
@@ -111,14 +114,16 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_write(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_write)(ia, segments.as_mut_ptr(), count))
     }
 }
 
-/// Calls dat_rmr_bind. The LMR is the one that the segment's context names.
+/// Calls dat_rmr_bind. uDAPL 1.2 has no argument for the LMR: the context in the segment names the
+/// LMR.
 #[allow(clippy::too_many_arguments)] // the standard's prototype
 pub(super) unsafe extern "C" fn rmr_bind(
     rmr: DAT_HANDLE,
@@ -131,7 +136,8 @@ pub(super) unsafe extern "C" fn rmr_bind(
     flags: DAT_COMPLETION_FLAGS,
     context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function comes from the loaded
+    // library.
     unsafe {
         let mut segments = Segments::of(segment, 1);
         let segment = segments.as_mut_ptr();
@@ -147,8 +153,8 @@ pub(super) unsafe extern "C" fn evd_wait(
     more: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let wait = |event: *mut v1::DAT_EVENT| {
-        // SAFETY: the function is the library's. The conformance case passes pointers that are null
-        // or valid.
+        // SAFETY: the function comes from the loaded library. The conformance case passes pointers
+        // that are null or valid.
         unsafe { (changed().dat_evd_wait)(evd, timeout, threshold, event, more) }
     };
     // SAFETY: the conformance case passes a pointer that is null or valid.
@@ -156,15 +162,16 @@ pub(super) unsafe extern "C" fn evd_wait(
 }
 
 pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let dequeue = |event: *mut v1::DAT_EVENT| unsafe { (changed().dat_evd_dequeue)(evd, event) };
     // SAFETY: the conformance case passes a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
 }
 
-/// Calls dat_evd_post_se. A software event contains a pointer. Any other event is refused, so only
-/// its number matters.
+/// Calls dat_evd_post_se. If the event is a software event, converts its pointer. The function
+/// refuses any other event because of the event's number, so the data of such an event do not
+/// matter.
 pub(super) unsafe extern "C" fn evd_post_se(
     evd: DAT_HANDLE,
     event: *const DAT_EVENT,
@@ -177,7 +184,7 @@ pub(super) unsafe extern "C" fn evd_post_se(
         evd_handle: event.evd_handle,
         event_data: v1::DAT_EVENT_DATA { software_event_data },
     });
-    // SAFETY: the function is the library's, and the event is complete.
+    // SAFETY: the function comes from the loaded library, and the event is complete.
     status(unsafe {
         (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref))
     })
@@ -196,7 +203,7 @@ fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
                         ep_handle: dto.ep_handle,
                         user_cookie: dto.user_cookie,
                         status: dto.status,
-                        // The length is undefined if the operation failed.
+                        // If the operation failed, the library may return any length.
                         transfered_length: dto
                             .transfered_length
                             .try_into()

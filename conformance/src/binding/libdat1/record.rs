@@ -10,14 +10,14 @@ use dat_sys::*;
 use super::functions::{changed, filled, status};
 use super::mask;
 
-/// Copies the members that have the same type in both versions.
+/// Copies the members of a structure that have the same type in uDAPL 1.2 and 2.0.
 macro_rules! copied {
     ($from:ident, $($to:ident)::+ { $($same:ident),* $(,)? } $(, $changed:ident: $value:expr)* $(,)?) => {
         $($to)::+ { $($same: $from.$same,)* $($changed: $value,)* ..$($to)::+::zeroed() }
     };
 }
 
-/// Converts a length that has 32 bits in 2.0.
+/// Converts a length, which has 64 bits in uDAPL 1.2 and 32 bits in 2.0.
 fn length(bytes: DAT_VLEN) -> DAT_SEG_LENGTH {
     bytes.try_into().unwrap_or(DAT_SEG_LENGTH::MAX)
 }
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn ia_query(
     let to_ia = if ia_attr.is_null() { null_mut() } else { &raw mut old_ia };
     let to_provider = if provider_attr.is_null() { null_mut() } else { &raw mut old_provider };
     let (ia_mask, provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
-    // SAFETY: the function is the library's. The out arguments are null or writable.
+    // SAFETY: the function comes from the loaded library. The out arguments are null or writable.
     unsafe {
         let requested = changed().dat_ia_query;
         let answer = status(requested(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
@@ -67,8 +67,8 @@ fn ia_attr_of_2_0(old: &v1::DAT_IA_ATTR) -> DAT_IA_ATTR {
     )
 }
 
-/// Converts the attributes of a provider. Attributes that only 2.0 has are absent: the scope of
-/// RMRs, and paths.
+/// Converts the attributes of a provider from uDAPL 1.2 to 2.0. The attributes that only 2.0 has
+/// become zero, for example the scope of RMRs.
 fn provider_attr_of_2_0(old: &v1::DAT_PROVIDER_ATTR) -> DAT_PROVIDER_ATTR {
     let version = match (old.dapl_version_major, old.dapl_version_minor) {
         (1, 2) => (2, 0),
@@ -95,8 +95,8 @@ pub(super) unsafe extern "C" fn cno_query(
     fields: DAT_CNO_PARAM_MASK,
     param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let ask = |param| unsafe { (changed().dat_cno_query)(cno, mask::cno(fields), param) };
     let convert = |old: &v1::DAT_CNO_PARAM| DAT_CNO_PARAM {
         ia_handle: old.ia_handle,
@@ -148,8 +148,8 @@ pub(super) unsafe extern "C" fn ep_create(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes a pointer that is null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes a pointer
+    // that is null or valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -168,8 +168,8 @@ pub(super) unsafe extern "C" fn ep_create_with_srq(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes a pointer that is null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes a pointer
+    // that is null or valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -182,8 +182,8 @@ pub(super) unsafe extern "C" fn ep_query(
     fields: DAT_EP_PARAM_MASK,
     param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let ask = |param| unsafe { (changed().dat_ep_query)(ep, mask::ep(fields), param) };
     let convert = |old: &v1::DAT_EP_PARAM| {
         copied!(
@@ -215,7 +215,8 @@ pub(super) unsafe extern "C" fn ep_modify(
             ep_attr: ep_attr(&new.ep_attr),
         )
     });
-    // SAFETY: the function is the library's. The converted structure exists during the call.
+    // SAFETY: the function comes from the loaded library. The converted structure exists during the
+    // call.
     status(unsafe {
         (changed().dat_ep_modify)(ep, mask::ep(fields), old.as_ref().map_or(null(), from_ref))
     })
@@ -237,8 +238,8 @@ pub(super) unsafe extern "C" fn lmr_create(
     address: *mut DAT_VADDR,
 ) -> DAT_RETURN {
     let create = changed().dat_lmr_create;
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     status(unsafe {
         create(
             ia,
@@ -261,8 +262,8 @@ pub(super) unsafe extern "C" fn lmr_query(
     fields: DAT_LMR_PARAM_MASK,
     param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let ask = |param| unsafe { (changed().dat_lmr_query)(lmr, mask::lmr(fields), param) };
     let convert = |old: &v1::DAT_LMR_PARAM| {
         copied!(
@@ -290,8 +291,8 @@ pub(super) unsafe extern "C" fn rmr_query(
     fields: DAT_RMR_PARAM_MASK,
     param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let ask = |param| unsafe { (changed().dat_rmr_query)(rmr, mask::rmr(fields), param) };
     let convert = |old: &v1::DAT_RMR_PARAM| {
         let segment = old.lmr_triplet;
@@ -309,15 +310,15 @@ pub(super) unsafe extern "C" fn rmr_query(
     unsafe { filled(param, v1::DAT_RMR_PARAM::zeroed(), ask, convert) }
 }
 
-/// Calls dat_srq_query. The structure is the same in both versions, but the states have different
-/// numbers.
+/// Calls dat_srq_query. The structure is the same in uDAPL 1.2 and 2.0, but the states have
+/// different numbers.
 pub(super) unsafe extern "C" fn srq_query(
     srq: DAT_HANDLE,
     fields: DAT_SRQ_PARAM_MASK,
     param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the function is the library's. The conformance case passes pointers that are null or
-    // valid.
+    // SAFETY: the function comes from the loaded library. The conformance case passes pointers that
+    // are null or valid.
     let ask = |param| unsafe { (changed().dat_srq_query)(srq, fields, param) };
     let convert = |old: &DAT_SRQ_PARAM| DAT_SRQ_PARAM {
         srq_state: match old.srq_state {

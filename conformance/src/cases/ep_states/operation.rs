@@ -1,4 +1,4 @@
-//! The operations of the matrix.
+//! The operations in the table of endpoint states.
 
 use std::ptr::null_mut;
 
@@ -11,7 +11,7 @@ use crate::rig::{
 
 /// An operation on an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the functions of the standard, and what they are asked to do")]
+#[allow(missing_docs, reason = "each name is a function of the standard and its variant")]
 pub(super) enum Operation {
     Query,
     GetStatus,
@@ -42,7 +42,8 @@ pub(super) enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// Returns the name of the function, and the word for the variant of its call.
+    /// Returns the name of the function that the operation calls, and the word for the arguments of
+    /// the call.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Query => ("dat_ep_query", ""),
@@ -72,7 +73,8 @@ impl Operation {
         }
     }
 
-    /// Returns the section of the function's manual page.
+    /// Returns the section of the function's manual page that says in which states the operation is
+    /// valid.
     pub(super) fn clause(self) -> &'static str {
         match self {
             Query | GetStatus | RecvQuery => "DESCRIPTION: no state is excluded",
@@ -92,7 +94,7 @@ impl Operation {
         }
     }
 
-    /// Runs the operation.
+    /// Runs the operation on the endpoint.
     pub(super) fn run(self, rig: &Rig, tools: &Tools, end: Ep) -> DAT_RETURN {
         let (api, ep, memory) = (rig.api, end.ep, tools.memory);
         let (mut iov, remote, id) = ([memory.part(0, 8)], memory.remote_part(0, 8), cookie(ID));
@@ -154,7 +156,7 @@ impl Operation {
         }
     }
 
-    /// Checks that an operation posted to a disconnected endpoint is flushed.
+    /// Checks that an operation that was posted to a disconnected endpoint is flushed.
     pub(super) fn is_flushed(self, rig: &Rig, end: Ep) -> Outcome {
         match self {
             RmrBind => {
@@ -168,22 +170,22 @@ impl Operation {
     }
 }
 
-/// The cookie of posted operations.
+/// The cookie with which operations are posted.
 const ID: u64 = 0x7a11;
 
-/// The objects that operations need besides the endpoint.
+/// The objects other than the endpoint that operations need.
 pub(super) struct Tools {
     memory: Region,
     pz: DAT_PZ_HANDLE,
     request_evd: DAT_EVD_HANDLE,
     rmr: DAT_RMR_HANDLE,
-    /// The qualifier and EVD for dat_rsp_create. The service point itself was freed.
+    /// The qualifier and the EVD for dat_rsp_create. No service point uses the qualifier.
     listener: Listener,
-    /// A request that waits for an answer.
+    /// A connection request that waits for an answer, for dat_cr_accept.
     arrival: Option<RequestEvent>,
-    /// The service point for dat_ep_common_connect.
+    /// The common service point to which dat_ep_common_connect connects.
     common: Option<CommonPoint>,
-    /// A connection for dat_ep_dup_connect.
+    /// The connection that dat_ep_dup_connect duplicates.
     pair: Option<Pair>,
 }
 
@@ -212,7 +214,7 @@ impl Tools {
     }
 }
 
-/// Creates a connection whose service point still listens.
+/// Creates a connection to a service point that continues to listen.
 fn like_this(rig: &Rig, listener: Listener) -> Outcome<Pair> {
     let (active, passive) = (rig.ep()?, rig.ep()?);
     ok(rig.connect(active.ep, listener.qualifier, b""))?;

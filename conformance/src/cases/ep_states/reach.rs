@@ -1,4 +1,4 @@
-//! Brings an endpoint into a state.
+//! Creates an endpoint and brings it into a given state.
 
 use std::ptr::null_mut;
 
@@ -31,26 +31,26 @@ pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     }
 }
 
-/// Returns an endpoint without a zone. Providers need not support such endpoints.
+/// Returns an endpoint without a zone. If the provider does not support such endpoints, the case is
+/// unsupported.
 fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     let mut ep = rig.evds_of_an_ep()?;
     let (none, attr) = (DAT_HANDLE_NULL, rig.ep_attr());
     let Ep { recv, request, connect, .. } = ep;
     match rig.api.dat_ep_create(rig.ia, none, recv, request, connect, &attr, &mut ep.ep) {
         DAT_SUCCESS => Ok(ep),
-        _ => unsupported("the provider has no EPs without a zone"),
+        _ => unsupported("the provider does not support EPs without a zone"),
     }
 }
 
-/// Returns an endpoint that is reserved for a service point, with the service point's qualifier and
-/// EVD.
+/// Returns an endpoint that is reserved for an RSP, and the qualifier and the EVD of the RSP.
 fn reserved(rig: &Rig, ep: Ep) -> Outcome<(Ep, DAT_CONN_QUAL, DAT_EVD_HANDLE)> {
     let (evd, qualifier, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
     Ok((ep, qualifier, evd))
 }
 
-/// Returns an endpoint with a request at its reserved service point.
+/// Returns an endpoint whose RSP has got a connection request.
 fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     let (ep, qualifier, evd) = reserved(rig, ep)?;
     let caller = rig.ep()?;
@@ -59,8 +59,8 @@ fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Returns an endpoint that the provider has created for a request. The consumer must set all
-/// handles except that of the endpoint.
+/// Returns an endpoint that the provider has created for a connection request. It has no zone and
+/// no EVDs yet.
 fn tentative(rig: &Rig) -> Outcome<Ep> {
     if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
         return unsupported("the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER");
@@ -74,7 +74,7 @@ fn tentative(rig: &Rig) -> Outcome<Ep> {
     Ok(Ep { ep: param.local_ep_handle, ..rig.evds_of_an_ep()? })
 }
 
-/// Gives an endpoint a zone and EVDs.
+/// Sets the zone and the EVDs of an endpoint.
 fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     let param = DAT_EP_PARAM {
         pz_handle: rig.pz()?,
@@ -91,15 +91,15 @@ fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Returns an endpoint that is connected to an endpoint with posted receives.
+/// Returns a connected endpoint whose peer has posted receives.
 fn connected(rig: &Rig) -> Outcome<Ep> {
     let (pair, memory) = (rig.pair()?, rig.memory(64)?);
     ok(rig.recv(pair.passive.ep, &[memory.all()], 0))?;
     Ok(pair.active)
 }
 
-/// Returns an endpoint that disconnects gracefully from a stopped process, which still has to
-/// answer an RDMA read.
+/// Returns an endpoint that is disconnecting gracefully. The disconnect cannot finish, because the
+/// process of the peer is stopped and has not answered an RDMA read.
 fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
     peer.stop_process()?;
@@ -110,8 +110,8 @@ fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Returns an endpoint that has accepted, while the process that connected is stopped and does not
-/// notice that.
+/// Returns an endpoint that has accepted a connection request. The process that connects is
+/// stopped, so it does not confirm the connection.
 fn completing(rig: &Rig) -> Outcome<Ep> {
     let ((_, mut peer), listener, ep) = (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);
     peer.connect(listener.qualifier)?;
@@ -122,7 +122,8 @@ fn completing(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Returns an endpoint that is connected over one of several paths, or over several of them.
+/// Returns an endpoint in one of the two connected states of multi-path: over one path, or over
+/// several.
 fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     if rig.provider.supports_multipath == DAT_FALSE {
         return unsupported("the provider attribute supports_multipath is false");
@@ -149,6 +150,6 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
     match rig.state(active.ep)? {
         is if is == state => Ok(active),
-        is => unsupported(format_args!("such a connection is in state {is} here")),
+        is => unsupported(format_args!("a connection with these flags is in state {is}")),
     }
 }

@@ -1,4 +1,5 @@
-//! Every event reaches the waiter or the CNO, and no thread uses the EVD after it was freed.
+//! The models show that every event reaches the waiter or the CNO, and that no thread uses the EVD
+//! after it was freed.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -7,7 +8,7 @@ use loom::thread;
 
 use super::*;
 
-/// The parts of an EVD that matter here.
+/// The parts of an EVD that these models need.
 #[derive(Default)]
 struct Evd {
     queued: AtomicUsize,
@@ -15,7 +16,8 @@ struct Evd {
     /// How often the CNO was triggered.
     triggers: AtomicUsize,
     dead: AtomicBool,
-    /// Stands for the memory of the EVD. A write stands for its deallocation.
+    /// Stands for the memory of the EVD. A write to this cell stands for the deallocation of the
+    /// EVD.
     memory: UnsafeCell<()>,
     /// Stands for the completion queue, which one thread at a time may read.
     looking: UnsafeCell<()>,
@@ -35,8 +37,8 @@ impl Evd {
         }
     }
 
-    /// dat_evd_wait for one event, without a time limit (`forever`) or with none left. Returns
-    /// whether it took the event.
+    /// Models dat_evd_wait for one event. The wait has no time limit if `forever` is true, and does
+    /// not block if it is false. Returns whether the call took the event.
     fn wait(&self, forever: bool) -> bool {
         if !self.waiter_slot.claim() {
             return false;
@@ -77,7 +79,7 @@ fn with_waiter(forever: bool, other: impl FnOnce(&Evd)) -> (Arc<Evd>, bool) {
     (evd, taken)
 }
 
-/// loom reports a lost event, because the waiter then sleeps for ever.
+/// If an event is lost, the waiter sleeps forever, which loom reports.
 #[test]
 fn loom_a_waiter_gets_an_event() {
     loom::model(|| assert!(with_waiter(true, Evd::post).1));
@@ -104,7 +106,8 @@ fn loom_the_last_waiter_leaves_before_the_memory_is_freed() {
             while evd.queued.load(Ordering::Acquire) > 0 {
                 thread::yield_now();
             }
-            // The waiter has taken the event. It may have begun to leave, or may have left.
+            // The waiter has taken the event. It may still be in its wait, or may have left
+            // already.
             while !evd.waiter_slot.is_vacant() {
                 thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Conversion of statuses, and of arguments that many functions have.
+//! Converts statuses of uDAPL 2.0 to 1.2, and arguments that many functions of 1.2 have.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::export::convert::code;
 use crate::handle::{self, Object};
 
-/// Defines functions of the 1.2 table. The body returns a status of 2.0. The functions make the
-/// same assumptions as those of the 2.0 table (`control_functions!`, `data_path_functions!`).
+/// Defines functions of the 1.2 table. The body returns a status of 2.0, which is then converted.
+/// The functions make the same assumptions as the functions of the 2.0 table (`control_functions!`,
+/// `data_path_functions!`).
 macro_rules! v1_functions {
     ($(
         $(#[$attr:meta])*
@@ -28,19 +29,20 @@ macro_rules! v1_functions {
 }
 pub(super) use v1_functions;
 
-/// Runs a function of the 1.2 table. The status is converted wherever the body returns.
+/// Runs the body of a function of the 1.2 table and converts the status, no matter where the body
+/// returns.
 #[inline(always)]
 pub(super) fn convert_status(call: impl FnOnce() -> DAT_RETURN) -> DAT_RETURN {
     status(call())
 }
 
-/// Converts a status of 2.0 to 1.2.
+/// Converts a status of uDAPL 2.0 to a status of uDAPL 1.2.
 #[inline]
 pub(super) fn status(status: DAT_RETURN) -> DAT_RETURN {
     if status == DAT_SUCCESS { DAT_SUCCESS } else { v1::status(status) }
 }
 
-/// Changes the argument position in a status of 2.0, for a call whose arguments have other
+/// Converts the argument position in a status of uDAPL 2.0, for a call whose arguments have other
 /// positions in 1.2. `argument` returns the position in 1.2.
 pub(super) fn renumber(status: DAT_RETURN, argument: impl FnOnce(u32) -> u32) -> DAT_RETURN {
     let subtype = DAT_GET_SUBTYPE(status);
@@ -52,14 +54,14 @@ pub(super) fn renumber(status: DAT_RETURN, argument: impl FnOnce(u32) -> u32) ->
     }
 }
 
-/// Refuses a call that cannot be expressed in 2.0. As usual, an error about the handle takes
-/// precedence.
+/// Refuses a call that uDAPL 2.0 cannot express. If the handle is invalid, the error about the
+/// handle takes precedence, as in other calls.
 #[cold]
 pub(super) fn refuse<O: Object>(handle: *mut c_void, error: Error) -> DAT_RETURN {
     code(handle::check::<O>(handle).and(Err(error)))
 }
 
-/// Lets `fill` write a record of 2.0. If any field was `requested`, converts the record with
+/// Lets `fill` write a record of uDAPL 2.0. If any field was `requested`, converts the record with
 /// `convert` and writes the result to `param`.
 ///
 /// # Safety
@@ -73,7 +75,8 @@ pub(super) unsafe fn query<New, Old>(
 ) -> DAT_RETURN {
     let status = fill(if param.is_null() { null_mut() } else { &raw mut record });
     if status == DAT_SUCCESS && requested {
-        // SAFETY: the caller guarantees this. `fill` has refused a NULL.
+        // SAFETY: the caller guarantees that `param` is NULL or may be written to. `fill` has
+        // refused NULL.
         unsafe { param.write(convert(&record)) };
     }
     status

@@ -1,4 +1,4 @@
-//! Endpoints, except for posts.
+//! The functions of the 1.2 table for endpoints, except for posts.
 
 use std::ptr::{from_ref, null};
 

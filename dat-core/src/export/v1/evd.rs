@@ -1,4 +1,5 @@
-//! EVDs and CNOs, except for dequeuing events, which is in `post`.
+//! The functions of the 1.2 table for EVDs and CNOs, except for dequeuing events, which is in
+//! `post`.
 
 use std::ptr::null;
 

@@ -8,7 +8,7 @@ use crate::export::ia;
 use crate::export::register::Version;
 use crate::provider::Transport;
 
-/// dat_ia_openv, as the registry calls it.
+/// dat_ia_openv, which the registry calls.
 pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
 }
 
 v1_functions! {
-    /// dat_ia_query: two queries in one call.
+    /// dat_ia_query. One call queries both the adapter and the provider.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,
         async_evd: *mut DAT_EVD_HANDLE,

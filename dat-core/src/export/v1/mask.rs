@@ -1,15 +1,16 @@
-//! Converts masks of 1.2 to 2.0. A bit that 1.2 does not define becomes one that 2.0 does not
-//! define either.
+//! Converts masks of uDAPL 1.2 to 2.0. A bit that 1.2 does not define becomes a bit that 2.0 does
+//! not define, so that the 2.0 function refuses it.
 
 use dat_sys::*;
 
-/// Shifts the bits in `shifted` up by `places`. The other bits of `all` stay.
+/// Shifts the bits of `shifted` up by `places`, and keeps the other bits of `all` where they are.
+/// Returns `unknown` if the mask contains a bit that is not in `all`.
 const fn translate(mask: u64, all: u64, shifted: u64, places: u32, unknown: u64) -> u64 {
     let known = mask & !shifted | (mask & shifted) << places;
     if mask & !all == 0 { known } else { unknown }
 }
 
-/// A bit of no field, in a mask of 64 bits and in one of 32.
+/// A bit that no field has, in a mask of 64 bits and in a mask of 32 bits.
 const UNKNOWN: u64 = 1 << 63;
 const UNKNOWN_32: u64 = 1 << 31;
 
@@ -39,7 +40,8 @@ pub(super) fn rmr(mask: v1::DAT_RMR_PARAM_MASK) -> DAT_RMR_PARAM_MASK {
     translate(mask.into(), v1::DAT_RMR_FIELD_ALL.into(), 0, 0, UNKNOWN_32) as DAT_RMR_PARAM_MASK
 }
 
-/// The masks of 2.0 overlap: the bits of the proxy are 3, and those of all fields are 4.
+/// Converts a mask for a CNO. The masks of 2.0 overlap: the mask of the proxy is 3, and the mask of
+/// all fields is 4.
 pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,
@@ -53,8 +55,8 @@ pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
 mod tests {
     use super::*;
 
-    /// Checks every constant of 1.2 whose name has this beginning: the translated value is the
-    /// constant of 2.0 with the same name.
+    /// Checks every constant of 1.2 whose name has this beginning: its translated value must equal
+    /// the constant of 2.0 with the same name.
     fn check_constants(beginning: &str, translate: impl Fn(u64) -> u64) -> usize {
         let new = |name: &str| {
             let all = describe::CONSTANTS.iter().copied().flatten();
@@ -84,7 +86,7 @@ mod tests {
     fn unknown_bits_stay_unknown() {
         assert_ne!(ia(v1::DAT_IA_FIELD_ALL + 1) & !DAT_IA_FIELD_ALL, 0);
         assert_ne!(provider(v1::DAT_PROVIDER_FIELD_ALL + 1) & !DAT_PROVIDER_FIELD_ALL, 0);
-        assert_ne!(ep(0x800) & !DAT_EP_FIELD_ALL, 0, "the bit between the two halves");
+        assert_ne!(ep(0x800) & !DAT_EP_FIELD_ALL, 0, "no field of 1.2 has this bit");
         assert_ne!(lmr(0x400) & !DAT_LMR_FIELD_ALL, 0);
         assert_ne!(rmr(0x20) & !DAT_RMR_FIELD_ALL, 0);
         assert_ne!(cno(4) & !(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 0);

@@ -1,4 +1,4 @@
-//! Memory regions and shared receive queues.
+//! The functions of the 1.2 table for memory regions and shared receive queues.
 
 use dat_sys::*;
 
@@ -14,7 +14,7 @@ use crate::mem::rmr::Rmr;
 use crate::provider::Transport;
 
 v1_functions! {
-    /// dat_lmr_create. In 1.2 addresses are always virtual.
+    /// dat_lmr_create. In uDAPL 1.2 a region is always addressed by virtual addresses.
     fn lmr_create<T>(
         ia: DAT_IA_HANDLE,
         mem_type: DAT_MEM_TYPE,
@@ -32,7 +32,7 @@ v1_functions! {
             ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context,
             rmr_context, registered_length, registered_address,
         );
-        // The seventh argument of 2.0, the type of addresses, does not exist in 1.2.
+        // The seventh argument of 2.0 is the type of addresses. It does not exist in 1.2.
         renumber(status, |argument| if argument > 7 { argument - 1 } else { argument })
     }
 
@@ -78,8 +78,8 @@ v1_functions! {
         query(mask != 0, param, DAT_RMR_PARAM::zeroed(), ask, record::rmr_param)
     }
 
-    /// dat_rmr_bind. The region is found by the context in the triplet. With length 0, which
-    /// unbinds, there is no region.
+    /// dat_rmr_bind. The context in the triplet names the region. If the length in the triplet is
+    /// 0, the call unbinds the RMR, and there is no region.
     fn rmr_bind<T, THREAD_SAFE>(
         rmr: DAT_RMR_HANDLE,
         triplet: *const v1::DAT_LMR_TRIPLET,
@@ -101,7 +101,7 @@ v1_functions! {
         let lmr = match named {
             Ok(lmr) => lmr,
             Err(error) if error == Error::arg(TRIPLET_ARG) => return refuse::<Rmr<T>>(rmr, error),
-            // The function of 2.0 refuses the NULL handle.
+            // The 2.0 function refuses the RMR before it uses the region.
             Err(_) => DAT_HANDLE_NULL,
         };
         let status = mem::rmr_bind::<T, THREAD_SAFE>(
@@ -109,7 +109,8 @@ v1_functions! {
         );
         renumber(status, |argument| match argument {
             1 => 1,
-            // 1.2 has only the context of the region, and no type of addresses.
+            // In 1.2 the triplet alone names the region, and there is no argument for the type of
+            // addresses. So errors about both become errors about the triplet.
             2 | 3 | 5 => TRIPLET_ARG,
             4 => 3,
             later => later - 2,
@@ -123,7 +124,7 @@ v1_functions! {
     }
 }
 
-/// The region with this context, of the RMR's adapter.
+/// Returns the region that has this context, among the regions of the RMR's adapter.
 fn find<T: Transport>(rmr: &Node<Rmr<T>>, context: DAT_LMR_CONTEXT) -> Option<DAT_LMR_HANDLE> {
     let _control = rmr.ia.control();
     rmr.ia.objects(DAT_HANDLE_TYPE_LMR).into_iter().find(|&lmr| {
@@ -132,11 +133,11 @@ fn find<T: Transport>(rmr: &Node<Rmr<T>>, context: DAT_LMR_CONTEXT) -> Option<DA
     })
 }
 
-/// The size of a process's address space, which no region exceeds.
+/// The size of a process's address space in bytes. No region is larger.
 const ADDRESSES: u64 = 1 << 47;
 
-/// The segments of a synchronisation. `None`: there is nothing to convert at `iov`, and the 2.0
-/// function refuses it.
+/// Converts the segments of a dat_lmr_sync call. Returns `None` if there is nothing to convert. The
+/// caller then passes `iov` and `count` to the 2.0 function unchanged.
 ///
 /// # Safety
 /// `iov` is NULL or leads to `count` triplets, which need not be aligned.
@@ -159,7 +160,7 @@ unsafe fn segments(
     Some(Ok(segments().flat_map(parts).collect()))
 }
 
-/// Splits a segment with a length of 64 bits into segments with lengths of 32 bits.
+/// Splits a segment whose length has 64 bits into segments whose lengths have 32 bits.
 fn parts(segment: v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
     const MAX_PART_BYTES: u64 = DAT_SEG_LENGTH::MAX as u64;
     let (start, length) = (segment.virtual_address, segment.segment_length);

@@ -1,5 +1,5 @@
-//! The data path. It takes no lock and allocates no memory. Segments are converted on the stack,
-//! and events while they are written to the consumer's record.
+//! The data path of uDAPL 1.2. Its conversions take no lock and allocate no memory: segments are
+//! converted on the stack, and events while they are written to the consumer's record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -44,8 +44,8 @@ v1_functions! {
         })
     }
 
-    /// dat_ep_post_rdma_read. All of the remote segment is read, so a length of 4 GiB or more is
-    /// refused.
+    /// dat_ep_post_rdma_read. The whole remote segment is read, so a remote segment of 4 GiB or
+    /// more is refused.
     fn ep_post_rdma_read<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
@@ -65,7 +65,7 @@ v1_functions! {
         })
     }
 
-    /// dat_ep_post_rdma_write. The remote segment may be longer than any message.
+    /// dat_ep_post_rdma_write. The remote segment may be longer than the longest message.
     fn ep_post_rdma_write<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
@@ -166,7 +166,7 @@ unsafe fn with_target(
     })
 }
 
-/// Takes an event of 2.0 and writes it as one of 1.2.
+/// Takes an event in its 2.0 form and writes it to `event` in its 1.2 form.
 ///
 /// # Safety
 /// `event` is NULL or leads to memory in which an event may be written.
@@ -178,7 +178,7 @@ unsafe fn deliver(
     let mut taken = MaybeUninit::<DAT_EVENT>::uninit();
     let status = take(if event.is_null() { null_mut() } else { taken.as_mut_ptr() });
     if status == DAT_SUCCESS {
-        // SAFETY: the event was taken. A NULL would have been refused before.
+        // SAFETY: `take` has written the event. It would have refused a NULL pointer.
         unsafe { write_event(taken.as_ptr(), event) };
     }
     status

@@ -1,9 +1,10 @@
-//! Conversion of structures from 2.0 to 1.2, and back if the consumer passes one.
+//! Converts structures of 2.0 to 1.2, and structures that the consumer passes from 1.2 to 2.0.
 
 use dat_sys::ib::DAT_IB_DTO_EVENT;
 use dat_sys::*;
 
-/// A size in an argument of 1.2 has 64 bits and exceeds the 32 bits that it has in 2.0.
+/// The error for a size that does not fit: sizes in arguments have 64 bits in 1.2 and 32 bits in
+/// 2.0.
 pub(super) struct TooLarge;
 
 fn size(size: DAT_VLEN) -> Result<DAT_SEG_LENGTH, TooLarge> {
@@ -48,8 +49,8 @@ pub(super) fn ep_attr(attr: &DAT_EP_ATTR) -> v1::DAT_EP_ATTR {
     )
 }
 
-/// Converts only the fields in `mask`, which is a mask of 2.0. The consumer need not initialise the
-/// others.
+/// Converts the parameters of dat_ep_modify. `mask` is a mask of 2.0. A size that the mask does not
+/// select is ignored, because the consumer need not initialize it.
 pub(super) fn ep_param_to_2_0(
     param: &v1::DAT_EP_PARAM,
     mask: DAT_EP_PARAM_MASK,
@@ -86,7 +87,8 @@ pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
     )
 }
 
-/// 2.0 has different states for connections with one and with several paths.
+/// Converts the state of an endpoint. uDAPL 2.0 has different states for connections with one path
+/// and with several paths, and 1.2 has one state for both.
 pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     match state {
         DAT_EP_STATE_CONNECTED_SINGLE_PATH | DAT_EP_STATE_CONNECTED_MULTI_PATH => {
@@ -96,7 +98,8 @@ pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     }
 }
 
-/// The structure is the same, but the numbers of the states differ.
+/// Converts the record of an SRQ. The structure is the same in both versions, but the numbers of
+/// the states differ.
 pub(super) fn srq_param(param: &DAT_SRQ_PARAM) -> DAT_SRQ_PARAM {
     let srq_state = match param.srq_state {
         DAT_SRQ_STATE_OPERATIONAL => v1::DAT_SRQ_STATE_OPERATIONAL,
@@ -137,7 +140,7 @@ pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
     )
 }
 
-/// Converts a segment of either kind. The length has 64 bits in 1.2 and 32 in 2.0.
+/// Converts a segment to 2.0. The length of a segment has 64 bits in 1.2 and 32 bits in 2.0.
 pub(super) fn lmr_triplet_to_2_0(
     triplet: &v1::DAT_LMR_TRIPLET,
 ) -> Result<DAT_LMR_TRIPLET, TooLarge> {
@@ -150,7 +153,7 @@ pub(super) fn lmr_triplet_to_2_0(
 
 pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
     let agent = match param.proxy_type {
-        // SAFETY: the type says that this member of the union is valid.
+        // SAFETY: `proxy_type` says that this member of the union is valid.
         DAT_PROXY_TYPE_AGENT => unsafe { param.proxy.agent },
         _ => DAT_OS_WAIT_PROXY_AGENT_NULL,
     };
@@ -177,7 +180,8 @@ pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
     )
 }
 
-/// The values for the support of protection zones are the same on Linux.
+/// Converts the attributes of a provider. `pz_support` needs no conversion, because its values are
+/// the same in both versions on Linux.
 pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
     copy_members!(
         attr,
@@ -203,13 +207,14 @@ pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
 /// `event` has a number, a handle and the data that belong to the number. `to` may be written to.
 #[inline]
 pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT) {
-    // SAFETY: the caller guarantees this. Only the union member that the number selects is read.
+    // SAFETY: the caller guarantees that the event is complete and that `to` may be written to.
+    // Only the union member that the number selects is read.
     unsafe {
         let mut number = (*event).event_number;
         let data = &raw const (*event).event_data;
         let event_data = match (*event).event_number {
-            // 1.2 has no number for a write with immediate data, which a peer that uses 2.0 can
-            // send.
+            // A peer that uses 2.0 can send a write with immediate data. 1.2 has no event number
+            // for it, so it becomes a normal completion.
             DAT_DTO_COMPLETION_EVENT | DAT_IB_DTO_EVENT => {
                 number = DAT_DTO_COMPLETION_EVENT;
                 let dto = (*data).dto_completion_event_data;

@@ -1,4 +1,5 @@
-//! Functions with the same arguments in both versions. Only the status is converted.
+//! The functions of the 1.2 table that have the same arguments in 2.0. Only the status is
+//! converted.
 
 use std::ptr::null_mut;
 
@@ -11,7 +12,7 @@ use crate::provider::Transport;
 macro_rules! same {
     ($($name:ident $(<$safe:ident>)?($($arg:ident: $type:ty),*) => $function:expr;)*) => {$(
         #[doc = concat!("dat_", stringify!($name), ".")]
-        // One form for the whole table.
+        // All functions have the same generic parameters, whether they use them or not.
         #[allow(clippy::too_many_arguments, clippy::extra_unused_type_parameters)]
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
             $($arg: $type),*
@@ -123,7 +124,7 @@ same! {
     srq_set_lw(srq: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) => mem::srq_set_lw::<T>;
 }
 
-/// dat_cr_reject. 1.2 has no private data here.
+/// dat_cr_reject. In uDAPL 1.2 the consumer passes no private data with a rejection.
 pub(super) unsafe extern "C" fn cr_reject<T: Transport>(cr: DAT_CR_HANDLE) -> DAT_RETURN {
     // SAFETY: the contract of this function includes that of the 2.0 function.
     status(unsafe { conn::cr_reject::<T>(cr, 0, null_mut()) })

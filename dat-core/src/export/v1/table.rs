@@ -1,4 +1,4 @@
-//! The function table of 1.2.
+//! The function table of uDAPL 1.2.
 
 use std::ffi::c_char;
 
@@ -7,10 +7,11 @@ use dat_sys::v1::DAT_PROVIDER;
 use super::{ep, evd, ia, mem, post, same};
 use crate::provider::Transport;
 
-/// The type of the function table of 1.2.
+/// The type of the function table of uDAPL 1.2.
 pub(in crate::export) type Table = DAT_PROVIDER;
 
-/// All 70 words. The table of 2.0 ([`table`](crate::export::table)) has 81.
+/// Creates the 1.2 table of a transport, which has 70 words. The 2.0 table
+/// ([`table`](crate::export::table)) has 81 words.
 pub(in crate::export) fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
 ) -> Table {

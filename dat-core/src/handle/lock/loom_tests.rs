@@ -1,6 +1,6 @@
 //! The models show that no call uses an object that is being freed or was freed. The object is a
-//! cell of loom, which reports any use that is concurrent with a write. The thread that frees the
-//! object writes to it.
+//! cell of loom. The thread that frees the object writes to the cell, and loom reports any use that
+//! is concurrent with this write.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -13,7 +13,7 @@ const TAG: u64 = 7;
 const OTHER_TAG: u64 = 8;
 const ALIVE: u32 = 1;
 const FREED: u32 = 2;
-/// The value of the object that takes the memory of the freed one.
+/// The value of the object that gets the slot of the freed object.
 const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
@@ -22,7 +22,7 @@ struct Subject {
     object: UnsafeCell<u32>,
 }
 
-// SAFETY: the models show that accesses are not concurrent. loom reports a mistake.
+// SAFETY: the models show that accesses are not concurrent. loom reports it if they are.
 unsafe impl Sync for Subject {}
 
 impl Subject {
@@ -42,8 +42,8 @@ impl Subject {
         self.object.with(|object| assert_eq!(unsafe { *object }, ALIVE));
     }
 
-    /// Puts another object behind the handle, as `insert` does: with one pin, until the call that
-    /// creates it has ended.
+    /// Puts another object behind the handle, as `insert` does. The object has one pin until the
+    /// call that creates it has ended.
     fn reuse(&self, tag: u64) {
         // SAFETY: loom checks the access.
         self.object.with_mut(|object| unsafe { *object = NEXT });
@@ -52,7 +52,8 @@ impl Subject {
         self.lock.unpin();
     }
 
-    /// A call on an object with this tag. Returns the object, or `None` if there is none.
+    /// Models a call on an object with this tag. Returns the value of the object, or `None` if
+    /// there is no such object.
     fn call_on(&self, tag: u64) -> Option<u32> {
         let called = self.lock.locked(|| {
             let open = self.lock.is_live_as(tag);
@@ -62,7 +63,7 @@ impl Subject {
         called.unwrap()
     }
 
-    /// A call on the object. Returns whether the object was there.
+    /// Models a call on the object. Returns whether the object existed.
     fn call(&self) -> bool {
         let called = self.lock.locked(|| {
             let open = self.lock.is_live_as(TAG);
@@ -74,7 +75,7 @@ impl Subject {
         called.unwrap()
     }
 
-    /// A call on `subject` that names this object in a further argument.
+    /// Models a call on `subject` that names this object in another argument.
     fn named_by(&self, subject: &Subject) {
         if self.pinned() {
             let both = subject.lock.locked(|| {
@@ -89,7 +90,7 @@ impl Subject {
         }
     }
 
-    /// Pins the object if it is there. Returns whether it was.
+    /// Pins the object if it exists. Returns whether it existed.
     fn pinned(&self) -> bool {
         let pinned = self.lock.locked(|| {
             let open = self.lock.is_live_as(TAG);
@@ -159,9 +160,10 @@ fn loom_a_pinned_object_is_freed_after_the_call() {
     });
 }
 
-/// Both objects of a call are freed during it, each by a thread of its own, and no thread waits for
-/// ever. With three pre-emptions loom does not end: it tries longer and longer schedules in which
-/// the two waiting threads yield to each other and the third one does not run.
+/// Both objects of a call are freed during the call, each by a thread of its own, and no thread
+/// waits forever. The preemption bound is 2, because loom does not end with three preemptions: it
+/// tries longer and longer schedules in which the two waiting threads yield to each other and the
+/// third thread does not run.
 #[test]
 fn loom_both_objects_of_a_call_are_freed() {
     let mut model = loom::model::Builder::new();
@@ -183,7 +185,7 @@ fn loom_both_objects_of_a_call_are_freed() {
 }
 
 /// The slot of a freed object gets another object of the same type. A call with the stale handle
-/// uses either object as a whole, or none. The new object is freed in turn.
+/// uses one of the two objects as a whole, or no object. The new object is freed as well.
 #[test]
 fn loom_a_slot_is_used_again() {
     loom::model(|| {
@@ -201,7 +203,7 @@ fn loom_a_slot_is_used_again() {
 }
 
 /// The slot of a freed object gets an object of another type. A call with the stale handle never
-/// uses it.
+/// uses the new object.
 #[test]
 fn loom_a_slot_is_used_again_for_another_kind() {
     loom::model(|| {
@@ -219,8 +221,8 @@ fn loom_a_slot_is_used_again_for_another_kind() {
     });
 }
 
-/// A call pins the object by a stale handle while the slot is reused. The thread that frees the new
-/// object waits for the pin.
+/// A call pins an object by a stale handle while the slot gets a new object. The thread that frees
+/// the new object waits for the pin.
 #[test]
 fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
     loom::model(|| {

@@ -1,7 +1,7 @@
 //! Compares the results of this library with those of OFED's (libdat2 2.1.10) for the same calls.
 //!
 //! Each library produces a transcript of the same calls. [`DIFFERENCES`] lists the calls whose
-//! results differ, both results, and why ours is right.
+//! results differ, both results, and why the result of this library is right.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -79,8 +79,8 @@ kernel k2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"
 off    u2.0 nonthreadsafe nondefault LIB fake.1.0 \"\" \"\"
 ";
 
-/// An expected difference: the calls that it covers (`*` stands for any text), the result of the
-/// original (also a pattern), our result, and the reason.
+/// A difference that the test expects: the calls, the result of OFED's library, the result of our
+/// library, and the reason. The first three are patterns, in which `*` stands for any text.
 struct Difference {
     call: &'static str,
     original: &'static str,
@@ -94,7 +94,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "*",
         original: "not exported",
         ours: "*",
-        why: "ten functions are declared in its headers but missing from the library",
+        why: "the original declares ten functions in its headers but does not export them",
     },
     Difference {
         call: "dat_*(* pointer)",
@@ -106,13 +106,13 @@ const DIFFERENCES: &[Difference] = &[
         call: "dat_*(*integer*)",
         original: "signal *",
         ours: "0x800500*",
-        why: "the same for a small number in the place of a pointer",
+        why: "the original follows a small number as if it were a pointer",
     },
     Difference {
         call: "list *",
         original: "* old-1.2-0 safe-2.0-1 minor-2.1-0 nolib-2.0-0 *",
         ours: "* minor-2.1-0 refuse-2.0-0 nolib-2.0-0 dup-2.0-0 old-1.2-0",
-        why: "programs request a few entries, so those that they can open come first",
+        why: "a program may request only a few entries, so entries that it can open come first",
     },
     Difference {
         call: "open wrong major",
@@ -149,13 +149,13 @@ const DIFFERENCES: &[Difference] = &[
         call: "open, provider is thread-safe",
         original: "0x800a0064",
         ours: "0x00000000",
-        why: "a thread-safe provider serves a consumer that does not ask for it",
+        why: "a thread-safe provider serves a consumer that does not ask for thread safety",
     },
     Difference {
         call: "strerror type 0x1*",
         original: "0x00060000 unknown error (null)",
         ours: "0x00000000 DAT_* ''",
-        why: "the original lacks the types from DAT_CONN_QUAL_UNAVAILABLE on",
+        why: "the original has no names for types from DAT_CONN_QUAL_UNAVAILABLE on",
     },
     Difference {
         call: "strerror type 0x180000",
@@ -167,7 +167,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "strerror subtype 0x5*",
         original: "0x00060000 DAT_INVALID_STATE unknown minor error",
         ours: "0x00000000 DAT_INVALID_STATE DAT_INVALID_STATE_SRQ_*",
-        why: "the original lacks the SRQ states",
+        why: "the original has no names for the subtypes about SRQ states",
     },
     Difference {
         call: "strerror subtype 0x68",
@@ -179,7 +179,7 @@ const DIFFERENCES: &[Difference] = &[
         call: "strerror minor null pointer",
         original: "0x00000000",
         ours: "0x80060027",
-        why: "null is an error, not ignored",
+        why: "a null pointer is an error; the original ignores it",
     },
     Difference {
         call: "dat_extension_op(*)",
@@ -191,32 +191,32 @@ const DIFFERENCES: &[Difference] = &[
         call: "open query without name",
         original: "0x80050027",
         ours: "0x80060027",
-        why: "it is a parameter, not a handle; the original mixes the type of one with the \
-              subtype of the other",
+        why: "the name is a parameter, not a handle; the original returns the type of a handle \
+              error with the subtype of a parameter error",
     },
     Difference {
         call: "empty slot in the table",
         original: "signal *",
         ours: "0xbfff0000",
-        why: "a function that the provider left out is not implemented",
+        why: "a function that is not in the provider's table is not implemented",
     },
     Difference {
         call: "strerror subtype 0x3d",
         original: "* DAT_INVALID_STATE_EP_EVD_RCV",
         ours: "* DAT_INVALID_STATE_EP_EVD_RECV",
-        why: "the original misspells it",
+        why: "the original misspells the name",
     },
     Difference {
         call: "list null element",
         original: "0x80060027 count 0",
         ours: "0x80060027 count 8",
-        why: "a failed call returns the number of entries",
+        why: "a failed call returns the number of all entries",
     },
     Difference {
         call: "* null pointer",
         original: "signal *",
         ours: "0x8006002*",
-        why: "null is an error",
+        why: "a null pointer is an error",
     },
 ];
 
@@ -249,11 +249,11 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     assert_eq!(unexpected, "");
     let unused: Vec<_> =
         DIFFERENCES.iter().zip(used).filter(|(_, n)| *n == 0).map(|(d, _)| d.call).collect();
-    assert_eq!(unused, [""; 0], "differences that are none any more");
+    assert_eq!(unused, [""; 0], "expected differences that did not occur");
 }
 
 /// Checks the statuses on which programs rely against values that were measured with OFED's
-/// library. Needs no such library on the host.
+/// library. OFED's library need not be installed.
 #[test]
 fn answers_are_the_measured_ones() {
     let Some(vendor) = Vendor::build() else { return };
@@ -347,7 +347,7 @@ fn handle(name: &str) -> DAT_HANDLE {
 
 /// In a child process: makes the calls and prints `@ call = answer` for each.
 #[test]
-#[ignore = "not a test: run by the other tests, in a process of its own for each library"]
+#[ignore = "not a test: the other tests run this in a child process for each library"]
 fn child() {
     let Some(library) = load(true) else { return };
     let calls = Calls(&library);
@@ -669,7 +669,7 @@ fn record(call: &str, answer: String) {
     println!("@ {call} = {answer}");
 }
 
-/// Makes a call that may crash, in a process of its own.
+/// Makes a call in a child process, because the call may crash.
 fn guarded(call: impl FnOnce() -> String) -> String {
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     // SAFETY: the child makes one call, writes to the pipe and exits without running anything else.

@@ -10,8 +10,8 @@ use crate::support::{Child, Vendor, load, ours};
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-/// The functions of the standard, those that OFED adds, and those that OFED declares but does not
-/// export.
+/// The functions that the library must export: the functions of the standard, the functions that
+/// OFED adds, and the functions that OFED declares in its headers but does not export.
 const FUNCTIONS: &str = "\
     dat_ia_openv dat_ia_query dat_ia_close dat_set_consumer_context dat_get_consumer_context \
     dat_get_handle_type \
@@ -69,7 +69,7 @@ fn the_dynamic_linker_finds_every_function_under_its_version() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_looks_functions_up() {
     let Some(library) = load(false) else { return };
     let library = library.into_raw();
@@ -121,14 +121,14 @@ fn a_library_that_was_opened_locally_still_loads_providers() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_opened_locally() {
     let Some(library) = load(false) else { return };
     let ia = open(&library, "v").expect("opens");
     close(&library, ia);
 }
 
-/// A program may exit, and a plug-in may be unloaded, with everything open.
+/// A program may exit, and a plug-in may be unloaded, while IAs are open.
 #[test]
 fn ending_with_open_adapters_is_no_crash() {
     let Some(vendor) = Vendor::build() else { return };
@@ -137,7 +137,7 @@ fn ending_with_open_adapters_is_no_crash() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_leaves_adapters_open() {
     for _ in 0..2 {
         let Some(library) = load(false) else { return };
@@ -155,7 +155,7 @@ fn closing_the_library_leaves_the_provider_its_code() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_closes_a_busy_library() {
     let threads = || std::fs::read_dir("/proc/self/task").expect("procfs").count();
     let before = threads();
@@ -209,7 +209,7 @@ fn opening_and_closing_leaves_nothing_behind() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_opens_a_thousand_times() {
     let cycle = || {
         let Some(library) = load(false) else { return };
@@ -235,11 +235,12 @@ fn child_opens_a_thousand_times() {
     (0..1000).for_each(|_| cycle());
     assert_eq!(footprint(), before);
     let grown = bytes_in_use().saturating_sub(bytes);
-    // If each of the 1,000 cycles had leaked an object, more memory would be in use.
+    // A leak of one object in each of the 1,000 cycles would use more memory than this.
     assert!(grown <= 16 << 10, "{grown} bytes more are in use");
 }
 
-/// Errors are reported on standard error, only there, and only if they matter.
+/// By default, errors are reported only on standard error. A failed attempt is not reported if
+/// another entry of the same name opens.
 #[test]
 fn messages_say_where_and_why() {
     let Some(vendor) = Vendor::build() else { return };
@@ -270,7 +271,8 @@ fn messages_say_where_and_why() {
     assert_eq!(stderr, "");
     assert!(stdout.contains(&mistake) && stdout.contains(&failure), "{stdout}");
 
-    // With all messages enabled, the failed attempt that did not matter is reported too.
+    // If all messages are enabled, the failed attempt is reported even though the next entry
+    // opened.
     let (_, stderr) = output_of(child().env("DAT_DBG_TYPE", "0xff"));
     assert!(
         stderr.contains(&format!("{conf}:1:1: ")) && stderr.contains("the next entry opened"),
@@ -303,7 +305,7 @@ fn output_of(child: Child) -> (String, String) {
 }
 
 #[test]
-#[ignore = "not a test: a child of a test above"]
+#[ignore = "not a test: a test above runs this in a child process"]
 fn child_fails_to_open() {
     let Some(library) = load(true) else { return };
     let ia = open(&library, "v").expect("the second entry opens");
@@ -312,13 +314,13 @@ fn child_fails_to_open() {
 }
 
 #[test]
-#[ignore = "not a test: a child of a test above"]
+#[ignore = "not a test: a test above runs this in a child process"]
 fn child_finds_nothing() {
     let Some(library) = load(true) else { return };
     assert_eq!(open(&library, "v"), Err(0x800a_0064));
 }
 
-/// Programs linked against this library must find the ten functions that the original lacks.
+/// Programs linked against this library must find the ten functions that OFED's library lacks.
 #[test]
 fn providers_are_asked_whether_they_are_related() {
     let Some(vendor) = Vendor::build() else { return };
@@ -330,7 +332,7 @@ fn providers_are_asked_whether_they_are_related() {
 }
 
 #[test]
-#[ignore = "not a test: a child of the test above"]
+#[ignore = "not a test: the test above runs this in a child process"]
 fn child_asks_for_relations() {
     let Some(library) = load(true) else { return };
     type Related =

@@ -1,7 +1,7 @@
-//! The library under test, the original, and child processes that load them.
+//! The library under test, OFED's original library, and child processes that load them.
 //!
-//! A registry is global to the process and reads its environment once, so each test of it needs a
-//! new process: the test program starts itself with the name of one test, see [`Child`].
+//! A registry is global to the process and reads its environment once. So each test of the registry
+//! needs a new process: the test program starts itself with the name of one test, see [`Child`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,13 +10,14 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 #[path = "../../../../registry/tests/support/mod.rs"]
-#[allow(dead_code, reason = "the tests of the registry use more of it")]
+#[allow(dead_code, reason = "the tests of the registry use the rest of this module")]
 mod vendor;
 pub(crate) use vendor::Vendor;
 
 const LIBRARY: &str = "LIBDAT2_UNDER_TEST";
 
-/// Our libdat2: the one in OPENDAT_DIST (`cargo xtask test` sets it), or one that is built now.
+/// Returns the path of our libdat2: in `OPENDAT_DIST` if that is set (by `cargo xtask test`),
+/// otherwise of a library that is built now.
 pub(crate) fn ours() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| match std::env::var_os("OPENDAT_DIST") {
@@ -25,8 +26,8 @@ pub(crate) fn ours() -> &'static Path {
     })
 }
 
-/// Builds the cdylib, because cargo builds it for no dependent. A separate target directory avoids
-/// waiting for a running `cargo`.
+/// Builds the library, because cargo does not build the cdylib of a dependency. A separate target
+/// directory avoids waiting for a running `cargo`.
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libdat2");
     let output = Command::new(env!("CARGO"))
@@ -40,7 +41,7 @@ fn build() -> PathBuf {
     target.join("debug/libdat2.so")
 }
 
-/// The original, if it is installed.
+/// Returns the path of OFED's original library, if it is installed.
 pub(crate) fn original() -> Option<PathBuf> {
     let path = PathBuf::from("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
     if path.exists() {
@@ -74,7 +75,7 @@ impl Child {
         self.0.output().expect("the test program starts")
     }
 
-    /// Runs it and returns its standard output. Its failure fails this test.
+    /// Runs the child process and returns its standard output. If the child fails, this test fails.
     pub(crate) fn run(self) -> String {
         let output = self.output();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -88,8 +89,8 @@ impl Child {
     }
 }
 
-/// In a child process: loads the library, either into the global scope as a linked one, or locally
-/// as a plug-in system does. `None` if no parent started this test.
+/// In a child process: loads the library, either into the global scope, as for a linked library, or
+/// locally, as a plug-in system does. Returns `None` if no parent has started this test.
 pub(crate) fn load(global: bool) -> Option<Library> {
     let path = std::env::var_os(LIBRARY)?;
     let scope = if global { RTLD_GLOBAL } else { RTLD_LOCAL };

@@ -8,11 +8,11 @@ const INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
 /// The time before the first repetition of a DREQ. It doubles with each repetition, up to
 /// `INTERVAL`.
 const FIRST_REPEAT: Duration = Duration::from_millis(16);
-/// The number of repetitions at shorter intervals than `INTERVAL`, and the time until the last of
-/// them.
+/// The number of repetitions that come after an interval shorter than `INTERVAL`, and the time
+/// until the last of these repetitions.
 const SHORT_REPEATS: u32 = 9;
 const SHORT_REPEATS_TIME: Duration = Duration::from_millis(16 * ((1 << SHORT_REPEATS) - 1));
-/// The time that the ACK timeout in the call (17) stands for.
+/// The duration that the encoded ACK timeout 17 in the call means.
 const TIME_WAIT: Duration = Duration::from_millis(512);
 
 #[test]
@@ -211,7 +211,8 @@ fn a_peer_that_never_answers_a_dreq() {
     assert_eq!(pair.events(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
 }
 
-/// A DREQ overtakes the RTU, or the RTU is lost.
+/// The DREQ arrives although the RTU has not arrived: the DREQ overtakes the RTU, or the RTU is
+/// lost.
 #[test]
 fn a_dreq_stands_for_a_lost_rtu() {
     let mut pair = Pair::new();
@@ -232,8 +233,8 @@ fn a_dreq_stands_for_a_lost_rtu() {
 #[test]
 fn an_accepted_connection_is_disconnected_before_the_rtu() {
     for (lost, sent, events) in [
-        // The REJ is for an active side that waits for the REP, the DREQ for one that has received
-        // the REP.
+        // An active side that waits for the REP needs the REJ. An active side that has received the
+        // REP needs the DREQ.
         ("B:REP", "(B:REP) B:REJ28 B:DREQ A:DREP", Event::Rejected { private: padded(b"", 148) }),
         ("A:RTU", "B:REP (A:RTU) B:REJ28 B:DREQ A:DREP", Event::Disconnected),
     ] {
@@ -316,7 +317,7 @@ fn the_end_of_an_unknown_connection() {
 }
 
 /// The active process died, and another process uses its queue pair number again. The connection
-/// ends when the consumer says that the peer does not answer over it.
+/// ends when the consumer reports that the peer does not answer over it.
 #[test]
 fn a_stale_connection() {
     let mut pair = Pair::new();
@@ -358,16 +359,16 @@ fn a_stale_acceptance() {
     pair.run();
     assert_eq!(pair.events(A), [(old, Event::Stale)]);
     assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
-    assert_eq!(pair.state(A, a), State::ReqSent, "the caller must ask again");
+    assert_eq!(pair.state(A, a), State::ReqSent, "the caller must still wait for a REP");
     pair.cms[A].stale(pair.now, old);
     assert_eq!(pair.events(A), [(old, Event::Broken)]);
     pair.pass(5 * SECOND);
     assert_eq!(pair.events(A)[0].0, old, "the old connection must be released");
 }
 
-/// The caller gave its request up, or answered the DREQ, and the REJ or DREP that says so was lost.
-/// A REQ with the same queue pair number may be forged, so it is refused until the connection has
-/// ended by itself.
+/// One side ends an attempt or a connection, and the message that reports the end (REJ or DREP) is
+/// lost. Then it sends a REQ with the same queue pair number. Such a REQ may be forged, so the
+/// other side refuses it until the old connection has ended by itself.
 #[test]
 fn a_queue_pair_that_is_used_again() {
     let mut pair = Pair::new();
@@ -397,7 +398,7 @@ fn a_queue_pair_that_is_used_again() {
     pair.run();
     assert_eq!(pair.events(B), []);
     assert!(pair.events(A).contains(&(refused_call, refused(Reason::STALE_CONNECTION))));
-    // The DREQ is repeated.
+    // B repeats the DREQ, and A answers it.
     pair.pass(SECOND / 10);
     assert_eq!(pair.events(B), [(b, Event::Disconnected)]);
     pair.connect(QPN[A]);
@@ -405,8 +406,8 @@ fn a_queue_pair_that_is_used_again() {
     pair.request();
 }
 
-/// The end of an old connection does not remove the entry of the next connection of the same queue
-/// pair of the peer.
+/// Two connections use the same queue pair of the peer, one after the other. When the first one is
+/// removed, the table must keep the entry of the second one.
 #[test]
 fn an_old_connection_does_not_hide_the_next_one_of_its_queue_pair() {
     let mut pair = Pair::new();

@@ -35,8 +35,8 @@ fn a_forged_message_changes_nothing() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 4).unwrap();
     let [a, b] = pair.connected();
-    // These are connections in other states: one each waits for the REP, the decision, the RTU and
-    // the DREP.
+    // These connections are in four other states. They wait for the REP, for the consumer's
+    // decision, for the RTU and for the DREP.
     let calling = pair.connect(QPN[A] + 0x80);
     pair.run();
     let (undecided, _) = pair.request();
@@ -88,7 +88,7 @@ fn a_forged_message_changes_nothing() {
             mra(stranger, ours, Answered::Rep),
         ];
         if pair.state(side, id) == State::ReqSent {
-            // The peer has no ID yet, so the transaction ID counts.
+            // This side does not know the peer's ID yet, so it checks the transaction ID.
             forged.push(mra(theirs, ours, Answered::Req));
             forged.push(rej(theirs, ours, Answered::Req));
         }
@@ -100,7 +100,7 @@ fn a_forged_message_changes_nothing() {
             pair.cms[side].receive(pair.now, address(1 - side), address(side), &mad).unwrap();
             assert_eq!(snapshot(&pair.cms[side]), before, "{message:?}");
         }
-        // All values are right, but the message comes from another address, or goes to another one.
+        // All values are right, but the source or the destination address of the message is wrong.
         let right = [
             rej(theirs, ours, Answered::Other),
             rej(theirs, ours, Answered::Req),
@@ -148,7 +148,8 @@ fn a_forged_request_ends_no_connection() {
     }
 }
 
-/// Delivers a REQ of another caller at the address `source`, with times as long as possible.
+/// Delivers a REQ of another caller at the address `source`, that asks for the longest possible
+/// times.
 fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
     let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
@@ -163,7 +164,7 @@ fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
 }
 
 impl Pair {
-    /// Makes B accept all requests that it has got. Returns their number.
+    /// Makes B accept all requests that it has received. Returns their number.
     fn accept_all(&mut self) -> usize {
         let events = self.events(B);
         let requests = events.iter().filter(|(_, event)| matches!(event, Event::Request(_)));
@@ -195,9 +196,9 @@ impl Pair {
     }
 }
 
-/// Callers are accepted and never answer. Each further acceptance waits for less time, so that the
-/// queue pairs of a server with sixteen are free again after a second. Soon after that, no state of
-/// these connections is left.
+/// Callers are accepted and never answer. Each further acceptance waits for less time, so most of
+/// the sixteen queue pairs of a server are free again after two seconds. Soon after an acceptance
+/// has ended, no state of it is left.
 #[test]
 fn callers_that_never_answer() {
     let mut pair = Pair::new();
@@ -213,7 +214,7 @@ fn callers_that_never_answer() {
     assert_eq!(failed(&pair.events(B)), 9);
     pair.pass_without_receiving(6 * SECOND);
     assert_eq!(failed(&pair.events(B)), 6);
-    // The first acceptance waits as long as its REP is repeated.
+    // The first acceptance waits for as long as its REP is repeated.
     pair.pass_without_receiving(3 * SECOND);
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
@@ -239,7 +240,7 @@ fn an_acceptance_that_is_given_up_is_soon_forgotten() {
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
 
-/// An acceptance that its caller refuses is soon forgotten, too.
+/// If a caller refuses an acceptance, the acceptance is soon forgotten.
 #[test]
 fn an_acceptance_that_is_refused_is_soon_forgotten() {
     let mut pair = Pair::new();
@@ -268,18 +269,18 @@ fn forged_requests_do_not_keep_their_caller_out() {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         assert_eq!(pair.accept_all(), 1);
     }
-    // Another REQ is not accepted at first, and its caller repeats it.
+    // One more REQ is deferred. Its caller repeats it.
     pair.pass_without_receiving(half_open::EVICTABLE_AFTER - ms);
     forge(&mut pair.cms[B], MAX, address(A), pair.now);
     assert_eq!((pair.accept_all(), pair.half_open()), (0, MAX as usize));
-    // Then the REQ replaces the oldest acceptance. Each further REQ also replaces one, even without
-    // a pause.
+    // Now each REQ ends the oldest acceptance and takes its place, even if the REQs come without a
+    // pause.
     pair.pass_without_receiving(ms);
     for n in 0..10 {
         forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
         assert_eq!((pair.accept_all(), pair.half_open()), (1, MAX as usize));
     }
-    // Requests that the consumer rejects do not count.
+    // Requests that the consumer rejects do not count as waiting acceptances.
     forge(&mut pair.cms[B], 2 * MAX, address(A), pair.now);
     let id = pair
         .events(B)
@@ -294,7 +295,7 @@ fn forged_requests_do_not_keep_their_caller_out() {
 }
 
 /// Requests that waited for a decision when there were few acceptances may all be accepted at once.
-/// Soon the number of waiting acceptances is not above the limit any more.
+/// Soon afterwards, the number of waiting acceptances is within the limit again.
 #[test]
 fn many_requests_are_accepted_at_once() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
@@ -365,13 +366,13 @@ fn callers_that_ask_for_time() {
 }
 
 /// A deferred REQ is admitted when an acceptance or a request of its address ends. It is dropped
-/// when its caller gives up. It is not admitted a second time after it was admitted out of turn.
+/// when its caller gives up. If it was admitted before its turn, it is not admitted again.
 #[test]
 fn deferred_requests_are_admitted_in_turn() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    // One request waits for a decision, and the largest number of acceptances wait for their RTU.
+    // One request waits for a decision, and the maximum number of acceptances wait for their RTU.
     forge(&mut pair.cms[B], 0, address(A), pair.now);
     let (undecided, _) = pair.request();
     for n in 1..=MAX {
@@ -382,7 +383,7 @@ fn deferred_requests_are_admitted_in_turn() {
         forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
     }
     assert_eq!((pair.events(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
-    // A rejection admits no deferred REQ while there are too many acceptances.
+    // A rejection admits no deferred REQ while the maximum number of acceptances wait.
     pair.cms[B].reject(pair.now, undecided, Reason::CONSUMER, &[]).unwrap();
     assert_eq!((pair.events(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
     // The first deferred caller gives up.
@@ -401,7 +402,7 @@ fn deferred_requests_are_admitted_in_turn() {
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
     // A caller refuses its acceptance, so the consumer gets the next deferred REQ. When the
-    // consumer rejects this REQ, the consumer gets the one after it.
+    // consumer rejects this REQ, the consumer gets the deferred REQ after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -429,15 +430,16 @@ fn deferred_requests_are_admitted_in_turn() {
     assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 3, 1));
     pair.accept(id, 5);
     assert_eq!(pair.half_open(), MAX as usize);
-    // When the oldest acceptance may be ended, the last REQ comes again and takes its place.
+    // The last deferred REQ comes again when the oldest acceptance may be ended. The REQ is
+    // admitted, and that acceptance ends.
     pair.pass_without_receiving(half_open::EVICTABLE_AFTER);
     forge(&mut pair.cms[B], MAX + 4, address(A), pair.now);
     assert_eq!((pair.accept_all(), pair.cms[B].half_open.deferred_count()), (1, 0));
     assert_eq!(pair.half_open(), MAX as usize);
 }
 
-/// Forged REQs of a caller's address are deferred. They keep neither the caller nor others from
-/// connecting.
+/// Forged REQs of a caller's address are deferred. They prevent neither this caller nor other
+/// callers from connecting.
 #[test]
 fn deferred_forgeries_keep_nobody_out() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
@@ -452,7 +454,8 @@ fn deferred_forgeries_keep_nobody_out() {
     // A caller with another address is admitted at once.
     forge(&mut pair.cms[B], 5000, [10, 0, 0, 9].into(), pair.now);
     assert_eq!(pair.accept_all(), 1);
-    // The caller itself is admitted as soon as the oldest acceptance may be ended.
+    // The caller whose address was forged is admitted as soon as the oldest acceptance may be
+    // ended.
     pair.pass_without_receiving(half_open::EVICTABLE_AFTER);
     pair.events(B);
     pair.log.clear();
@@ -578,8 +581,8 @@ fn a_flood_of_stale_requests() {
     assert!(asked <= 600, "{asked} questions");
 }
 
-/// REQs of one address that come without a pause do not hold ever more endpoints: besides the
-/// acceptances that may wait, at most as many wait as the backlog has places.
+/// REQs of one address come without a pause. They occupy a limited number of endpoints: at most the
+/// maximum number of waiting acceptances, plus one for each place of the backlog.
 #[test]
 fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
     const MAX: usize = half_open::MAX_PER_SOURCE;
@@ -588,7 +591,7 @@ fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
     pair.cms[B].listen(PORT, BACKLOG).unwrap();
     let (mut most, mut accepted) = (0, 0);
     for n in 0..3000 {
-        // The consumer accepts requests one by one, and the backlog is full again at once.
+        // The consumer accepts requests one by one, and forged REQs fill the backlog again at once.
         let requests: Vec<_> = pair.events(B);
         for (id, event) in requests {
             if matches!(event, Event::Request(_)) {
@@ -607,8 +610,8 @@ fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
     assert!(most <= MAX + BACKLOG, "{most} waited");
 }
 
-/// REQs of one address that fill the backlog keep no other address out: its REQ is deferred until
-/// the consumer decides on a request, and is then the first to be admitted.
+/// REQs of one address fill the backlog. A REQ of another address is deferred until the consumer
+/// decides on a request, and is then admitted before all others.
 #[test]
 fn a_backlog_full_of_forgeries_keeps_nobody_out() {
     const BACKLOG: u32 = 4;
@@ -624,7 +627,7 @@ fn a_backlog_full_of_forgeries_keeps_nobody_out() {
         assert_eq!(pair.events(A), [], "the REQ is not refused");
         let forged = pair.events(B);
         assert_eq!(forged.len(), BACKLOG as usize);
-        // Nobody else takes the place that becomes free.
+        // The REQ of the other caller, and not a forged one, gets the place that becomes free.
         match accepts {
             true => pair.accept(forged[0].0, 0x1234),
             false => pair.cms[B].reject(pair.now, forged[0].0, Reason::CONSUMER, &[]).unwrap(),
@@ -639,7 +642,7 @@ fn a_backlog_full_of_forgeries_keeps_nobody_out() {
         assert!(pair.events(A).iter().any(|(of, event)| {
             *of == call && matches!(event, Event::Accepted(_) | Event::Established)
         }));
-        // The consumer rejects the rest.
+        // The consumer rejects the remaining forged requests.
         let mut rest: Vec<_> = forged[1..].to_vec();
         while let Some((id, event)) = rest.pop() {
             if matches!(event, Event::Request(_)) {
@@ -650,9 +653,9 @@ fn a_backlog_full_of_forgeries_keeps_nobody_out() {
     }
 }
 
-/// A caller has two REQs deferred, and the first one gets a place. The second one is repeated while
-/// the backlog is full of the caller's own request. A refusal would end the attempt, and its REQ
-/// would still be admitted later.
+/// Two REQs of a caller are deferred, and the first one is admitted. The caller repeats the second
+/// one while its first request fills the backlog. The second REQ must not be refused: the refusal
+/// would end the attempt, but the deferred REQ would still be admitted later.
 #[test]
 fn a_deferred_request_is_not_refused_when_it_is_repeated() {
     let mut pair = Pair::new();
@@ -683,8 +686,8 @@ fn a_deferred_request_is_not_refused_when_it_is_repeated() {
     assert_eq!(accepted, calls);
 }
 
-/// The number of REQs that a listener defers is limited, and none is kept that its caller does not
-/// repeat.
+/// The number of REQs that a listener defers is limited. A deferred REQ is dropped if its caller
+/// does not repeat it.
 #[test]
 fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
     let mut pair = Pair::new();
@@ -712,7 +715,7 @@ fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
     assert_eq!((pair.events(B), deferred(&pair)), (vec![], 0));
 }
 
-/// A flood of REQs gets no more than a listener's backlog.
+/// A flood of REQs creates no more requests than the listener's backlog allows.
 #[test]
 fn a_flood_of_requests() {
     const BACKLOG: usize = 16;

@@ -100,7 +100,7 @@ fn deferred_requests_have_a_bound() {
         half_open.defer(key(source, n), address(B), now, || [0; 256]);
         half_open.deferred_count()
     };
-    // Without a waiting acceptance no REQ is deferred, because no event would admit it.
+    // If no acceptance waits, no REQ is deferred, because no event would admit it later.
     assert_eq!(defer(&mut half_open, 1, 0), 0);
     for source in 1..=3 {
         half_open.insert([10, 0, 0, source].into(), source.into(), now);
@@ -108,7 +108,7 @@ fn deferred_requests_have_a_bound() {
     for n in 0..2 * half_open::MAX_DEFERRED_PER_SOURCE {
         assert_eq!(defer(&mut half_open, 1, n), half_open::MAX_DEFERRED_PER_SOURCE.min(n + 1));
     }
-    // A repeated REQ does not take a second place.
+    // A deferred REQ that is repeated is not deferred twice.
     assert_eq!(
         defer(&mut half_open, 1, 2 * half_open::MAX_DEFERRED_PER_SOURCE - 1),
         half_open::MAX_DEFERRED_PER_SOURCE

@@ -42,9 +42,9 @@ struct Pair {
     /// The messages that were sent, each as the letter of the sender and the name of the message.
     /// Lost messages are in parentheses.
     log: Vec<String>,
-    /// The names of messages that will be lost, each once.
+    /// The names of messages to lose. Each entry makes the network lose one message.
     lose: Vec<&'static str>,
-    /// Whether the consumers have requests in flight when their peer disconnects. If not, `Pair`
+    /// Whether the consumers have requests in flight when their peer disconnects. If false, `Pair`
     /// answers the DREQ for them at once.
     busy: bool,
 }
@@ -256,7 +256,7 @@ fn name(transmit: &Transmit) -> String {
     name
 }
 
-/// Private data in the form in which the peer gets them.
+/// Private data as the peer receives them: padded with zeros.
 fn padded(private: &[u8], size: usize) -> Vec<u8> {
     let mut padded = private.to_vec();
     padded.resize(size, 0);

@@ -19,7 +19,7 @@ const SETTLED_SECONDS: u32 = 350;
 const END_SECONDS: u32 = 600;
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn a_thousand_networks() {
     let mut ends = BTreeMap::<String, usize>::new();
     for seed in 0..NETWORKS {

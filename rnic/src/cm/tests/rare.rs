@@ -1,4 +1,4 @@
-//! Tests with messages that seldom arrive in the state in question.
+//! Tests with messages that seldom arrive in the connection's current state.
 
 use wire::cm::{Answered, Mra, Rej};
 
@@ -60,8 +60,8 @@ fn an_mra_of_the_rep() {
     assert_eq!(pair.sent(), "B:REP A:RTU");
 }
 
-/// The REP is lost, and so are the REJ and the DREQs with which the passive side gives the
-/// connection up.
+/// The passive side gives the connection up after its REP was lost. Its REJ and its DREQs are also
+/// lost.
 #[test]
 fn a_req_comes_again_while_its_connection_ends() {
     let mut pair = Pair::new();
@@ -95,7 +95,8 @@ fn a_peer_that_gives_up_while_it_is_disconnected() {
     assert_eq!(pair.state(A, a), State::TimeWait);
 }
 
-/// A side that has given up an attempt tells a peer that still treats the attempt as a connection.
+/// One side has given up an attempt, but its peer treats the attempt as a connection. When a
+/// message of the peer arrives, the side answers that there is no connection.
 #[test]
 fn a_connection_that_only_one_side_knows() {
     let mut pair = Pair::new();
@@ -129,7 +130,7 @@ fn a_rep_for_a_connection_that_has_ended() {
 }
 
 /// The caller died after the acceptance, and a new process calls with the same queue pair number.
-/// The acceptance ends when its time is over.
+/// The acceptance ends when the passive side stops waiting for its RTU.
 #[test]
 fn an_acceptance_is_stale() {
     let mut pair = Pair::new();

@@ -79,7 +79,7 @@ fn a_repeated_req_gets_an_mra() {
     assert_eq!(
         pair.sent(),
         "A:REQ A:REQ B:MRA",
-        "it waits as long as the MRA asks, and the way there and back"
+        "the caller must wait for the time in the MRA plus one round trip"
     );
     pair.pass(service_timeout + REQ_INTERVAL);
     assert_eq!(pair.sent(), "A:REQ B:MRA");
@@ -89,7 +89,7 @@ fn a_repeated_req_gets_an_mra() {
     assert!(matches!(pair.events(A)[..], [(id, Event::Accepted(_))] if id == a));
 }
 
-/// Only one MRA counts for each time that a message is sent.
+/// Each time that a message is sent, only the first MRA that answers it has an effect.
 #[test]
 fn mras_cannot_make_a_caller_wait_for_ever() {
     let mut pair = Pair::new();
@@ -97,7 +97,8 @@ fn mras_cannot_make_a_caller_wait_for_ever() {
     let a = pair.connect(QPN[A]);
     pair.run();
     let mra = pair.cms[B].conns.values_mut().next().unwrap().mra(pair.now);
-    // For each of 16 REQs the caller waits for 70 seconds, in which three MRAs arrive.
+    // The caller sends 16 REQs. After each of them it waits for 70 seconds, and three MRAs arrive
+    // in that time.
     for _ in 0..16 * 3 {
         pair.cms[A].receive(pair.now, mra.from, mra.to, &mra.mad).unwrap();
         pair.pass(24 * SECOND);
@@ -154,8 +155,8 @@ fn the_consumers_deadline_comes_first() {
     assert!(pair.is_empty());
 }
 
-/// A late REQ of an attempt that was given up is not a new call. It does not end the connection in
-/// which the caller's queue pair is when the REQ arrives.
+/// A late REQ of an attempt that was given up is not a new call. The caller's queue pair may be in
+/// another connection by then, and the REQ must not end that connection.
 #[test]
 fn a_late_req() {
     let mut pair = Pair::new();
@@ -176,7 +177,7 @@ fn a_late_req() {
     assert_eq!(pair.state(B, b), State::Established);
 }
 
-/// An acceptance is under way when the caller ends the attempt.
+/// The caller ends the attempt before the acceptance arrives.
 #[test]
 fn a_late_acceptance() {
     let mut pair = Pair::new();

@@ -11,7 +11,7 @@ use wire::rocev2::{Deth, Extension, Icrc, Packet, UDP_PORT};
 use super::*;
 use crate::tests::capture;
 
-/// The outcome of all captures together.
+/// Totals of all captures.
 const EXCHANGES: Outcome = Outcome { refused: 1, connected: 28, disconnected: 27 };
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,14 +22,14 @@ struct Outcome {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn every_exchange_of_the_captures() {
     let mut outcome = Outcome::default();
     for (name, file) in capture::captures(&capture::root("rocev2")) {
         let mads = mads(&file);
         for req in &mads {
             if let Ok(Mad { transaction, message: Message::Req(called) }) = Mad::parse(&req.mad) {
-                // All other messages of the connection contain the caller's ID.
+                // Each message of the connection contains the caller's ID.
                 let of_call = |message: &&Transmit| of(called.local_id, &message.mad);
                 let messages: Vec<_> = mads.iter().filter(of_call).collect();
                 let mut exchange = Exchange::new(&name, req, called, transaction, &messages);
@@ -153,15 +153,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Replays a message of the capture: the sender's side sends it too, and the receiver's side
-    /// gets it.
+    /// Replays a message of the capture. The side that sent it must send the same message, and the
+    /// other side receives it.
     fn take(&mut self, seen: &Transmit) {
         let mad = Mad::parse(&seen.mad).unwrap();
         let from = self.addresses.iter().position(|&address| address == seen.from).unwrap();
         match mad.message {
             Message::Rep(rep) => self.accept(&rep),
-            // If both sides send a DREQ, both do so before either arrives, because the two may have
-            // crossed.
+            // If the capture contains a DREQ of each side, both sides send theirs before either
+            // DREQ is delivered, because the two DREQs may have crossed on the network.
             Message::Dreq(_) => {
                 for side in [A, B] {
                     if std::mem::take(&mut self.disconnects[side]) {
@@ -182,7 +182,7 @@ impl<'a> Exchange<'a> {
         assert_eq!((ours.from, ours.to), (seen.from, seen.to), "{}", self.place);
         let (ours, theirs) = (Mad::parse(&ours.mad).unwrap(), without_choices(mad));
         let transaction = match mad.message {
-            // The message begins a transaction, so any ID is right.
+            // The message begins a transaction, so its sender may choose any ID.
             Message::Req(_) | Message::Dreq(_) => mad.transaction,
             _ => ours.transaction,
         };
@@ -242,9 +242,12 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Changes the fields for which the standard permits any value to the values that this side uses:
-/// no flow label, which Linux makes of the ports; no rate; and no flow control, which OFED's uDAPL
-/// asks for and rxe does not have.
+/// Changes fields for which the standard permits any value to the values that this implementation
+/// uses:
+///
+/// - no flow label; Linux derives one from the ports
+/// - no packet rate
+/// - no flow control; OFED's uDAPL requests it, and rxe does not have it
 fn without_choices(mut mad: Mad<'_>) -> Mad<'_> {
     match &mut mad.message {
         Message::Req(req) => {

@@ -194,7 +194,7 @@ fn a_full_backlog() {
     let requests = pair.events(B);
     assert_eq!(requests.len(), 2);
     assert_eq!(pair.events(A)[0], (calls[2], refused(Reason::NO_RESOURCES)));
-    // A decision, whichever it is, makes room in the backlog.
+    // Both an acceptance and a rejection make room in the backlog.
     pair.accept(requests[0].0, QPN[B]);
     pair.cms[B].reject(pair.now, requests[1].0, Reason::CONSUMER, &[]).unwrap();
     for qpn in [4, 5] {
@@ -207,8 +207,8 @@ fn a_full_backlog() {
     );
 }
 
-/// Requests of a listener that was removed still exist. They do not count for the next listener of
-/// the port.
+/// A listener is removed, and its requests remain. They do not occupy the backlog of the port's
+/// next listener.
 #[test]
 fn a_port_is_listened_to_again() {
     let mut pair = Pair::new();

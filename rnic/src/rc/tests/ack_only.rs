@@ -68,7 +68,7 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     assert_eq!(
         closed.answers(&answer(Syndrome::ACK, FIRST)),
         [""; 0],
-        "a packet that is no request must not be answered"
+        "a packet that is not a request must not be answered"
     );
     assert_eq!(buf.bytes()[..8], *b"datadata");
     assert_eq!(buf.bytes()[8..], [0; 8]);
@@ -100,7 +100,7 @@ fn reads_are_answered_again_while_the_memory_is_there() {
 /// A message that one side has received completes successfully on the other side, whichever packets
 /// the network loses while the connection is closed.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_last_acknowledgement_may_be_lost() {
     const NETWORKS: u64 = 1000;
     let (mut delivered, mut in_doubt) = (0, 0);
@@ -119,8 +119,8 @@ fn a_last_acknowledgement_may_be_lost() {
         while pair.b.received().is_empty() {
             pair.step().unwrap();
         }
-        // B's consumer has received the message and disconnects. A may already have learned of the
-        // delivery.
+        // B's consumer has received the message and disconnects. A may or may not have received the
+        // acknowledgement yet.
         delivered += 1;
         let Pair { mut a, b, mut now, .. } = pair;
         let Side { queues, rc, burst, mut link } = b;
@@ -160,5 +160,5 @@ fn a_last_acknowledgement_may_be_lost() {
         delivered -= u32::from(statuses == [WcStatus::Success]);
     }
     assert!(in_doubt > 100, "{in_doubt} networks are too few for this test");
-    assert_eq!(delivered, 0, "messages that were delivered but reported as failed, of {in_doubt}");
+    assert_eq!(delivered, 0, "delivered messages were reported as failed, of {in_doubt}");
 }

@@ -171,7 +171,7 @@ fn a_hundred_thousand_packets() {
         return;
     }
     // The test is useful only if the packets cause many of these events.
-    assert!(ends > 5_000 && taken > 10_000, "{ends} ends, {taken} messages");
+    assert!(ends > 5_000 && taken > 10_000, "{ends} failures, {taken} messages");
     assert!(
         answered > 20_000 && invalidated > 100,
         "{answered} packets sent, {invalidated} invalidations"
@@ -192,7 +192,7 @@ fn a_forged_packet_changes_nothing() {
     let none = Remote { addr: sink.addr(), key: !sink.key() };
     while pair.a.rc.work().has_requests() {
         for side in [&mut pair.a, &mut pair.b] {
-            // The PSN differs by at least some thousands from those in use.
+            // The PSN differs by at least some thousands from the PSNs in use.
             let psn = Psn::new(0x10_0000 + rng.below(0xD0_0000) as u32);
             let forged = random_packet(&mut rng, psn, psn, &[none]);
             side.take(pair.now, &forged).unwrap();

@@ -13,7 +13,7 @@ const REQUESTS: usize = 30;
 /// The maximum length of a message in octets.
 const MAX: usize = 9 * OCTETS;
 
-/// A length: usually near a multiple of a packet's payload.
+/// Returns a random length of a message, which is usually near a multiple of a packet's payload.
 fn len(rng: &mut Rng) -> usize {
     match rng.below(4) {
         0 => rng.below(MAX),
@@ -27,8 +27,8 @@ struct Traffic {
     /// The requester's memory.
     source: Buf,
     sinks: Buf,
-    /// The responder's memory: `target` is for WRITEs, `shown` for READs and never changes, and
-    /// there is a counter.
+    /// The responder's memory. `target` is for WRITEs and `counter` for atomic operations. `shown`
+    /// is for READs, and never changes.
     target: Buf,
     shown: Buf,
     counter: Buf,
@@ -151,7 +151,7 @@ impl Traffic {
             let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
             assert_eq!(
                 placed, bytes,
-                "the buffer holds the message of a SEND, and nothing of a WRITE"
+                "the buffer must hold the message of a SEND, and be unchanged after a WRITE"
             );
             *taken += 1;
         }
@@ -168,7 +168,7 @@ impl Traffic {
     }
 }
 
-/// Runs one network. Returns the counters of one end.
+/// Runs the traffic of both ends over one network. Returns the counters of one end.
 fn run(seed: u64) -> Stats {
     let mut rng = Rng(seed);
     let mut evil = || Probability::percent(if rng.chance(3) { 0 } else { rng.below(21) as u32 });
@@ -248,7 +248,7 @@ fn a_thousand_networks() {
 /// Measures the goodput in megabits per second when some megabytes cross a gigabit link that loses
 /// a part of the packets.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn goodput_against_loss() {
     use std::fmt::Write;
 

@@ -192,7 +192,7 @@ impl Pair {
         let Pair { a, b, now, .. } = self;
         let events = [a.link.deadline(), b.link.deadline(), a.rc.deadline(), b.rc.deadline()];
         let next = events.into_iter().flatten().min();
-        // An overdue event is late by at least a nanosecond, so that time advances.
+        // If the next event is overdue, the clock still advances by a nanosecond.
         *now = next.map_or(*now, |at| at.max(*now + Duration::from_nanos(1)));
         Ok(next.is_some())
     }
@@ -213,7 +213,7 @@ pub(crate) fn all(pair: &Pair) -> [Vec<Wc>; 4] {
     [pair.a.completions(), pair.a.received(), pair.b.completions(), pair.b.received()]
 }
 
-/// A packet made by hand. A request asks for an acknowledgement.
+/// A packet made by hand. If it is a request, it requests an acknowledgement.
 pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[u8]) -> Vec<u8> {
     let bth = Bth { ack_request: opcode.is_request(), ..Bth::new(opcode, 0, psn) };
     let mut bytes = vec![0; packet_len(opcode, payload.len())];

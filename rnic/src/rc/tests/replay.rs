@@ -2,8 +2,8 @@
 //! was lost. Given the same work requests, the engine sends the same packets.
 //!
 //! The engine's packets are compared with those of the captured kernel, except for the bit MigReq.
-//! Keys are random here. So where the peer names memory of the captured side, its keys are replaced
-//! by those of the test.
+//! The engine's keys are random. So if a captured packet of the peer contains a key of the captured
+//! side, the test replaces this key by its own key.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ user-space-peer-rxe                6     6
 ";
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn every_connection_of_the_captures() {
     let mut table = String::new();
     for (name, file) in capture::captures(&capture::root("rocev2")) {
@@ -131,8 +131,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Plays one end of a conversation, in which `true` marks the packets that it sent. Returns the
-    /// number of requests and responses that it sends.
+    /// Plays one end of a conversation. `true` marks the packets that this end sent. Returns the
+    /// number of requests and the number of responses that the engine sends.
     fn of(packets: &[(bool, Packet<'_>)], peer_qpn: u32, name: &str) -> (usize, usize) {
         let sent_by = |which| {
             packets.iter().filter(move |(ours, _)| *ours == which).map(|(_, packet)| packet)

@@ -87,7 +87,7 @@ fn one_acknowledgement_for_all() {
     assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
     assert_eq!(fixture.sent_words(), [""; 0]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
-    // The acknowledgement does not wait without limit.
+    // The acknowledgement waits only until 16 packets have requested one.
     for _ in 0..15 {
         fixture.send(b"abc");
     }
@@ -109,7 +109,7 @@ fn what_is_not_asked_for_is_not_acknowledged() {
         Extension::Reth(reth(target.remote(0), 2 * OCTETS)),
         &FULL,
     );
-    // This clears the bit AckReq.
+    // This packet does not request an acknowledgement: its AckReq bit is 0.
     first[8] = 0;
     fixture.side.take(fixture.now, &first).unwrap();
     assert!(!fixture.side.rc.owes_ack());
@@ -199,7 +199,8 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         format!("{} ACK ACK 0", first + 3),
     ];
     assert_eq!(fixture.sent_words(), responses);
-    // A READ alone needs no acknowledgement besides its response.
+    // If all earlier requests are acknowledged, a READ needs no acknowledgement besides its
+    // response.
     fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
     assert_eq!(fixture.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
@@ -335,7 +336,7 @@ fn each_reason_to_refuse() {
         vec![(SendFirst, none, full.clone()), (SendLast, none, vec![])],
         vec![(SendOnly, none, over.clone())],
         vec![(WriteOnly, write(OCTETS + 4), over.clone())],
-        // The length in the RETH differs from that of the payload.
+        // The length in the RETH differs from the length of the payload.
         vec![(WriteOnly, write(2), x())],
         vec![(WriteOnly, write(0), x())],
         vec![(WriteFirst, write(OCTETS), full.clone())],
@@ -381,7 +382,7 @@ fn each_reason_to_refuse() {
         let nak = format!("{} ACK NAK {code} 0", fixture.psn(-1));
         assert_eq!(fixture.last(), [nak], "{name}");
         let repeated = fixture.take(SendOnly, none, &[]);
-        assert_eq!(repeated, Err(Failure::Refusing(code)), "{name}: nothing is taken any more");
+        assert_eq!(repeated, Err(Failure::Refusing(code)), "{name}: no request may be accepted");
         assert_eq!(fixture.last(), [""; 0]);
         fixture.side.rc.flush();
         assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)], "{name}");
@@ -501,8 +502,8 @@ fn a_late_duplicate_of_a_read_does_not_end_the_connection() {
     assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", first + 1)]);
 }
 
-/// The responses to a READ are lost, and the memory is gone when the peer asks again. The peer must
-/// not ask for ever.
+/// The responses to a READ are lost, and the memory is gone when the peer asks again. The READ
+/// fails, so the peer does not ask for ever.
 #[test]
 fn a_read_whose_memory_is_gone_fails_if_the_peer_keeps_asking() {
     let mut fixture = Fixture::new();
@@ -557,8 +558,8 @@ fn a_read_is_asked_for_again() {
         fixture.side.take(fixture.now, &other).unwrap();
         assert_eq!(fixture.sent_words(), [""; 0]);
     }
-    // The fourth READ after the first one takes the place of the first one among the responder
-    // resources.
+    // The responder resources have room for four requests. So the fourth further READ displaces the
+    // first READ.
     for n in 0..4 {
         fixture.side.take(fixture.now, &ask(first + 4 + n, 0, 1)).unwrap();
         assert_eq!(fixture.sent_words().len(), 1);
@@ -593,7 +594,8 @@ fn an_atomic_operation_is_performed_once() {
         }
         assert_eq!(counter.number(8), 7);
     }
-    // A READ with the PSN of an atomic operation is not repeated.
+    // A READ request with the PSN of an earlier atomic operation is not a repetition, and gets no
+    // answer.
     let read = packet(Opcode::ReadRequest, psn, Extension::Reth(reth(counter.remote(0), 1)), &[]);
     fixture.side.take(fixture.now, &read).unwrap();
     assert_eq!(fixture.sent_words(), [""; 0]);

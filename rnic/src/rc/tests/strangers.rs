@@ -45,7 +45,7 @@ enum Strangers {
     /// Strangers call from their own addresses and from the peer's, and send messages of
     /// connections that do not exist.
     Callers,
-    /// As `Callers`, but some of the strangers also name the peer's queue pair.
+    /// The same as `Callers`, and some of the strangers name the peer's queue pair.
     CallersNamingPeersQp,
 }
 
@@ -62,16 +62,17 @@ struct Scene {
     ends: [Adapter; 2],
     strangers: Strangers,
     calls: u32,
-    /// Requests that wait for an endpoint, and acceptances that have one.
+    /// Requests that wait until one of the endpoints is free.
     waiting: VecDeque<ConnId>,
     accepted: Vec<ConnId>,
     established: [Option<ConnId>; 2],
-    /// The number of acceptances, of those that were given up, and of challenges to the peer.
+    /// The number of acceptances, the number of acceptances that were given up, and the number of
+    /// challenges to the peer.
     counts: [u32; 3],
     observed: Observed,
 }
 
-/// The observations of the connection's users, and those on the wire.
+/// The completions that the users of the connection get, and the packets on the wire.
 #[derive(Default)]
 struct Observed {
     /// The arriving packets of the connection, each with time, sender and content.
@@ -202,8 +203,7 @@ impl Scene {
         self.advance_to(self.now + PING_INTERVAL);
         let back =
             self.observed.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
-        // Each round has the completions of the message and of its answer, and every tenth round
-        // also that of a READ.
+        // Each round completes a message and its answer. Every tenth round also completes a READ.
         assert_eq!(back, 2 * pings + pings.div_ceil(10));
         (self.observed, self.counts)
     }
@@ -258,7 +258,7 @@ impl Scene {
                         self.observed.packets.push((now - self.start, 1 - side, word));
                         end.take(now, &packet).unwrap();
                     }
-                    // Messages to strangers leave the wire here.
+                    // A message to a stranger has no receiver, so it is dropped here.
                     Frame::Message(message) if message.to != address(side) => {}
                     Frame::Message(message) => {
                         let Transmit { from, to, mad } = *message;
@@ -320,7 +320,7 @@ impl Scene {
         while self.accepted.len() < ENDPOINTS
             && let Some(id) = self.waiting.pop_front()
         {
-            // The first acceptance is that of A's connection.
+            // The first acceptance belongs to A's connection.
             let qpn = if self.established[B].is_none() { QPNS[B] } else { id.0 & 0xFF_FFFF };
             let accept = Accept {
                 qpn,
@@ -358,7 +358,7 @@ const DELAY: Duration = Duration::from_micros(50);
 /// With and without strangers, every packet of the connection is sent and received at the same
 /// time, to the nanosecond.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_connection_notices_nothing_of_silent_callers() {
     let conditions = Conditions { delay: DELAY, ..Conditions::OFF };
     let (alone, counts) = Scene::new(&conditions, Strangers::Nobody).run();
@@ -376,10 +376,10 @@ fn a_connection_notices_nothing_of_silent_callers() {
     assert_eq!(alone.completions, beside.completions);
 }
 
-/// Some strangers name the peer's queue pair. The peer is challenged additionally, at most once in
-/// an ACK timeout, and no request takes longer.
+/// Some strangers name the peer's queue pair. As a result the peer is challenged, at most once in
+/// each ACK timeout, but no request takes longer.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn questions_whether_the_peer_is_there_take_no_time() {
     let conditions = Conditions { delay: DELAY, ..Conditions::OFF };
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
@@ -387,11 +387,11 @@ fn questions_whether_the_peer_is_there_take_no_time() {
     assert_eq!(alone.completions, beside.completions);
     let questions =
         beside.packets.iter().filter(|(_, _, word)| word.contains("WRITE only of 0")).count();
-    assert!(named > 1000 && questions > 10, "{named} calls, {questions} questions");
+    assert!(named > 1000 && questions > 10, "{named} calls, {questions} challenges");
     let timeout = Duration::from_nanos(4096 << cfg(A).ack_timeout);
     assert!(
         questions as u32 <= TEST_DURATION.div_duration_f64(timeout) as u32 + 1,
-        "{questions} questions"
+        "{questions} challenges"
     );
     // Each challenge is answered.
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);
@@ -400,7 +400,7 @@ fn questions_whether_the_peer_is_there_take_no_time() {
 /// The strangers' traffic takes time on the wire, because it uses a third of 100 Mbit/s. No request
 /// may be delayed by 10 ms. In fact none is delayed by 1 ms.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {
     let conditions = Conditions {
         rate: std::num::NonZeroU64::new(100_000_000),

@@ -38,9 +38,9 @@ fn a_send_a_write_and_a_read_of_each_size() {
     }
 }
 
-/// Completions of requests that were posted quiet, and of receives for which the receiver's own
-/// flag decides, are not solicited. They do not wake a consumer that waits for solicited
-/// completions.
+/// A completion is not solicited if its request or receive was posted quiet. In this test a
+/// receive's own flag counts, and not the sender's. A completion that is not solicited does not
+/// wake a consumer that waits for solicited completions.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
@@ -107,7 +107,7 @@ fn a_refusal_reaches_the_requester() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_peer_that_is_killed() {
     let far_away = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
     let mut pair = Pair::new().over(&far_away);
@@ -135,7 +135,7 @@ fn a_peer_that_is_killed() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_peer_that_reads_leaves_room_for_requests() {
     let mut pair = Pair::with(|cfg| cfg.window = 1024);
     let (near, far) = (pair.a.buf(500 * OCTETS), pair.b.buf(500 * OCTETS));
@@ -149,7 +149,7 @@ fn a_peer_that_reads_leaves_room_for_requests() {
     let words = words(&pair.a.sent());
     let responses = words.iter().filter(|packet| packet.contains("READ response")).count();
     assert_eq!((responses, words.len()), (48, 64));
-    // The responses come first.
+    // The responses come before the requests in the burst.
     assert!(words[..48].iter().all(|packet| packet.contains("READ response")));
 }
 
@@ -195,7 +195,7 @@ fn a_window_opens_and_closes_memory_to_the_peer() {
 
 /// A network that loses packets because too many are sent.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_bottleneck_with_a_short_queue() {
     let conditions = Conditions {
         delay: Duration::from_micros(100),

@@ -1,4 +1,4 @@
-//! An FPDU under a CRC of which only a part has arrived.
+//! An FPDU with a CRC, of which only a part has arrived.
 
 use wire::iwarp::mpa::fpdu::{self, fpdu_len};
 
@@ -30,13 +30,13 @@ impl PartialFpdu {
         self.len = end;
     }
 
-    /// Returns the place for the next `octets` octets.
+    /// Returns the memory for the next `octets` octets.
     pub(super) fn room(&mut self, octets: usize) -> *mut u8 {
         self.grow(self.len + octets);
         self.memory[self.len..].as_mut_ptr()
     }
 
-    /// Records that `octets` octets were written to the place that `room` returned.
+    /// Records that `octets` octets were written to the memory that `room` returned.
     pub(super) fn filled(&mut self, octets: usize) {
         self.len = self.memory.len().min(self.len + octets);
     }
@@ -77,6 +77,6 @@ mod tests {
         let mut next = fpdu.cleared();
         assert!(next.is_empty());
         next.filled(1);
-        assert_eq!(next.octets(), [1], "this is left of the previous FPDU");
+        assert_eq!(next.octets(), [1], "the octet is left over from the previous FPDU");
     }
 }

@@ -23,8 +23,8 @@ impl Stream {
         })
     }
 
-    /// Passes the memory for the next `len` octets of the current payload to the closure, after
-    /// checking that they may be written.
+    /// Checks that the next `len` octets of the current payload may be written, and passes their
+    /// memory to the closure.
     #[inline]
     pub(super) fn for_each_destination(
         &mut self,
@@ -66,7 +66,8 @@ impl Stream {
         failed.map_err(|_| self.fail_local_protection())
     }
 
-    /// Places the previous value of the target of this side's oldest atomic operation.
+    /// Places the response to this side's oldest atomic operation: the previous value of the
+    /// target.
     pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
         let segments =
             self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);

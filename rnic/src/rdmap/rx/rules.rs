@@ -1,5 +1,5 @@
-//! The rules of reception: which segments are valid, how they are processed, and what TERMINATE
-//! message the sender of an invalid segment gets.
+//! The rules of reception: which segments are valid, how they are processed, and which TERMINATE
+//! message answers an invalid segment.
 
 use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
 use wire::iwarp::{
@@ -243,8 +243,8 @@ impl Stream {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
         match self.rx.frame.body {
-            // A zero-length READ may serve as the RTR frame, for which no depth is needed (RFC
-            // 6581, section 9.1).
+            // A zero-length READ may serve as the RTR frame (RFC 6581, section 9.1). This READ is
+            // allowed even if the negotiated depth is 0.
             Body::Read(request) if msn == 1 && request.len == 0 => Ok(true),
             Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
                 Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
@@ -349,7 +349,7 @@ impl Stream {
     fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
         let cause = match self.work.keys().invalidate(stag, self.work.scope()) {
             Ok(()) => return Ok(()),
-            // The key exists, but it belongs to another peer or is not that of a window.
+            // The key exists, but it belongs to another peer or is the key of a region.
             Err(KeyError::Domain | KeyError::Access) => Cause::PROTECTION_INVALIDATE,
             Err(_) => Cause::OPERATION_INVALIDATE,
         };
@@ -364,8 +364,9 @@ impl Stream {
             // The message is malformed, but its sender has given up the connection in any case.
             Err(_) => Cause::OPERATION_UNSPECIFIED,
         };
-        // The message does not name the request, or truncates its name. If access was refused, the
-        // refused request is most likely the read or atomic operation that waits for its answer.
+        // The message does not name the refused request, or contains only a part of its header. If
+        // access was refused, the refused request is most likely the oldest read or atomic
+        // operation that waits for its answer.
         match self.oldest_read() {
             Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);

@@ -14,8 +14,8 @@ fn flush_keeps_the_order() {
     pair.a.post(send(1, &some));
     pair.a.post(SendWr { signalled: false, ..send(2, &some) });
     pair.drive().unwrap();
-    // These are a read without an answer, a write that was sent behind it, an unsignalled send that
-    // is partly sent, and one that is not started.
+    // The requests are: a read that has no answer yet, a write that was sent after it, an
+    // unsignalled send that is partly sent, and a read that has not been sent.
     pair.a.post(read(3, &some, far.remote(0)));
     pair.a.post(write(4, &some, far.remote(0)));
     pair.a.post(SendWr { signalled: false, ..send(5, &some) });
@@ -106,8 +106,9 @@ fn drained_means_answered_too() {
     assert!(pair.b.stream.is_drained());
 }
 
-/// A vector that was filled before a flush, or by another stream, completes no requests. Its
-/// requests are no longer in the queue, and the queue's slots belong to the consumer again.
+/// A vector that another stream has filled, or that was filled before a flush, completes no
+/// requests. Its requests are no longer in the queue, and the queue's slots belong to the consumer
+/// again.
 #[test]
 fn a_vector_of_another_gathering_completes_nothing() {
     let mut pair = Pair::new(cfg(), 0);

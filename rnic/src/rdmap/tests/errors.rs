@@ -116,8 +116,8 @@ fn every_rule_of_reception() {
     };
     let sink = |v: &Target| (v.side.stream.reads.sink_stag, 1u64 << 32);
 
-    // The columns are: name, cause, the parts that are included, frames. The last frame is the
-    // offending one.
+    // The columns are: the name of the rule, the cause, the parts of the segment that the TERMINATE
+    // includes, and the frames. The last frame is the offending one.
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, write_frame(key(&v.open), v.open.addr(), true, &EMPTY))])),
@@ -140,7 +140,7 @@ fn every_rule_of_reception() {
         ("WRITE to STag 0", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(0, v.open.addr(), true, &EMPTY)])),
         ("WRITE beyond the end", (1, 1, 1), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr() + 901, true, &EMPTY)])),
         ("WRITE before the start", (1, 1, 1), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr() - 1, true, &EMPTY)])),
-        ("WRITE around the address space", (1, 1, 3), Head, Box::new(move |v| vec![write_frame(key(&v.open), u64::MAX - 9, true, &EMPTY)])),
+        ("WRITE that wraps around the address space", (1, 1, 3), Head, Box::new(move |v| vec![write_frame(key(&v.open), u64::MAX - 9, true, &EMPTY)])),
         ("WRITE to another protection domain", (1, 1, 2), Head, Box::new(move |v| vec![write_frame(key(&v.foreign), v.foreign.addr(), true, &EMPTY)])),
         ("WRITE without the right", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(key(&v.local), v.local.addr(), true, &EMPTY)])),
         ("WRITE to a read's sink", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(sink(v).0, sink(v).1, true, &EMPTY)])),
@@ -155,18 +155,18 @@ fn every_rule_of_reception() {
         ("READ beyond the end", (0, 1, 1), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), v.open.addr(), 1001))])),
         ("READ without the right", (0, 1, 2), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.local), v.local.addr(), 10))])),
         ("READ of another protection domain", (0, 1, 3), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.foreign), v.foreign.addr(), 10))])),
-        ("READ around the address space", (0, 1, 4), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), u64::MAX - 9, 100))])),
+        ("READ that wraps around the address space", (0, 1, 4), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), u64::MAX - 9, 100))])),
         ("bad READ after good ones", (0, 1, 1), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), v.open.addr(), 10)), read_frame(2, request(key(&v.open), v.open.addr(), 1001))])),
         ("response with another STag", (1, 1, 0), Head, Box::new(move |v| vec![response_frame(sink(v).0 ^ 2, sink(v).1, true, &EMPTY[..50])])),
         ("response with another offset", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1 + 1, true, &EMPTY[..50])])),
         ("response to the second read", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, 2 << 32, true, &EMPTY[..50])])),
         ("response too long", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1, true, &EMPTY[..51])])),
         ("response too short", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1, true, &EMPTY[..49])])),
-        ("response nobody waits for", (1, 1, 0), Head, Box::new(move |v| (1..4).map(|n| response_frame(sink(v).0, n << 32, true, &EMPTY[..50])).collect())),
+        ("response for which no read waits", (1, 1, 0), Head, Box::new(move |v| (1..4).map(|n| response_frame(sink(v).0, n << 32, true, &EMPTY[..50])).collect())),
         ("invalidating an unknown STag", (0, 2, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&(key(&v.open) ^ 0x100).to_be_bytes()); vec![f] })),
         ("invalidating a region", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.open).to_be_bytes()); vec![f] })),
         ("invalidating a region that peers cannot use", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.local).to_be_bytes()); vec![f] })),
-        ("invalidating of another protection domain", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x46, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.foreign).to_be_bytes()); vec![f] })),
+        ("invalidating an STag of another protection domain", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x46, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.foreign).to_be_bytes()); vec![f] })),
         ("ULPDU shorter than any header", (2, 0, 3), Nothing, Box::new(|_| vec![vec![0xC1; 13]])),
         ("empty ULPDU", (2, 0, 3), Nothing, Box::new(|_| vec![vec![]])),
         ("ULPDU shorter than its header", (2, 0, 3), Nothing, Box::new(|_| vec![send_frame(1, 0, true, &[])[..17].to_vec()])),
@@ -268,14 +268,14 @@ fn a_damaged_frame() {
     assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing may be placed");
     let terminate = target.side.stream.terminate();
     assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
-    // Without CRC the field is ignored.
+    // Without CRC, the receiver ignores the field of the CRC.
     let mut target = Target::new(cfg());
     target.side.stream.rx_bytes(&frame).unwrap();
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// A TERMINATE in either bit order ends the stream. If it reports a refused access, the oldest read
-/// fails with it.
+/// A TERMINATE ends the stream, in whichever bit order the peer writes its control fields. If it
+/// reports a refused access, the oldest read also fails.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -289,7 +289,7 @@ fn the_peer_terminates() {
         let opcode = UntaggedOpcode::Terminate;
         let mut body = control.to_vec();
         if control[2] == 1 {
-            // siw sets M without D, with two octets of length.
+            // siw sets the flag M without the flag D, and then sends the two octets of a length.
             body.extend_from_slice(&[0, 46]);
         }
         let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 };
@@ -327,7 +327,7 @@ fn a_refusal_reaches_the_peer() {
         let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
-        // Before the frame is complete, the stream fails for another reason.
+        // The stream fails for another reason before the frame is complete.
         let failure =
             pair.b.stream.rx_bytes(&fpdu(&write_frame(1, 0, true, &[1]), crc)).unwrap_err();
         assert_eq!(failure.cause, Cause::TAGGED_STAG);
@@ -373,7 +373,7 @@ fn memory_deregistered_meanwhile() {
     assert!(buf.bytes()[984..].iter().all(|&byte| byte == 0));
 
     // The region is the source of a message. It is deregistered before the message is sent, or in
-    // the middle of a frame. The octets before it are sent.
+    // the middle of a frame. The octets that come before this region are sent.
     let mut side = Side::new(cfg());
     let (good, mut bad) = (side.buf(100), side.buf(20_000));
     side.post(send(1, &[good.seg(0, 100)]));
@@ -399,7 +399,7 @@ fn memory_deregistered_meanwhile() {
     side.stream.tx_done(&mut side.tx, 10_000);
     bad.mr = None;
     assert_eq!(side.stream.tx(&mut side.tx), Err(catastrophic));
-    assert!(side.stream.terminate().is_empty(), "in the middle of a frame nothing can be said");
+    assert!(side.stream.terminate().is_empty(), "no TERMINATE can come in the middle of a frame");
 
     // The region is the source of the peer's read. It is deregistered after the first frame.
     let mut side = Side::new(StreamCfg { mulpdu: 1442, ..cfg() });

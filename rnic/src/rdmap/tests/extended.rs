@@ -51,14 +51,14 @@ fn a_write_with_immediate_data_is_one_operation() {
         let buffer = pair.b.buf(4);
         for (n, size) in sizes.into_iter().filter(|&size| size <= LARGEST).enumerate() {
             let immediate = 0xFFFF_FFF0 + n as u32;
-            // A receive of any size suffices, even an empty one.
+            // A receive of any size suffices for immediate data, even an empty one.
             pair.b.recv(1, &[buffer.seg(0, n % 5)]);
             pair.a.post(write_imm(2, &[from.seg(0, size)], to.remote(0), immediate));
             pair.drive().unwrap();
             assert_eq!(pair.a.completions(), [wc(2, WcOp::WriteImm, size, WcStatus::Success)]);
             assert_eq!(pair.b.received(), [arrived(1, size, immediate)]);
             assert!(to.bytes()[..size] == from.bytes()[..size]);
-            assert_eq!(buffer.bytes(), [0; 4], "the buffer is consumed, not written");
+            assert_eq!(buffer.bytes(), [0; 4], "the buffer must be consumed but not written");
             to.bytes_mut().fill(0);
         }
         assert!(pair.a.stream.is_drained() && !pair.b.stream.is_mid_message());
@@ -107,7 +107,7 @@ fn atomic_operations() {
     assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, 8, WcStatus::Success)));
     assert!(
         pair.b.received().is_empty() && pair.b.completions().is_empty(),
-        "the target's consumer sees nothing"
+        "the target's consumer must get no completion"
     );
     assert!(far.bytes()[..16].iter().chain(&far.bytes()[24..]).all(|&byte| byte == 0));
 }
@@ -129,9 +129,10 @@ fn atomic_operations_work_on_eight_octets() {
     assert!(!pair.a.stream.wants_tx());
 }
 
-/// At each octet, cuts the output of one end in two, both for sending and for receiving.
+/// Cuts the output of one end in two parts, at each octet in turn. TCP accepts the parts
+/// separately, and the other end receives them separately.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn cut_at_every_octet() {
     for crc in [false, true] {
         let program = || {
@@ -179,7 +180,7 @@ fn cut_at_every_octet() {
             for part in [&terminate[..cut], &terminate[cut..]] {
                 pair.b.stream.rx_bytes(part).unwrap();
             }
-            // The answers are cut as well.
+            // The answers are cut in the same way.
             let answered = pair.b.stream.tx(&mut pair.b.tx).unwrap();
             let first = cut.min(answered);
             for accepted in [first, answered - first] {
@@ -204,14 +205,14 @@ fn atomic_operations_count_as_reads() {
     assert_eq!(
         pair.a.stream.tx(&mut pair.a.tx).unwrap(),
         request + 2 + 18 + 28 + 4,
-        "only two requests may leave, because ORD is two"
+        "only two requests may be sent, because ORD is two"
     );
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
     pair.drive().unwrap();
     assert_eq!([0, 8, 16].map(|at| near.number(at)), [0, 1, 1]);
     assert_eq!(pair.a.completions().len(), 3);
 
-    // A fence waits for atomic operations, and they delay later completions.
+    // A fenced write waits for an earlier atomic operation, and completes after it.
     pair.a.post(fetch_add(4, &[near.seg(0, 8)], far.remote(0), 40));
     pair.a.post(SendWr { fence: true, ..write(5, &[near.seg(0, 8)], far.remote(8)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), request);
@@ -226,8 +227,8 @@ fn atomic_operations_count_as_reads() {
     assert_eq!((far.number(0), far.number(8)), (73, 33));
 }
 
-/// A read returns the memory as it was before the atomic operation behind it, however long the
-/// answer to the read takes.
+/// A read returns the memory as it was before a later atomic operation, however long the answer to
+/// the read takes.
 #[test]
 fn an_atomic_operation_waits_for_earlier_reads() {
     let mut pair = Pair::new(StreamCfg { mulpdu: 128, ..extended_cfg() }, 0);
@@ -322,8 +323,8 @@ fn unsupported_operations_are_not_sent() {
     assert_eq!(far.number(0), 0);
 }
 
-/// Breaks each rule for these frames. Checks the cause and the part of the frame that the TERMINATE
-/// includes.
+/// Breaks each rule for frames of immediate data and atomic operations. Checks the cause, and the
+/// part of the frame that the TERMINATE includes.
 #[test]
 fn frames_that_break_a_rule() {
     type Frames = Box<dyn Fn(&Buf, &Buf, &Buf) -> Vec<Vec<u8>>>;
@@ -345,15 +346,15 @@ fn frames_that_break_a_rule() {
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("no receive for immediate data", (1, 2, 2), named, Box::new(|_, _, _| vec![immediate(1, Immediate(1)), immediate(2, Immediate(2))])),
-        ("immediate data out of turn", (1, 2, 3), named, Box::new(|_, _, _| vec![immediate(2, Immediate(1))])),
+        ("immediate data with MSN 2 first", (1, 2, 3), named, Box::new(|_, _, _| vec![immediate(2, Immediate(1))])),
         ("immediate data within a SEND", (1, 2, 4), named, Box::new(|_, _, _| vec![send_frame(1, 0, false, &[7; 8]), immediate(1, Immediate(1))])),
         ("immediate data not last", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(0, 0x01, immediate(1, Immediate(1)))])),
-        ("immediate data at an offset", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(17, 8, immediate(1, Immediate(1)))])),
+        ("immediate data with an offset other than 0", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(17, 8, immediate(1, Immediate(1)))])),
         ("immediate data to QN 1", (1, 2, 1), named, Box::new(move |_, _, _| vec![patched(9, 1, immediate(1, Immediate(1)))])),
         ("seven octets of immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(25, immediate(1, Immediate(1)))])),
         ("nine octets of immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(27, immediate(1, Immediate(1)))])),
         ("no immediate data", (2, 0, 3), bare, Box::new(move |_, _, _| vec![cut(18, immediate(1, Immediate(1)))])),
-        ("atomic request out of turn", (1, 2, 3), named, Box::new(move |open, _, _| vec![atomic(2, add(open, at(open, 0)))])),
+        ("atomic request with MSN 2 first", (1, 2, 3), named, Box::new(move |open, _, _| vec![atomic(2, add(open, at(open, 0)))])),
         ("atomic request to QN 0", (1, 2, 1), named, Box::new(move |open, _, _| vec![patched(9, 0, atomic(1, add(open, at(open, 0))))])),
         ("atomic request not last", (1, 2, 4), named, Box::new(move |open, _, _| vec![patched(0, 0x01, atomic(1, add(open, at(open, 0))))])),
         ("atomic request too short", (2, 0, 3), bare, Box::new(move |open, _, _| vec![cut(69, atomic(1, add(open, at(open, 0))))])),
@@ -363,11 +364,11 @@ fn frames_that_break_a_rule() {
         ("atomic at an unknown STag", (0, 1, 0), named, Box::new(move |open, _, _| vec![atomic(1, AtomicRequest { stag: open.key() ^ 0x100, ..add(open, at(open, 0)) })])),
         ("atomic beyond the end", (0, 1, 1), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 96)))])),
         ("atomic before the start", (0, 1, 1), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 0) - 8))])),
-        ("atomic around the address space", (0, 1, 4), named, Box::new(move |open, _, _| vec![atomic(1, add(open, u64::MAX - 6))])),
+        ("atomic that wraps around the address space", (0, 1, 4), named, Box::new(move |open, _, _| vec![atomic(1, add(open, u64::MAX - 6))])),
         ("atomic without the right", (0, 1, 2), named, Box::new(move |_, writable, _| vec![atomic(1, add(writable, at(writable, 0)))])),
-        ("atomic of another protection domain", (0, 1, 3), named, Box::new(move |_, _, foreign| vec![atomic(1, add(foreign, at(foreign, 0)))])),
+        ("atomic on memory of another protection domain", (0, 1, 3), named, Box::new(move |_, _, foreign| vec![atomic(1, add(foreign, at(foreign, 0)))])),
         ("atomic not aligned", (0, 2, 7), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 4)))])),
-        ("bad atomic behind a good one", (0, 2, 7), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 8))), atomic(2, add(open, at(open, 1)))])),
+        ("bad atomic request after a good one", (0, 2, 7), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 8))), atomic(2, add(open, at(open, 1)))])),
         ("bad atomic behind a read", (0, 2, 7), named, Box::new(move |open, _, _| {
             let read = ReadRequest { sink_stag: 1, sink_to: 0, len: 8, source_stag: open.key(), source_to: open.addr() };
             vec![read_frame(1, read), atomic(2, add(open, at(open, 1)))]
@@ -439,7 +440,7 @@ fn refusals_reach_the_requester() {
             continue;
         };
         assert!(!failure.by_peer);
-        // Answers to earlier requests have arrived. The rest is the refusal.
+        // The answers to earlier requests arrive first. The TERMINATE comes after them.
         let words = pair.b.stream.terminate();
         while pair.to_a.len() > 0 {
             step_rx(&mut pair.a, &mut pair.to_a, &mut pair.rng, 1 << 20).unwrap();

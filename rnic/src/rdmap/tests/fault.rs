@@ -23,15 +23,16 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
     a.stream.tx_done(&mut a.tx, first);
     assert_eq!(statuses(a.completions()), [(1, WcStatus::Success)]);
 
-    // The second message is gathered with the third one first, and then alone.
+    // The vector first holds the second and the third message. After a fault it holds only the
+    // second one.
     assert_eq!(a.stream.tx(&mut a.tx), Ok(2 * first));
-    a.stream.tx_fault(&mut a.tx).expect("the third is with it");
-    let failure = a.stream.tx_fault(&mut a.tx).expect_err("it is alone");
+    a.stream.tx_fault(&mut a.tx).expect("the vector must keep the second message");
+    let failure = a.stream.tx_fault(&mut a.tx).expect_err("the second message must fail");
     assert!(!failure.by_peer);
     assert_eq!(a.stream.tx(&mut a.tx), Err(failure));
     assert!(
         !a.stream.terminate().is_empty(),
-        "no frame is half sent, so there must be a TERMINATE"
+        "no frame is partly sent, so there must be a TERMINATE"
     );
     a.stream.flush();
     assert_eq!(statuses(a.completions()), [(2, WcStatus::LocalProtection), (3, WcStatus::Flushed)]);
@@ -45,16 +46,15 @@ fn a_receive_into_unmapped_memory_fails() {
     a.post(send(1, &[from.seg(0, SIZE)]));
     let n = a.stream.tx(&mut a.tx).unwrap();
     let frame = gathered(&a.tx, n);
-    // The first octets are copied by way of the stage; the rest is read directly to its
-    // destination.
+    // The first octets are copied through the stage. The rest is read directly to its destination.
     b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
-    assert!(b.rx.iov().len() > 1, "the read must go to a place, and to the stage behind it");
+    assert!(b.rx.iov().len() > 1, "the read must go to a destination, and to the stage after it");
     let direct = b.rx.iov()[0].iov_len;
     assert!(b.stream.may_fault_behind(&b.rx, direct - 1));
     assert!(
         !b.stream.may_fault_behind(&b.rx, direct),
-        "a fault behind the place is impossible, because the stage is always mapped"
+        "the stage is always mapped, so no fault is possible after the destination"
     );
     let failure = b.stream.rx_fault();
     assert!(!failure.by_peer);

@@ -38,7 +38,8 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
             peer.send_msn += 1;
             let mut body = send_frame(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
             if rng.chance(10) {
-                // The SEND invalidates a key, which may be that of a region or a stale one.
+                // The SEND invalidates a key: the key of a window or of a region, or a key that is
+                // no longer valid.
                 body[1] += 1;
                 body[2..6].copy_from_slice(&key.to_be_bytes());
             }
@@ -112,7 +113,7 @@ fn a_hundred_thousand_frames() {
         let mut posted = 1;
         let mut targets = vec![(open.key(), open.addr()), (side.bind(0, &window, Some(view)), 0)];
         let target = Remote { addr: 0, key: 1 };
-        // No other bind is carried out until the earlier requests are answered.
+        // These requests delay all further binds until they have been answered.
         if rng.chance(2) {
             side.post(read(1, &[sink.seg(250, 90)], target));
             posted += 1;
@@ -161,7 +162,7 @@ fn a_hundred_thousand_frames() {
         rebound += done.iter().filter(|wc| (wc.id, wc.status) == (3, WcStatus::Success)).count();
         invalidated += side.received().iter().filter(|wc| wc.invalidated.is_some()).count();
         drop(window);
-        assert_eq!(keys.live(), 4, "no key is left of windows and binds");
+        assert_eq!(keys.live(), 4, "no key of a window or bind may be left");
         shown.assert_guarded();
         assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
         open.assert_guarded();
@@ -172,8 +173,8 @@ fn a_hundred_thousand_frames() {
     if FRAMES < 100_000 {
         return;
     }
-    // The frames are chosen so that ends and taken messages are both frequent.
-    assert!(ends > 10_000 && taken > 25_000, "{ends} ends, {taken} messages");
+    // The frames are chosen so that many of them end the stream and many messages are received.
+    assert!(ends > 10_000 && taken > 25_000, "{ends} streams failed, {taken} messages");
     assert!(invalidated > 100 && rebound > 1_000, "{invalidated} invalidations, {rebound} binds");
     // Some frames have been mutated.
     let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();

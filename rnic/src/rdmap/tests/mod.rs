@@ -124,7 +124,7 @@ pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Copies as many octets to the places of a vector as fit. Returns their number.
+/// Copies octets into the memory of a vector, as many as fit. Returns their number.
 pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for v in rx.iov() {

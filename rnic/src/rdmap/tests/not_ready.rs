@@ -1,4 +1,4 @@
-//! A message for which no receive is posted waits for one, and all octets behind it wait, too.
+//! A message for which no receive is posted waits for one, and all octets after it wait, too.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ fn transmit_all(side: &mut Side) -> Vec<u8> {
     all
 }
 
-/// Writes octets into the places that the stream asks for, at most `portion` at a time, until the
+/// Writes octets into the memory that the stream determines, at most `portion` at a time, until the
 /// stream stalls. Returns the number of octets that the stream has processed.
 fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
     let mut taken = 0;
@@ -35,9 +35,9 @@ fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<u
     Ok(taken)
 }
 
-/// The messages are sends of one segment, of several and of none, solicited sends, and writes with
-/// immediate data. The stream stalls at each of them, and continues when there is a receive, at
-/// whichever octet the stream is cut.
+/// The messages are sends with one, several or no segments, solicited sends, and writes with
+/// immediate data. The stream stalls at each of these messages and continues when a receive is
+/// posted, wherever the octets are cut into portions.
 #[test]
 fn every_message_that_takes_a_receive_waits_for_one() {
     let sizes = [5, 300, 0, 128, 40];
@@ -113,7 +113,7 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     pair.drive().unwrap();
     assert!(pair.b.stream.is_stalled());
     assert_eq!(far.bytes(), [0; 64]);
-    // The octets of the other direction are still sent.
+    // The stalled side still sends.
     pair.a.recv(9, &[near.seg(32, 8)]);
     pair.b.post(send(4, &[far.seg(0, 8)]));
     pair.b.post(write(5, &[far.seg(0, 8)], near.remote(40)));
@@ -136,8 +136,8 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
 }
 
-/// Any other error of a message that waited ends the connection as usual, when the message is
-/// processed.
+/// A message that has waited is checked when it is processed. Any other error in it ends the
+/// connection as usual.
 #[test]
 fn a_message_that_waited_is_checked_as_any() {
     // The message is too long for the posted receive.
@@ -150,7 +150,7 @@ fn a_message_that_waited_is_checked_as_any() {
     assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_TOO_LONG });
     assert_eq!(pair.b.received(), [wc(2, WcOp::Recv, 9, WcStatus::LocalLength)]);
 
-    // The endpoint may not take this receive.
+    // The function that watches receives forbids the use of the posted receive.
     for immediate in [false, true] {
         let mut pair = Pair::new(waiting_cfg(), 0);
         pair.b.stream.work_mut().watch_receives(|| false);
@@ -161,7 +161,7 @@ fn a_message_that_waited_is_checked_as_any() {
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
     }
 
-    // The messages behind the waiting one are processed only after it.
+    // The messages after the waiting one are processed only when it has been processed.
     let mut pair = Pair::new(waiting_cfg(), 0);
     let far = pair.b.buf(64);
     pair.a.post(send(1, &[]));
@@ -189,7 +189,7 @@ fn a_stalled_stream_can_end() {
 }
 
 /// Several queue pairs share a receive queue. Each buffer is for the queue pair that has waited
-/// longest. A queue pair that does not wait yet does not overtake them.
+/// longest. A queue pair that does not wait yet does not overtake the waiting ones.
 #[test]
 fn a_shared_receive_queue_serves_its_line_in_order() {
     let keys = Arc::new(Keys::new());
@@ -218,7 +218,7 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     (101..108).for_each(|id| assert_eq!(share(&srq, id, &[]), Ok(true)));
 
     let heads: Vec<_> = pairs.iter().map(|pair| pair.b.stream.work().next_waiting()).collect();
-    assert_eq!(heads, [Some(0); 3], "all connections must wait in the line of the shared queue");
+    assert_eq!(heads, [Some(0); 3], "all connections must be in the list of waiters");
     // SAFETY: the test has one thread.
     let next = || unsafe { srq.next_waiting() };
     let mut turns = VecDeque::new();

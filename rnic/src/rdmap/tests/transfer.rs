@@ -1,4 +1,4 @@
-//! All messages arrive, whatever the portions in which TCP moves the octets.
+//! All messages arrive, however TCP divides the octets into portions.
 
 use std::collections::VecDeque;
 
@@ -50,9 +50,9 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
-/// The consumer writes to memory from which a frame is partly sent. The CRC covers the octets that
-/// were sent and the rest as it was at that time. Otherwise the peer would consider the frame
-/// damaged.
+/// The consumer changes the memory of a frame that is partly sent. The rest of the frame must be
+/// sent with its old octets. If it were sent with the new ones, the CRC would not match, and the
+/// peer would consider the frame damaged.
 #[test]
 fn a_partly_sent_frame_does_not_change() {
     let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
@@ -100,7 +100,7 @@ fn every_operation_of_every_size() {
             assert!(to.bytes()[..size] == from.bytes()[..size], "read {size} {cfg:?}");
             assert!(
                 to.bytes()[size..].iter().all(|&byte| byte == 0),
-                "nothing may be written behind the data"
+                "nothing may be written after the data"
             );
             to.bytes_mut()[..size].fill(0);
         }
@@ -117,7 +117,7 @@ fn cut(rng: &mut Rng, buf: &Buf, at: usize, len: usize) -> Vec<Segment> {
     cuts.windows(2).map(|w| buf.seg(at + w[0], w[1] - w[0])).collect()
 }
 
-/// The contents that both ends must have if each message has arrived and nothing else.
+/// The contents that both ends must have after every message has arrived.
 struct Expected {
     completions: Vec<Wc>,
     received: Vec<Wc>,
@@ -128,7 +128,7 @@ struct Expected {
 /// Random programs: both ends send, write and read at the same time, with several segments. Some
 /// receives are posted after their messages have arrived. The completions must be in order.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn interleavings() {
     const AREA: usize = 40 << 20;
     let mut stalls = 0;
@@ -296,7 +296,7 @@ fn a_window_of_small_sends_is_one_element() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn large_messages_are_gathered_together_and_not_copied() {
     let mut pair = Pair::new(cfg(), 0);
     let (from, to) = (pair.a.buf(16 << 20).filled(&mut pair.rng), pair.b.buf(16 << 20));
@@ -319,7 +319,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
     }
     let mut rest = &wire[..];
     while !rest.is_empty() {
-        // The socket returns as many octets as are requested, as a socket with many octets does.
+        // The socket returns as many octets as are requested, as if it held many octets.
         pair.b.stream.rx(&mut pair.b.rx).unwrap();
         let n = scatter(&pair.b.rx, rest);
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
@@ -327,7 +327,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
     }
     assert!(to.bytes() == from.bytes());
     let direct = pair.b.stream.stats().rx_direct - before.rx_direct;
-    assert!(direct > (16 << 20) * 98 / 100, "in place without a copy: {direct}");
+    assert!(direct > (16 << 20) * 98 / 100, "placed without a copy: {direct} octets");
 }
 
 #[test]
@@ -383,7 +383,8 @@ fn answers_do_not_starve_requests() {
     let answer = 2 + 14 + 100 + 4;
     let request = 2 + 14 + 4 + 4;
     assert_eq!(n, 16 * answer + 2 * request);
-    // After four answers a request is sent. The request has completed when TCP accepts its octets.
+    // After four answers, this end sends a request of its own. The request completes when TCP
+    // accepts its octets.
     pair.b.stream.tx_done(&mut pair.b.tx, 4 * answer + request);
     assert_eq!(pair.b.completions(), [wc(50, WcOp::Write, 4, WcStatus::Success)]);
 }
@@ -477,7 +478,7 @@ fn a_held_responder_waits_for_the_first_frame() {
     pair.drive().unwrap();
     assert!(!pair.b.stream.is_held());
     assert_eq!(pair.b.completions(), [wc(1, WcOp::Write, 10, WcStatus::Success)]);
-    assert_eq!(pair.a.completions(), [], "nobody posted the RTR frame");
+    assert_eq!(pair.a.completions(), [], "the RTR frame must not cause a completion");
 
     let mut pair = Pair::of(Side::new(cfg()), Side::new(StreamCfg { hold: true, ..cfg() }), 0);
     let (near, far) = (pair.a.buf(10), pair.b.buf(10));
@@ -561,7 +562,7 @@ fn a_message_may_be_denied_its_buffer() {
         assert_eq!(
             pair.b.stream.work().allocated(),
             2,
-            "the one it may not have, and the one not taken"
+            "the forbidden buffer and the unused one must be left"
         );
         pair.b.stream.flush();
         let of = |id, status| wc(id, WcOp::Recv, 0, status);

@@ -49,7 +49,8 @@ fn a_message_carries_a_key_that_is_valid() {
         }
         let mut told = 0;
         while pair.step().unwrap() {
-            // When the peer receives a key, the key is bound or is no longer bound.
+            // When the peer receives a key, the bind of this key has been carried out. A later bind
+            // may have ended it.
             told += pair.b.received().len();
             for (n, &key) in keys.iter().enumerate().take(told) {
                 let last = n + 1 == keys.len();
@@ -164,7 +165,7 @@ fn a_bind_that_is_flushed_or_forgotten_leaves_the_window_as_it_was() {
     assert_eq!(*first, wc(1, WcOp::Bind, 0, WcStatus::Success));
     assert_eq!(rest, [2, 3].map(|id| wc(id, WcOp::Bind, 0, WcStatus::Flushed)));
     assert_eq!((window.state(bound), window.state(other)), (BindState::Bound, BindState::Over));
-    // The bind was posted to a queue pair that is dropped without a flush.
+    // A bind is posted to a queue pair, and the queue pair is dropped without a flush.
     let last = pair.a.bind(4, &window, Some(near.view(0, 1)));
     let keys = Arc::clone(&pair.a.keys);
     assert_eq!(keys.live(), 3);

@@ -51,7 +51,7 @@ const CHECKS: &[(&str, Check)] = &[
         )?;
         let engine = "the kernel's rxe_wire on wire: engine=kernel, created for it";
         opens(&made?, "softroce-kernel", "engine", engine)?;
-        fails(&refused?, "softroce-kernel", &["wire has no rxe device", "only root may make one"])
+        fails(&refused?, "softroce-kernel", &["wire has no rxe device", "only root may create"])
     }),
     ("apart_from_the_kernels_it_is_ours", |guest| {
         let list = list(guest, "ip netns exec apart", BUILT_IN)?;

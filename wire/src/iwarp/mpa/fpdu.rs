@@ -12,8 +12,8 @@ pub const LENGTH_SIZE: usize = 2;
 pub const MAX_ULPDU: usize = 65535;
 /// The longest ULPDU that a sender may send to an unknown peer (RFC 5044, section 4.2), in octets.
 pub const MAX_MULPDU: usize = 64768;
-/// The smallest MULPDU, which applies however small the TCP segment is (RFC 5044, section 4.5), in
-/// octets.
+/// The smallest MULPDU (maximum ULPDU length) in octets. It applies even if the TCP segment is
+/// smaller (RFC 5044, section 4.5).
 pub const MIN_MULPDU: usize = 128;
 /// The maximum size of a [`Trailer`] in octets.
 pub const MAX_TRAILER: usize = 3 + Crc32c::SIZE;
@@ -43,8 +43,8 @@ pub const fn mulpdu_for_mss(mss: usize) -> usize {
     }
 }
 
-/// The pad and the CRC, which follow a ULPDU. It is a small value, so that it can be the last part
-/// of a gather write.
+/// The pad and the CRC, which follow a ULPDU. The trailer owns its octets, so that it can be the
+/// last part of a gather write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     bytes: [u8; MAX_TRAILER],
@@ -102,11 +102,11 @@ fn compare(found: u32, computed: u32) -> Result<(), CrcError> {
 
 /// The error that a frame was damaged in transit. It is fatal for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("MPA CRC {found:#010x} does not match the frame's {computed:#010x}")]
+#[error("MPA CRC {found:#010x} in the frame, but its octets have the CRC {computed:#010x}")]
 pub struct CrcError {
     /// The CRC in the frame.
     pub found: u32,
-    /// The CRC of the frame's octets.
+    /// The CRC that was computed over the frame's octets.
     pub computed: u32,
 }
 

@@ -155,8 +155,8 @@ pub enum SetupProgress<'a> {
 /// The connection is closed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// There are other octets in place of the key, because the peer does not speak MPA or has the
-    /// same role.
+    /// The octets do not start with the key of the expected frame. The peer does not speak MPA, or
+    /// has the same role as this side.
     #[error("not an MPA {expected} frame")]
     Key {
         /// The expected frame.

@@ -98,8 +98,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(header), bytes);
     assert_eq!(header.to_string(), "SEND invalidate qn=0 msn=2 mo=8 invalidate=0xcd1cb600 last");
 
-    // In other messages the field is reserved: ignored when received and zero when sent (RFC 5040,
-    // section 4.1).
+    // In messages other than a SEND with invalidate, the STag field is reserved: ignored when
+    // received and zero when sent (RFC 5040, section 4.1).
     let mut send = bytes;
     send[1] = 0x43;
     let opcode = UntaggedOpcode::Send;
@@ -141,7 +141,7 @@ fn every_control_field() {
                 assert_eq!(
                     Header::parse(&bytes[..2]),
                     Err(error),
-                    "as soon as the control field is there"
+                    "two octets must be enough to find the error"
                 );
                 let Cause { layer, etype, code } = error.cause();
                 Err((layer, (etype, code)))

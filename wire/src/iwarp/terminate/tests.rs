@@ -26,13 +26,13 @@ fn send_header() -> TerminatedHeader {
 const READ: ReadRequest =
     ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
 
-/// Whole messages written by hand, field by field, after RFC 5041 (sections 4.2 and 4.3: DDP's
-/// headers) and RFC 5040 (sections 4.1: RDMAP's octet, 4.4: READ request, 4.8: TERMINATE), because
-/// no capture has one.
+/// TERMINATE messages that were written by hand, field by field, because no capture contains one.
+/// Sources: RFC 5041 (sections 4.2 and 4.3: DDP's headers) and RFC 5040 (section 4.1: RDMAP's
+/// octet, section 4.4: READ request, section 4.8: TERMINATE).
 #[test]
 fn octets_of_the_standard() {
-    /// The headers: untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2,
-    /// MSN 1, offset 0.
+    /// The headers of the TERMINATE itself: untagged, last, DDP version 1; RDMAP version 1, opcode
+    /// 7; reserved; queue 2, MSN 1, offset 0.
     const MESSAGE: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
     #[rustfmt::skip]
     let cases: [(&[u8], Terminate); 4] = [
@@ -86,8 +86,8 @@ fn octets_of_the_standard() {
     }
 }
 
-/// These are the four failures that were observed at a siw peer, in its bit order and in the
-/// standard's.
+/// Four failures that were observed at a siw peer. Each is given twice: in siw's bit order and in
+/// the standard's bit order.
 #[test]
 fn both_orders() {
     let with_header = |cause, header, read_request| Terminate {
@@ -203,7 +203,7 @@ fn causes_speak() {
     assert_eq!(format!("{:?}", Cause::MPA_CRC), "Cause(2/0/2: MPA: CRC mismatch)");
 }
 
-/// A header is included unchanged, even if no parser would accept it.
+/// A TERMINATE includes a header unchanged, even if no parser would accept that header.
 #[test]
 fn bad_headers_are_kept() {
     let ulpdu = [0x42, 0x43, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];

@@ -31,9 +31,10 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// For each value of an octet that starts `octets_before` octets before the point of interest, its
-/// effect on the register at that point. If `octets_before` is negative, the octet comes after the
-/// point. Then the result is the effect at the point that is equivalent to the octet's own effect.
+/// For each value of an octet, the effect of the octet on the CRC register at a certain point. The
+/// octet starts `octets_before` octets before that point. If the number is negative, the octet
+/// comes after the point. In that case the result is the change of the register at the point that
+/// has the same effect as the octet.
 pub(super) const fn effect_of_octet(octets_before: i32) -> [u32; 256] {
     let mut effect = [0; 256];
     // By linearity, the effects of all other values are sums of the effects of single bits.
@@ -80,7 +81,7 @@ const fn times_x(p: u32) -> u32 {
 }
 
 const fn divided_by_x(p: u32) -> u32 {
-    // The polynomial's highest bit shows whether it was added.
+    // The highest bit shows whether `times_x` has added the polynomial.
     if p >> 31 == 1 { (p ^ POLYNOMIAL) << 1 | 1 } else { p << 1 }
 }
 

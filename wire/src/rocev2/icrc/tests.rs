@@ -1,6 +1,6 @@
 use super::*;
 
-/// The number of octets of an IP packet from the text of an example.
+/// Returns the octets of an IP packet from the hexadecimal text of an example.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
@@ -26,7 +26,7 @@ where
     IpAddr::from(*ip[at..].first_chunk().unwrap())
 }
 
-/// The checksum by definition: over the whole image, bit by bit.
+/// The checksum by definition: computed over all covered octets, bit by bit.
 fn by_definition(ip: &[u8]) -> [u8; 4] {
     let mut image = ip[..ip.len() - 4].to_vec();
     let udp = if ip[0] >> 4 == 4 {
@@ -140,7 +140,7 @@ fn every_id_is_recovered_with_and_without_df() {
     }
 }
 
-/// If two packets of zeros differ only in their lengths, the ID of the longer one is recovered too.
+/// The ID of a packet is recovered, whatever the packet's length is.
 #[test]
 fn ids_are_recovered_at_every_length() {
     let (icrc, ..) = parts(&examples()[0]).to_owned();

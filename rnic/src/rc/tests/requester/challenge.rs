@@ -91,7 +91,7 @@ fn an_acknowledgement_is_an_answer() {
 
 /// A peer without a receive does not acknowledge the waiting request, but it answers the challenge.
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_peer_that_is_not_ready_answers() {
     let mut pair = Pair::new();
     pair.a.post(send(1, &[]));
@@ -118,7 +118,8 @@ fn kernel_rxe_answers() {
         let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(start));
         assert_eq!(fixture.challenge().len(), 1);
         let answer_of_rxe = answer(Syndrome::ACK, none);
-        // This answer does not prove that the peer sent it, because its PSN need not be guessed.
+        // A stranger knows the PSN of this answer, so the answer does not prove that the peer sent
+        // it.
         let proves = fixture.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
         fixture.take(&answer_of_rxe).unwrap();
@@ -142,8 +143,8 @@ fn kernel_rxe_answers() {
     assert_eq!((fixture.side.rc.deadline(), fixture.side.rc.stats().unexpected), (None, 0));
 }
 
-/// The answer of a kernel rxe that has received nothing does not acknowledge a first request that
-/// was lost.
+/// A first request is lost, and a kernel rxe that has received nothing answers a challenge. The
+/// answer must not count as an acknowledgement of that request.
 #[test]
 fn an_answer_of_kernel_rxe_acknowledges_nothing() {
     let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(0xFF_FFFF));
@@ -177,8 +178,8 @@ fn a_refusal_for_now_is_an_answer() {
     }
 }
 
-/// If a peer closes the connection while a challenge is open, this end handles the close and not
-/// the challenge.
+/// If the peer closes the connection while a challenge is open, this end gives up the challenge and
+/// handles the close.
 #[test]
 fn a_peer_that_leaves_is_not_asked() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 0);

@@ -169,7 +169,8 @@ fn a_fence_and_the_depth_hold_back() {
     assert_eq!(fixture.sent_words().len(), 0);
     fixture.response(wire::rocev2::Position::Only, 2, 1).unwrap();
     assert_eq!(fixture.sent_words(), [format!("{} SEND only ask 0", fixture.psn + 3)]);
-    // With a depth of 0 no READ starts, and the requester does not report that it is ready.
+    // With an initiator depth of 0 no READ starts, and the requester does not report that it is
+    // ready.
     let fixture = Fixture::with(|cfg| cfg.initiator_depth = 0);
     fixture.side.post(read(0, &[], NOWHERE));
     assert!(!fixture.side.rc.wants_tx() && !fixture.side.rc.is_drained());
@@ -216,7 +217,7 @@ fn local_memory_that_goes_away() {
     let done = [(1, WcStatus::Success), (2, WcStatus::LocalProtection), (3, WcStatus::Flushed)];
     assert_eq!(fixture.flush(), done);
 
-    // The sink of a READ is deregistered.
+    // The memory into which a READ places data is deregistered.
     let mut fixture = Fixture::new();
     let mut sink = fixture.side.buf(8);
     fixture.side.post(read(1, &[sink.seg(0, 8)], NOWHERE));

@@ -63,7 +63,7 @@ fn what_was_taken_is_asked_for_at_once() {
 }
 
 /// The peer received a message in part and does not acknowledge it. Earlier messages complete
-/// nevertheless.
+/// successfully.
 #[test]
 fn what_was_taken_in_part_is_not_done() {
     let mut fixture = Fixture::new();
@@ -76,7 +76,7 @@ fn what_was_taken_in_part_is_not_done() {
     fixture.now += 2 * MS;
     fixture.ack(2);
     let (time, _) = fixture.wait_until_done();
-    assert_eq!(time, 50 * MS, "the silence counts from the last answer");
+    assert_eq!(time, 50 * MS, "the silence must count from the last answer");
     assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
@@ -86,7 +86,7 @@ fn a_peer_that_answers_nothing() {
     let mut fixture = Fixture::new();
     fixture.side.post(send(1, &[]));
     let first = fixture.sent_words();
-    // The peer had already been silent for a long time.
+    // The peer has been silent for a long time before the close.
     for _ in 0..4 {
         fixture.wait().unwrap();
         fixture.sent();
@@ -149,7 +149,8 @@ fn a_peer_that_was_to_be_given_up_sooner() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
-/// A receiver that was not ready will not become ready any more.
+/// A peer that had no receive buffer when it began to close the connection will not post one any
+/// more.
 #[test]
 fn what_the_peer_had_no_buffer_for_is_given_up() {
     let mut fixture = Fixture::new();
@@ -180,7 +181,8 @@ fn a_message_that_was_sent_in_part_is_given_up() {
     assert!(fixture.side.rc.is_peer_close_done());
     assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 
-    // A window that waits to be bound is not bound either.
+    // A bind that waits for earlier requests is not carried out after the peer has begun to close
+    // the connection.
     let mut fixture = Fixture::new();
     let (shown, window) =
         (fixture.side.buf(8), Mw::new(&fixture.side.keys, fixture.side.pd, false));

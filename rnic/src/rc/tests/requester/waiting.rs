@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
     for window in [1, 2, 7, 64, 300] {
         let mut fixture = Fixture::with(|cfg| cfg.window = window);
@@ -34,7 +34,7 @@ fn a_sequence_error_goes_back() {
     fixture.nak(NakCode::SequenceError, 3).unwrap();
     assert_eq!(fixture.done(), ok([0]), "the NAK acknowledges earlier packets");
     assert_eq!(fixture.sent(), sent[3..]);
-    // If a NAK comes sooner than an answer can come, it does not refer to the packets that were
+    // A NAK that arrives sooner than a response can arrive does not refer to the packets that were
     // sent again.
     fixture.now += Duration::from_millis(2);
     fixture.ack(3);
@@ -74,7 +74,7 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
         fixture.side.post(send(id, &[]));
     }
     fixture.sent();
-    // The code 14 stands for 1.28 ms.
+    // The code 14 of an RNR NAK means a wait of 1.28 ms.
     fixture.rnr(14, 1).unwrap();
     assert_eq!(fixture.done(), ok([0]));
     assert_eq!(fixture.sent_words(), [""; 0]);
@@ -114,7 +114,7 @@ fn a_receiver_that_is_never_ready() {
     let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
     assert_eq!(fixture.flush(), done);
 
-    // With the value 7 the number of retries is not limited.
+    // With an RNR retry count of 7, the number of retries is not limited.
     let mut fixture = Fixture::new();
     fixture.side.post(send(0, &[]));
     for _ in 0..if cfg!(miri) { 10 } else { 1000 } {
@@ -154,8 +154,8 @@ fn a_peer_that_is_dead() {
 }
 
 /// softroce uses an ACK timeout of 17 and 6 retries (its test `default_times`). With these values a
-/// connection reports the death of its peer within 5 s, whatever the peer has sent last, if nothing
-/// is known of the peer's host.
+/// connection reports within 5 s that its peer has died, whatever the peer has sent last. This
+/// holds if nothing is known about the peer's host.
 #[test]
 fn a_peer_that_dies_is_told_of_within_five_seconds() {
     const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
@@ -164,8 +164,8 @@ fn a_peer_that_dies_is_told_of_within_five_seconds() {
         ("nothing", |_| {}),
         ("an acknowledgement", |fixture| fixture.ack(20)),
         ("a NAK", |fixture| fixture.nak(NakCode::SequenceError, 20).unwrap()),
-        ("the longest wait that it can ask for", |fixture| fixture.rnr(0, 20).unwrap()),
-        ("an answer to the last try but one", |fixture| {
+        ("an RNR NAK with the longest wait", |fixture| fixture.rnr(0, 20).unwrap()),
+        ("an answer to the last retry", |fixture| {
             for _ in 0..6 {
                 silent_for_a_timeout(fixture);
             }
@@ -289,7 +289,7 @@ fn a_late_acknowledgement_is_no_loss() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_loss_halves_the_window_and_it_grows_again() {
     let mut fixture = Fixture::new();
     let buf = fixture.side.buf(2000 * OCTETS);
@@ -307,8 +307,8 @@ fn a_loss_halves_the_window_and_it_grows_again() {
     assert_eq!(fixture.sent().len(), 64, "the window has its maximum size");
 }
 
-/// A peer that is known to be alive is sent requests for as long as that is known, and for two more
-/// timeouts.
+/// While the peer is known to be alive, and for two more ACK timeouts, the requester continues to
+/// send requests to it.
 #[test]
 fn a_peer_that_lives_is_waited_for() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
@@ -332,7 +332,8 @@ fn a_peer_that_lives_is_waited_for() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Transport)]);
 }
 
-/// When the peer answers at last, the transfer continues. Its silence has used up no retries.
+/// When the peer answers after a long silence, the transfer continues. The silence has used up no
+/// retries.
 #[test]
 fn a_peer_that_was_silent_for_long_goes_on() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 2);

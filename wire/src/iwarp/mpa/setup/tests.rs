@@ -109,8 +109,8 @@ fn octets_come_one_by_one() {
     assert_eq!(Setup::parse(SetupKind::Request, &more), Ok(SetupProgress::Frame(setup, 27)));
 }
 
-/// A reflected request does not enable the extension, because siw reflects bits that it does not
-/// know.
+/// siw reflects bits of a request that it does not know. The reflected bit must not enable the
+/// extension.
 #[test]
 fn the_answer_to_extended_is_another_bit() {
     let extended = |kind, frame: &[u8]| parse(kind, frame).extended;
@@ -132,8 +132,8 @@ fn revision_two_without_enhanced_data() {
     assert_eq!(emit(&setup), bytes);
 }
 
-/// Reserved bits are ignored (RFC 5044, section 7.1.1). S is reserved in revision 1, R in a
-/// request.
+/// Reserved bits are ignored (RFC 5044, section 7.1.1). The S flag is reserved in revision 1, and
+/// the R flag is reserved in a request.
 #[test]
 fn reserved_bits_are_not_looked_at() {
     let bytes = request(&[0x37, 1, 0, 0]);
