@@ -50,7 +50,7 @@ fn check(now: &str) -> Result<(), Failed> {
 
 fn table(setups: &[Setup]) -> String {
     let mut out = String::from(
-        "| provider | through | cases | MUST | SHOULD | passed | unsupported | otherwise |\n\
+        "| provider | through | cases | MUST | SHOULD | passed | unsupported | others |\n\
          |---|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for setup in setups {
@@ -65,7 +65,7 @@ fn table(setups: &[Setup]) -> String {
         let _ = writeln!(
             out,
             "| {provider} | {description} | {all} cases | {must} MUST | {should} SHOULD \
-             | {passed} passed | {unsupported} unsupported | {fails} otherwise |"
+             | {passed} passed | {unsupported} unsupported | {fails} others |"
         );
     }
     out
