@@ -206,7 +206,7 @@ fn every_rule_of_reception() {
             let statuses =
                 target.side.completions().iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>();
             let oldest = match what.starts_with("response") {
-                true if what.contains("nobody") => WcStatus::Success,
+                true if what.contains("no read waits") => WcStatus::Success,
                 true => WcStatus::BadResponse,
                 false => WcStatus::Flushed,
             };
