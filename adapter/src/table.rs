@@ -67,6 +67,11 @@ impl<T> Table<T> {
         self.slots.iter().flatten()
     }
 
+    /// All objects, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// The numbers of all objects.
     pub fn indices(&self) -> impl Iterator<Item = usize> {
         self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(index, _)| index)

@@ -1,4 +1,5 @@
-//! A connected socket. If the adapter is captured, the socket's traffic is recorded here.
+//! A connected socket, and the shared memory that takes its place if both ends are on one host. If
+//! the adapter is captured, the socket's traffic is recorded here.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -9,12 +10,20 @@ use std::time::{Duration, Instant};
 use capture::{Capture, Direction, Flow};
 use socket2::Socket;
 
+use crate::shm::SharedMemory;
 use crate::socket::{self, IoOutcome};
 
 /// A socket whose transfers are captured. It dereferences to the socket for all other operations.
 pub(crate) struct Connection {
     socket: Socket,
     captured: Option<Box<CapturedFlow>>,
+    /// The octets that TCP has sent and received.
+    sent: u64,
+    received: u64,
+    pub(crate) shared_memory: Option<Box<SharedMemory>>,
+    /// Whether the poller has reported the socket since it was last read. Once the peer sends by
+    /// shared memory, the socket only tells the end of the connection.
+    is_reported: bool,
 }
 
 /// The capture of one connection.
@@ -27,7 +36,14 @@ struct CapturedFlow {
 impl Connection {
     /// Wraps a socket that is not captured, for example because it is not connected yet.
     pub(crate) fn new(socket: Socket) -> Self {
-        Connection { socket, captured: None }
+        Connection {
+            socket,
+            captured: None,
+            sent: 0,
+            received: 0,
+            shared_memory: None,
+            is_reported: false,
+        }
     }
 
     /// Starts the capture of a connected socket. `opened` says which side opened the connection.
@@ -49,9 +65,19 @@ impl Connection {
     /// Each element of the vector must name memory that is readable or no longer mapped.
     #[inline]
     pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> IoOutcome {
+        if let Some(memory) = &mut self.shared_memory
+            && memory.sends(self.sent)
+        {
+            // SAFETY: the caller guarantees that `iov` names memory that is readable. Memory that
+            // is no longer mapped ends the process (docs/tcp-emu.md).
+            return unsafe { memory.send(iov) };
+        }
         // SAFETY: the caller guarantees that `iov` names memory that is readable or no longer
         // mapped.
         let outcome = unsafe { socket::send(&self.socket, iov, ends_record) };
+        if let IoOutcome::Octets(n) = outcome {
+            self.sent += n as u64;
+        }
         if let Some(captured) = &mut self.captured {
             // SAFETY: the caller guarantees that `iov` names memory that is readable or no longer
             // mapped, and the kernel has read the part that was sent.
@@ -66,15 +92,90 @@ impl Connection {
     /// Each element of the vector must name memory that is writable or no longer mapped.
     #[inline]
     pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> IoOutcome {
+        while let Some(memory) = &mut self.shared_memory
+            && memory.receives(self.received)
+        {
+            // SAFETY: the caller guarantees that `iov` names memory that is writable. Memory that
+            // is no longer mapped ends the process (docs/tcp-emu.md).
+            match unsafe { memory.receive(iov) } {
+                IoOutcome::WouldBlock if self.is_reported => {
+                    if let Some(end) = self.receive_end() {
+                        return end;
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
         // SAFETY: the caller guarantees that `iov` names memory that is writable or no longer
         // mapped.
         let outcome = unsafe { socket::receive(&self.socket, iov) };
+        if let IoOutcome::Octets(n) = outcome {
+            self.received += n as u64;
+        }
         if let Some(captured) = &mut self.captured {
             // SAFETY: the caller guarantees writable memory, and the kernel has written the part
             // that was received. Writable memory is readable.
             unsafe { captured.record_received(iov, &outcome) };
         }
         outcome
+    }
+
+    /// Whether this side sends by shared memory.
+    #[inline]
+    pub(crate) fn sends_by_memory(&self) -> bool {
+        self.shared_memory.as_ref().is_some_and(|memory| memory.is_sending())
+    }
+
+    /// Whether this side receives by shared memory.
+    #[inline]
+    pub(crate) fn receives_by_memory(&self) -> bool {
+        self.shared_memory.as_ref().is_some_and(|memory| memory.is_receiving())
+    }
+
+    /// Returns whether a send that has moved too few octets can continue at once. If not, the
+    /// poller or the next pass reports when it can.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        match &mut self.shared_memory {
+            Some(memory) if memory.is_sending() => memory.has_room(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a read that has moved too few octets need not be repeated, because the
+    /// poller or the next pass reports when there are more.
+    #[inline]
+    pub(crate) fn is_drained(&mut self) -> bool {
+        match &mut self.shared_memory {
+            Some(memory) if memory.is_receiving() => memory.is_drained(),
+            _ => true,
+        }
+    }
+
+    /// Records that the poller has reported the socket.
+    pub(crate) fn reported(&mut self) {
+        self.is_reported = true;
+    }
+
+    /// Reads the socket of a peer that sends by shared memory, after the ring was empty. Returns
+    /// `None` if the peer has closed the socket and the ring has octets now, which the peer wrote
+    /// before.
+    #[cold]
+    fn receive_end(&mut self) -> Option<IoOutcome> {
+        let mut octet = 0_u8;
+        let iov = libc::iovec { iov_base: (&raw mut octet).cast(), iov_len: 1 };
+        // SAFETY: the vector names one writable octet.
+        let end = match unsafe { socket::receive(&self.socket, &[iov]) } {
+            IoOutcome::WouldBlock => {
+                self.is_reported = false;
+                return Some(IoOutcome::WouldBlock);
+            }
+            // A peer that sends by shared memory sends nothing by TCP.
+            IoOutcome::Octets(1..) => IoOutcome::Failed(io::Error::from_raw_os_error(libc::EPROTO)),
+            end => end,
+        };
+        let has_octets = self.shared_memory.as_ref().is_some_and(|memory| memory.has_octets());
+        (!has_octets).then_some(end)
     }
 
     /// Sends a slice.

@@ -3,6 +3,8 @@
 
 mod resources;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,14 +14,17 @@ use adapter::{
 use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
+use mio::Interest;
 use mio::event::Event;
 use rnic::Work;
+use tracing::debug;
 
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
 use crate::link::Link;
 use crate::listeners::{Listeners, Request};
 use crate::params::Params;
+use crate::shm::OfferSocket;
 use crate::socket;
 
 /// The number of connections that each pass of a polling consumer reads without asking the poller.
@@ -77,6 +82,7 @@ impl Engine {
             // The poller reports the end of the stream only once. So the link must receive until
             // the end, even after a short read.
             let until_end = event.is_read_closed() || event.is_error();
+            link.reported();
             if until_end {
                 link.peer_has_ended();
             }
@@ -84,6 +90,40 @@ impl Engine {
             self.partial = link.is_mid_message();
         }
         self.poll_first(index);
+    }
+
+    fn on_doorbell(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        (link.empty_reads, link.successful_reads) = (0, 0);
+        link.on_doorbell(&mut self.resources, &mut self.lingering);
+        self.partial = link.is_mid_message();
+        self.poll_first(index);
+    }
+
+    /// Accepts the offers of shared memory that have arrived.
+    fn accept_offers(&mut self) {
+        while let Some(offer) = self.resources.offers.as_ref().and_then(OfferSocket::receive) {
+            let (resources, lingering) = (&mut self.resources, &mut self.lingering);
+            let mut offer = Some(offer);
+            for link in self.links.iter_mut() {
+                let Some(left) = offer.take() else { break };
+                offer = link.accept_offer(resources, lingering, left);
+            }
+        }
+    }
+
+    /// Makes the offers of those who connect to a listener arrive at this adapter.
+    fn expect_offers(&mut self, listener: SocketAddr) -> io::Result<()> {
+        let resources = &mut self.resources;
+        if !resources.params.shm || resources.context.capture().is_some() {
+            return Ok(());
+        }
+        if resources.offers.is_none() {
+            let offers = OfferSocket::open()?;
+            resources.context.resume(Key::Offers, &offers, Interest::READABLE)?;
+            resources.offers = Some(offers);
+        }
+        resources.offers.as_mut().map_or(Ok(()), |offers| offers.publish(listener))
     }
 
     /// Moves a connection to the front of the polled connections.
@@ -125,6 +165,8 @@ impl Engine {
                 ),
                 Key::Caller(index) => self.listeners.reset_caller(&mut self.resources, index),
                 Key::LingeringSocket(index) => self.lingering.expire(&mut self.resources, index),
+                // These have no timers.
+                Key::Doorbell(_) | Key::Offers => {}
             }
         }
     }
@@ -149,7 +191,8 @@ impl MakeProgress for Engine {
                     self.partial = link.is_mid_message();
                     link.empty_reads = 0;
                     link.successful_reads += 1;
-                    if link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION)
+                    if (link.sends_by_memory()
+                        || link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION))
                         && !self.resources.context.has_sleeper()
                         && link.suspend_polling(&self.resources)
                     {
@@ -157,7 +200,12 @@ impl MakeProgress for Engine {
                     }
                 }
             }
-            blocked |= link.is_blocked();
+            if link.is_blocked() {
+                match link.sends_by_memory() {
+                    true => link.continue_blocked_send(&mut self.resources, &mut self.lingering),
+                    false => blocked = true,
+                }
+            }
             stale |= !link.is_established() || link.empty_reads > MAX_EMPTY_READS;
         }
         self.empty_passes = if has_moved { 0 } else { self.empty_passes.wrapping_add(1) };
@@ -197,6 +245,8 @@ impl MakeProgress for Engine {
                 self.listeners.caller_readable(&mut self.resources, &mut self.lingering, index)
             }
             Key::LingeringSocket(index) => self.lingering.readable(&mut self.resources, index),
+            Key::Doorbell(index) => self.on_doorbell(index),
+            Key::Offers => self.accept_offers(),
         }
     }
 
@@ -313,6 +363,12 @@ unsafe impl adapter::Engine for Engine {
         let socket = socket::listen(self.resources.params.adapter.bind, port)?;
         let address = socket.local_addr().ok().and_then(|a| a.as_socket());
         let port = address.map_or(0, |address| address.port());
+        if let Some(listener) = address
+            && let Err(error) = self.expect_offers(listener)
+        {
+            // The connections of this host stay with TCP.
+            debug!(target: "dat::ia", "no shared memory with processes of this host: {error}");
+        }
         let index = self
             .listeners
             .open(&mut self.resources, socket, backlog, sink)

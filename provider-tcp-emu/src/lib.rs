@@ -6,6 +6,7 @@
 //! | `params` | ia_params: the address and the options |
 //! | `socket` | creates, binds and configures sockets; sends and receives |
 //! | `connection` | a connected socket, with the capture of its traffic (docs/capture.md) |
+//! | `shm` | shared memory in place of TCP, between two processes of one host |
 //! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
 //! | `listeners` | the passive side before a queue pair is involved: listeners and callers |
 //! | `link` | a queue pair and its connection, from the first SYN to the last completion |
@@ -20,7 +21,9 @@ mod linger;
 mod link;
 mod listeners;
 mod params;
+mod shm;
 mod socket;
+mod sync;
 
 use adapter::{Adapter, Wire, params::invalid};
 use dat_core::provider::Provider;

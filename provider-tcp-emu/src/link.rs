@@ -8,12 +8,14 @@
 //! All posted work completes before the upcall that reports the end of the connection.
 //!
 //! `receive_wait` handles a message of the peer that waits for a receive. `fault_check` handles
-//! transfers that may have stopped at memory that is no longer mapped.
+//! transfers that may have stopped at memory that is no longer mapped. `sharing` moves a connection
+//! from TCP to shared memory.
 
 mod established;
 mod fault_check;
 mod receive_wait;
 mod setup;
+mod sharing;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -118,6 +120,13 @@ impl Link {
     /// Returns whether the connection waits for room in the socket's send buffer.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(&self.phase, Phase::Established(conn) if !conn.writable)
+    }
+
+    /// Records that the poller has reported the socket.
+    pub(crate) fn reported(&mut self) {
+        if let Phase::Established(conn) = &mut self.phase {
+            conn.socket.reported();
+        }
     }
 
     /// Adds the counters of the established connection.
@@ -274,6 +283,7 @@ impl Link {
         if transmit {
             self.transmit(resources, lingering);
         }
+        self.offer_if_due(resources, lingering);
     }
 
     /// Sends all frames that are ready.
@@ -287,7 +297,9 @@ impl Link {
                 Ok(_) if conn.window_watch == WindowWatch::Requested => {
                     self.start_window_watch(resources, lingering)
                 }
-                Ok(WriteOutcome::Done) if conn.is_suspended && !conn.writable => {
+                Ok(WriteOutcome::Done)
+                    if conn.is_suspended && !conn.writable && !conn.socket.sends_by_memory() =>
+                {
                     self.resume_polling(resources, lingering)
                 }
                 Ok(WriteOutcome::Done) => {}
@@ -300,6 +312,7 @@ impl Link {
         if self.established_mut().is_some_and(|conn| conn.fault_check == FaultCheck::Requested) {
             self.schedule_fault_check(resources);
         }
+        self.offer_if_due(resources, lingering);
     }
 
     /// Handles a writable socket: its send buffer has room, or an attempt to connect has ended.
@@ -319,16 +332,25 @@ impl Link {
     }
 
     /// Removes the socket from the poller, because consumers read it in each pass. Returns false if
-    /// the socket must stay in the poller.
+    /// the socket must stay in the poller. With shared memory, the peer need not wake this side any
+    /// more.
     pub(crate) fn suspend_polling(&mut self, resources: &EngineResources) -> bool {
         match &mut self.phase {
             // The socket must stay in the poller if the connection waits for room in the send
             // buffer, or if a message waits for a receive. In these states only the poller reports
             // the room, or the peer's end.
-            Phase::Established(conn)
-                if conn.writable && !conn.is_suspended && !conn.stream.is_stalled() =>
-            {
-                conn.is_suspended = resources.context.suspend(&conn.socket).is_ok();
+            Phase::Established(conn) if !conn.is_suspended => {
+                conn.is_suspended = match &mut conn.socket.shared_memory {
+                    Some(memory) => {
+                        memory.poll();
+                        true
+                    }
+                    None => {
+                        conn.writable
+                            && !conn.stream.is_stalled()
+                            && resources.context.suspend(&conn.socket).is_ok()
+                    }
+                };
                 conn.is_suspended
             }
             _ => false,
@@ -343,10 +365,16 @@ impl Link {
     ) {
         self.successful_reads = 0;
         let key = self.key();
-        if let Phase::Established(conn) = &mut self.phase
-            && std::mem::take(&mut conn.is_suspended)
-            && resources.context.resume(key, &conn.socket, READ_WRITE).is_err()
-        {
+        let Phase::Established(conn) = &mut self.phase else { return };
+        if !std::mem::take(&mut conn.is_suspended) {
+            return;
+        }
+        if let Some(memory) = &mut conn.socket.shared_memory {
+            if memory.sleep(!conn.writable) {
+                conn.writable = true;
+                self.queue_pending(resources);
+            }
+        } else if resources.context.resume(key, &conn.socket, READ_WRITE).is_err() {
             // There is no memory to register the socket. The poller would never report this
             // connection again, so the connection ends.
             self.end(resources, lingering, EndReason::Lost(Loss::Poller));
@@ -467,6 +495,8 @@ impl Link {
             // The TERMINATE is sent only if that is possible at once (RFC 5040, section 5.4).
             socket.send_bytes(&stream.terminate());
         }
+        // The peer still reads what is in the memory.
+        socket.shared_memory = None;
         self.set_timer(resources, None);
         stream.flush();
         let is_foreign_peer = !stream.is_extended();
@@ -507,7 +537,8 @@ impl Link {
     ) {
         self.set_timer(resources, None);
         match std::mem::take(&mut self.phase) {
-            Phase::Established(conn) => {
+            Phase::Established(mut conn) => {
+                conn.socket.shared_memory = None;
                 resources.ended_counts.add(&conn.stream.stats().list());
                 lingering.add(resources, conn.socket);
                 let mut work = conn.stream.into_work();

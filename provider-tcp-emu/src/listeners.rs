@@ -442,6 +442,13 @@ fn is_in_reserve(descriptor: RawFd) -> bool {
     descriptor as u64 >= limit.saturating_sub(RESERVED_DESCRIPTORS)
 }
 
+/// Returns whether the process has used up half of the descriptors that it may have. New
+/// connections need the others more than a faster way for those that exist.
+pub(crate) fn is_scarce(descriptor: RawFd) -> bool {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    descriptor as u64 >= limit / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

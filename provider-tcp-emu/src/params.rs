@@ -14,6 +14,8 @@
 //! - `rnr`: what happens to a message without a posted receive. `wait`: the message waits for a
 //!   receive if its sender is an OpenDAT; `terminate`: the message ends the connection. The default
 //!   is `wait`.
+//! - `shm`: `on` lets connections between processes of one user on this host move from TCP to
+//!   shared memory; `off` keeps them with TCP. The default is `on`.
 
 use adapter::params::on;
 use dat_core::OpenError;
@@ -38,13 +40,15 @@ pub(crate) struct Params {
     /// Whether a message of an OpenDAT waits for a receive. If false, such a message ends the
     /// connection.
     pub(crate) rnr_wait: bool,
+    /// Whether connections to processes of this host may move to shared memory.
+    pub(crate) shm: bool,
 }
 
 const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 /// The names of all keys.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "spin", "strict", "stats",
+    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "spin", "strict", "stats",
     "capture",
 ];
 
@@ -54,8 +58,8 @@ impl Params {
         let mut own = OwnKeys::default();
         let adapter =
             adapter::params::parse(text, defaults, KEYS, |key, value| own.set(key, value))?;
-        let OwnKeys { crc, extended, cc, fpdu, peer_timeout, rnr_wait } = own;
-        Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait })
+        let OwnKeys { crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm } = own;
+        Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm })
     }
 
     /// Checks ia_params without asking the host for addresses; see [`adapter::params::read`].
@@ -73,6 +77,7 @@ struct OwnKeys {
     fpdu: usize,
     peer_timeout: PeerTimeout,
     rnr_wait: bool,
+    shm: bool,
 }
 
 impl Default for OwnKeys {
@@ -84,6 +89,7 @@ impl Default for OwnKeys {
             fpdu: *FPDU_OCTETS.end(),
             peer_timeout: PeerTimeout::default(),
             rnr_wait: true,
+            shm: true,
         }
     }
 }
@@ -98,6 +104,7 @@ impl OwnKeys {
             ("fpdu", _) => self.fpdu = parse_fpdu(value)?,
             ("timeout", _) => self.peer_timeout.timeout = adapter::params::timeout(value)?,
             ("retries", _) => self.peer_timeout.retries = adapter::params::retries(value)?,
+            ("shm", _) => self.shm = on(value)?,
             ("rnr", "wait") => self.rnr_wait = true,
             ("rnr", "terminate") => self.rnr_wait = false,
             ("rnr", _) => return Err("expected wait or terminate".into()),
@@ -166,7 +173,7 @@ mod tests {
         assert_eq!(
             reason("speed=11"),
             "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
-             retries, spin, strict, stats and capture"
+             retries, shm, spin, strict, stats and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

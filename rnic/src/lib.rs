@@ -39,6 +39,7 @@ pub use work::{Access, BindState};
 pub use cq::{Cq, CqEvent};
 pub use key::window::{Mw, View};
 pub use key::{KeyError, Keys, Pd, RegisterError, Scope};
+pub use memory::place;
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
 pub use rc::{Burst, RcCfg, ReliableConnection};

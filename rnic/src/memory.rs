@@ -76,30 +76,30 @@ pub(crate) fn update(
 /// that: they poll the last octet.
 ///
 /// # Safety
-/// The requirements of [`std::ptr::copy_nonoverlapping`] apply.
+/// The requirements of [`std::ptr::copy_nonoverlapping`] for `len` octets apply.
 #[inline]
-pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
-    let end = at.addr() + octets.len();
-    let fits = |size: &usize| octets.len() >= *size && end.is_multiple_of(*size);
+pub unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
+    let end = to.addr() + len;
+    let fits = |size: &usize| len >= *size && end.is_multiple_of(*size);
     let Some(size) = [8, 4, 2, 1].into_iter().find(fits) else { return };
-    let (body, last) = octets.split_at(octets.len() - size);
-    // SAFETY: the caller guarantees the range, and a store of this size is aligned.
+    // SAFETY: the caller guarantees both ranges, and a store of this size is aligned.
     unsafe {
-        at.copy_from_nonoverlapping(body.as_ptr(), body.len());
-        let at = at.add(body.len());
-        match *last {
-            [a, b, c, d, e, f, g, h] => {
-                let word = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-                AtomicU64::from_ptr(at.cast()).store(word, Ordering::Release);
+        to.copy_from_nonoverlapping(from, len - size);
+        let (to, last) = (to.add(len - size), from.add(len - size));
+        match size {
+            8 => {
+                let word = last.cast::<u64>().read_unaligned();
+                AtomicU64::from_ptr(to.cast()).store(word, Ordering::Release);
             }
-            [a, b, c, d] => {
-                AtomicU32::from_ptr(at.cast())
-                    .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
+            4 => {
+                let word = last.cast::<u32>().read_unaligned();
+                AtomicU32::from_ptr(to.cast()).store(word, Ordering::Release);
             }
-            [a, b] => {
-                AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Release)
+            2 => {
+                let word = last.cast::<u16>().read_unaligned();
+                AtomicU16::from_ptr(to.cast()).store(word, Ordering::Release);
             }
-            _ => AtomicU8::from_ptr(at).store(last[0], Ordering::Release),
+            _ => AtomicU8::from_ptr(to).store(last.read(), Ordering::Release),
         }
     }
 }
@@ -208,7 +208,7 @@ impl Work {
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
         // SAFETY: `at` is registered memory that was just checked to be writable by the peer.
         // `octets` are not part of it.
-        unsafe { place(at, octets) };
+        unsafe { place(at, octets.as_ptr(), octets.len()) };
         Ok(())
     }
 }
@@ -258,7 +258,7 @@ mod tests {
                 let mut memory = [0u64; 8];
                 let at = memory.as_mut_ptr().cast::<u8>().wrapping_add(start);
                 // SAFETY: the memory has 64 octets, of which at most 48 are used.
-                unsafe { place(at, &from[..len]) };
+                unsafe { place(at, from.as_ptr(), len) };
                 let octets: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let expected = [&[0; 8][..start], &from[..len]].concat();
                 assert_eq!(octets[..start + len], expected, "{len} octets at {start}");

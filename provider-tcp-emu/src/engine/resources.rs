@@ -2,6 +2,7 @@
 //! work.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{Context, Counts};
@@ -10,6 +11,7 @@ use rnic::{RxVec, TxVec};
 
 use super::Engine;
 use crate::params::Params;
+use crate::shm::{MAX_SHARED, OfferSocket};
 
 /// The poller, timers, parameters and work lists of an engine.
 pub(crate) struct EngineResources {
@@ -23,6 +25,11 @@ pub(crate) struct EngineResources {
     pub(crate) closed: Vec<usize>,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
+    /// The socket at which processes of this host offer shared memory. It exists from the first
+    /// listener on.
+    pub(crate) offers: Option<OfferSocket>,
+    /// Counts the connections that share memory, by its references.
+    sharing: Arc<()>,
     /// The counters of connections that have ended.
     pub(crate) ended_counts: Counts,
 }
@@ -38,23 +45,36 @@ pub(crate) enum Key {
     Caller(usize),
     /// A socket that waits until its peer closes.
     LingeringSocket(usize),
+    /// The doorbell of a queue pair's shared memory.
+    Doorbell(usize),
+    /// The socket at which offers of shared memory arrive.
+    Offers,
 }
 
 impl From<Key> for Token {
     fn from(key: Key) -> Self {
         Token(match key {
-            Key::Link(index) => index << 2,
-            Key::Listener(index) => index << 2 | 1,
-            Key::Caller(index) => index << 2 | 2,
-            Key::LingeringSocket(index) => index << 2 | 3,
+            Key::Link(index) => index << 3,
+            Key::Listener(index) => index << 3 | 1,
+            Key::Caller(index) => index << 3 | 2,
+            Key::LingeringSocket(index) => index << 3 | 3,
+            Key::Doorbell(index) => index << 3 | 4,
+            Key::Offers => 5,
         })
     }
 }
 
 impl From<Token> for Key {
     fn from(token: Token) -> Self {
-        let index = token.0 >> 2;
-        [Key::Link, Key::Listener, Key::Caller, Key::LingeringSocket][token.0 & 3](index)
+        let index = token.0 >> 3;
+        match token.0 & 7 {
+            0 => Key::Link(index),
+            1 => Key::Listener(index),
+            2 => Key::Caller(index),
+            3 => Key::LingeringSocket(index),
+            4 => Key::Doorbell(index),
+            _ => Key::Offers,
+        }
     }
 }
 
@@ -72,8 +92,16 @@ impl EngineResources {
             closed: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
+            offers: None,
+            sharing: Arc::default(),
             ended_counts: Counts::default(),
         }
+    }
+
+    /// Counts one more connection that shares memory, until the result is dropped. Returns `None`
+    /// if there are too many.
+    pub(crate) fn count_shared_memory(&self) -> Option<Arc<()>> {
+        (Arc::strong_count(&self.sharing) <= MAX_SHARED).then(|| Arc::clone(&self.sharing))
     }
 
     /// Sets an object's timer, or stops it if `at` is `None`.

@@ -10,6 +10,7 @@ use rnic::rdmap::setup::Gate;
 
 use super::fault_check::FaultCheck;
 use super::receive_wait::{ReceiveWait, WindowWatch};
+use super::sharing::Sharing;
 use super::{EndReason, Loss};
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Sink, Upcall};
@@ -38,8 +39,11 @@ pub(super) struct Established {
     pub(super) send_errno: Option<i32>,
     /// Whether the link is queued in `EngineResources::pending`.
     pub(super) is_pending: bool,
-    /// Whether the socket has left the poller.
+    /// Whether the socket has left the poller. With shared memory: whether the peer does not wake
+    /// this side, because it polls.
     pub(super) is_suspended: bool,
+    /// Whether and when the connection moves to shared memory.
+    pub(super) sharing: Sharing,
     /// The state while a message of the peer waits for a receive.
     pub(super) receive_wait: ReceiveWait,
     /// The watch on the peer's receive window.
@@ -93,6 +97,7 @@ impl Established {
             send_errno: None,
             is_pending: false,
             is_suspended: false,
+            sharing: Sharing::Off,
             receive_wait: ReceiveWait::default(),
             window_watch: WindowWatch::Off,
             fault_check: FaultCheck::None,
@@ -153,8 +158,9 @@ impl Established {
             // must learn that the connection is established before it gets a completion.
             self.announce(sink, &[]);
         }
-        let drained = n < resources.rx.bytes();
-        if self.stream.may_fault_behind(&resources.rx, n) {
+        self.sharing.count_transfer();
+        let drained = n < resources.rx.bytes() && self.socket.is_drained();
+        if self.stream.may_fault_behind(&resources.rx, n) && !self.socket.receives_by_memory() {
             self.fault_check.request();
         }
         self.stream.rx_done(&mut resources.rx, n).map_err(EndReason::Protocol)?;
@@ -204,9 +210,10 @@ impl Established {
                 }
             };
             self.window_watch.request();
-            // After a short write, the poller reports when the socket has room.
-            self.writable = sent == resources.tx.bytes();
-            if sent > 0 && !self.writable {
+            self.sharing.count_transfer();
+            // After a short write, the poller reports when there is room.
+            self.writable = sent == resources.tx.bytes() || self.socket.has_room();
+            if sent > 0 && !self.writable && !self.socket.sends_by_memory() {
                 self.fault_check.request();
             }
             self.stream.tx_done(&mut resources.tx, sent);

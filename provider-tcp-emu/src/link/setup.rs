@@ -15,6 +15,7 @@ use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
 
 use super::established::Established;
 use super::receive_wait::WindowWatch;
+use super::sharing::Sharing;
 use super::{Link, Phase};
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Upcall};
@@ -159,6 +160,7 @@ impl Link {
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut conn = Established::new(stream, socket, peer, local, depth, gate);
         conn.window_watch = WindowWatch::of(terms, peer, local);
+        conn.sharing = Sharing::of(resources, terms, (local, peer), true);
         conn.announce(&self.sink, private);
         self.phase = Phase::Established(Box::new(conn));
         self.renew_timer(resources);
@@ -218,6 +220,7 @@ impl Link {
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut conn = Established::new(stream, socket, peer, local, depth, gate);
         conn.window_watch = WindowWatch::of(&terms, peer, local);
+        conn.sharing = Sharing::of(resources, &terms, (local, peer), false);
         let sent = match renamed && socket::has_peer(&conn.socket) {
             true => conn.socket.send_bytes(&reply),
             false => IoOutcome::WouldBlock,

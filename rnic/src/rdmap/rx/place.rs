@@ -18,7 +18,7 @@ impl Stream {
             let (piece, rest) = payload.split_at(len);
             // SAFETY: `at` is registered memory that was checked to be writable for this use. The
             // stage is not part of it.
-            unsafe { place(at, piece) };
+            unsafe { place(at, piece.as_ptr(), piece.len()) };
             payload = rest;
         })
     }

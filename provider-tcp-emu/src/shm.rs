@@ -1,0 +1,244 @@
+//! Shared memory in place of TCP, between two processes of one user on one host.
+//!
+//! A connection begins over TCP. After some transfers the side that has connected offers a segment
+//! of memory with two rings ([`offer`]). Each side then sends its octets by its ring: first it
+//! stores how many octets it has sent by TCP, and the other side reads these before it reads the
+//! ring. So a stream continues at any octet, and nothing above the socket knows which way an octet
+//! took. TCP remains for the end of the connection: the kernel closes it when a process ends.
+//!
+//! | file | content |
+//! |---|---|
+//! | `offer` | how one process offers memory to the other |
+//! | `segment` | the memory: how it is created, checked and mapped |
+//! | `ring` | a ring of octets for one producer and one consumer |
+
+mod offer;
+mod ring;
+mod segment;
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use libc::iovec;
+
+pub(crate) use self::offer::{Offer, OfferSocket};
+use self::ring::{Consumer, Corrupt, Producer};
+use self::segment::Segment;
+use crate::socket::IoOutcome;
+
+/// The number of transfers after which the side that has connected offers shared memory. A
+/// connection that is idle needs none.
+pub(crate) const TRANSFERS_BEFORE_OFFER: u32 = 4;
+/// The number of connections of an adapter that may share memory. The others stay with TCP.
+pub(crate) const MAX_SHARED: usize = 256;
+
+/// The memory that a connection shares with its peer.
+pub(crate) struct SharedMemory {
+    producer: Producer,
+    consumer: Consumer,
+    /// Dropped after the ends of the rings.
+    segment: Segment,
+    /// This end of a pair of sockets. An octet wakes the peer.
+    doorbell: UnixStream,
+    /// Whether this side sends by the ring.
+    sends: bool,
+    /// Whether the peer sends by the ring, and all octets that it had sent by TCP have been read.
+    receives: bool,
+    /// Whether this side looks at the rings again and again, so that the peer need not wake it.
+    polls: bool,
+    /// Counts the memory of the adapter.
+    _count: Arc<()>,
+}
+
+/// What a side offers to its peer.
+pub(crate) struct Offered {
+    memory: OwnedFd,
+    doorbell: UnixStream,
+}
+
+impl Offered {
+    /// Offers the memory to the process that has accepted the connection from `local` to `peer`.
+    pub(crate) fn send(self, local: SocketAddr, peer: SocketAddr) -> io::Result<()> {
+        offer::send(local, peer, self.memory.as_fd(), self.doorbell.as_fd())
+    }
+}
+
+/// The state of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doorbell {
+    /// The peer may have moved a position.
+    Rung,
+    /// The peer does not want the memory.
+    Refused,
+}
+
+impl SharedMemory {
+    /// Creates memory, and what is to be offered to the peer. `count` counts the memory that exists.
+    pub(crate) fn create(count: Arc<()>) -> io::Result<(Self, Offered)> {
+        let (segment, memory) = Segment::create()?;
+        let (own, doorbell) = UnixStream::pair()?;
+        Ok((SharedMemory::new(segment, own, count)?, Offered { memory, doorbell }))
+    }
+
+    /// Maps the memory of an offer. `count` counts the memory that exists.
+    pub(crate) fn open(offer: Offer, count: Arc<()>) -> io::Result<Self> {
+        SharedMemory::new(Segment::open(offer.memory)?, offer.doorbell, count)
+    }
+
+    /// Tells the peer that its offer is accepted.
+    pub(crate) fn accept(&self) {
+        self.segment.accept();
+        ring(&self.doorbell);
+    }
+
+    fn new(segment: Segment, doorbell: UnixStream, count: Arc<()>) -> io::Result<Self> {
+        doorbell.set_nonblocking(true)?;
+        // SAFETY: the members are dropped in the order of their declaration.
+        let (producer, consumer) = unsafe { segment.ends() };
+        consumer.announce_sleep();
+        Ok(SharedMemory {
+            producer,
+            consumer,
+            segment,
+            doorbell,
+            sends: false,
+            receives: false,
+            polls: false,
+            _count: count,
+        })
+    }
+
+    /// Returns whether this side sends by the ring, now that it has sent `octets` octets by TCP.
+    #[inline]
+    pub(crate) fn sends(&mut self, octets: u64) -> bool {
+        if !self.sends && self.segment.is_accepted() {
+            self.segment.switch(octets);
+            self.sends = true;
+        }
+        self.sends
+    }
+
+    /// Returns whether this side reads the ring, now that it has read `octets` octets by TCP.
+    #[inline]
+    pub(crate) fn receives(&mut self, octets: u64) -> bool {
+        self.receives = self.receives || self.segment.has_peer_switched(octets);
+        self.receives
+    }
+
+    /// Whether this side sends by the ring.
+    #[inline]
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sends
+    }
+
+    /// Whether this side reads the ring.
+    #[inline]
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.receives
+    }
+
+    /// Sends the octets of a gather vector by the ring.
+    ///
+    /// # Safety
+    /// Each element of the vector must name readable memory.
+    #[inline]
+    pub(crate) unsafe fn send(&mut self, iov: &[iovec]) -> IoOutcome {
+        let doorbell = &self.doorbell;
+        // SAFETY: the caller guarantees readable memory.
+        match unsafe { self.producer.write(iov, || ring(doorbell)) } {
+            Ok(0) => IoOutcome::WouldBlock,
+            Ok(n) => IoOutcome::Octets(n),
+            Err(corrupt) => corrupt.into(),
+        }
+    }
+
+    /// Receives octets of the ring into a scatter vector.
+    ///
+    /// # Safety
+    /// Each element of the vector must name writable memory.
+    #[inline]
+    pub(crate) unsafe fn receive(&mut self, iov: &[iovec]) -> IoOutcome {
+        loop {
+            let doorbell = &self.doorbell;
+            // SAFETY: the caller guarantees writable memory.
+            match unsafe { self.consumer.read(iov, || ring(doorbell)) } {
+                Ok(0) if self.is_drained() => return IoOutcome::WouldBlock,
+                Ok(0) => {}
+                Ok(n) => return IoOutcome::Octets(n),
+                Err(corrupt) => return corrupt.into(),
+            }
+        }
+    }
+
+    /// Returns whether the peer's ring has octets.
+    pub(crate) fn has_octets(&self) -> bool {
+        !self.consumer.is_empty()
+    }
+
+    /// Returns whether this side need not read the peer's ring again, which it has found empty. If
+    /// it need not, the peer wakes this side later, unless this side polls.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.polls || self.consumer.announce_sleep()
+    }
+
+    /// Returns whether a send that found the ring full can continue. If not, the peer wakes this
+    /// side later, unless this side polls.
+    pub(crate) fn has_room(&mut self) -> bool {
+        match self.polls {
+            true => self.producer.has_room(),
+            false => !self.producer.announce_sleep(),
+        }
+    }
+
+    /// From now on this side looks at the rings again and again, so the peer need not wake it.
+    pub(crate) fn poll(&mut self) {
+        self.polls = true;
+        self.consumer.stay_awake();
+    }
+
+    /// From now on the peer wakes this side. `is_blocked`: the last send found the ring full.
+    /// Returns whether something can be done now.
+    pub(crate) fn sleep(&mut self, is_blocked: bool) -> bool {
+        self.polls = false;
+        let has_octets = !self.consumer.announce_sleep();
+        let has_room = is_blocked && !self.producer.announce_sleep();
+        has_octets || has_room
+    }
+
+    /// Takes the octets of the doorbell.
+    pub(crate) fn on_doorbell(&mut self) -> Doorbell {
+        let mut octets = [0; 64];
+        loop {
+            match (&self.doorbell).read(&mut octets) {
+                Ok(0) if !self.segment.is_accepted() => return Doorbell::Refused,
+                Ok(n) if n == octets.len() => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return Doorbell::Rung,
+            }
+        }
+    }
+
+    /// The socket that becomes readable when the peer has rung.
+    pub(crate) fn doorbell(&self) -> &impl AsRawFd {
+        &self.doorbell
+    }
+}
+
+/// Wakes the peer. If the socket is full, the peer has octets left to take and is awake. If the
+/// peer has closed its end, TCP reports that.
+#[cold]
+fn ring(mut doorbell: &UnixStream) {
+    // The standard library sends with MSG_NOSIGNAL.
+    let _ = doorbell.write(&[0]);
+}
+
+impl From<Corrupt> for IoOutcome {
+    #[cold]
+    fn from(_: Corrupt) -> IoOutcome {
+        IoOutcome::Failed(io::Error::from_raw_os_error(libc::EPROTO))
+    }
+}

@@ -1,0 +1,299 @@
+//! A ring of octets in memory that two processes share, for one producer and one consumer.
+//!
+//! The other process may store any value in this memory at any time. So each side keeps its own
+//! position in private memory, checks what it reads of the other side's position, and accesses
+//! nothing outside the ring.
+//!
+//! A side that is about to sleep sets its flag and then looks at the other side's position once
+//! more. The other side moves its position and then looks at the flag. Each puts a fence between
+//! the two, so at least one of them sees what the other did, and no wake-up is lost.
+
+use libc::iovec;
+
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The size of the data of a ring in octets. Both caches of a pair of processors hold it, and it
+/// takes several of the largest messages that are copied in one piece.
+pub(super) const CAPACITY: usize = 256 << 10;
+/// A position is published after this many octets, so that the other side copies the first part of
+/// a large message while this side copies the next one.
+const PUBLISH_BYTES: usize = 32 << 10;
+/// A producer that found the ring full continues when this many octets are free.
+const MIN_FREE_BYTES: u64 = CAPACITY as u64 / 4;
+
+/// The positions and flags of a ring. Positions count octets since the ring was created.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct Header {
+    /// Written by the producer.
+    produced: Line<AtomicU64>,
+    /// Written by the consumer.
+    consumed: Line<AtomicU64>,
+    /// Whether the consumer wants to be woken. The producer clears it.
+    consumer_sleeps: Line<AtomicU32>,
+    /// Whether the producer wants to be woken. The consumer clears it.
+    producer_sleeps: Line<AtomicU32>,
+}
+
+/// A value that has a pair of cache lines alone, because adjacent lines are prefetched together.
+#[repr(C, align(128))]
+#[derive(Default)]
+struct Line<T>(T);
+
+/// The addresses of a ring. They stay valid as long as the owner of a [`Producer`] or [`Consumer`]
+/// keeps the memory mapped.
+#[derive(Clone, Copy)]
+struct Memory {
+    header: *const Header,
+    data: *mut u8,
+}
+
+/// The other process has stored a position that cannot be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Corrupt;
+
+/// The side that writes.
+pub(super) struct Producer {
+    memory: Memory,
+    produced: u64,
+    /// The consumer's position when it was last read.
+    consumed: u64,
+}
+
+/// The side that reads.
+pub(super) struct Consumer {
+    memory: Memory,
+    consumed: u64,
+}
+
+// SAFETY: the positions are shared by atomics. The data are copied only between two checked
+// positions.
+unsafe impl Send for Producer {}
+// SAFETY: methods that take `&self` access only atomics.
+unsafe impl Sync for Producer {}
+// SAFETY: as for `Producer`.
+unsafe impl Send for Consumer {}
+// SAFETY: methods that take `&self` access only atomics.
+unsafe impl Sync for Consumer {}
+
+impl Memory {
+    #[inline]
+    fn header(&self) -> &Header {
+        // SAFETY: the owner keeps the memory mapped. All members are atomics.
+        unsafe { &*self.header }
+    }
+
+    /// The part of the data that begins at a position and has at most `len` octets. It ends at the
+    /// end of the ring's memory.
+    #[inline]
+    fn part(&self, position: u64, len: usize) -> (*mut u8, usize) {
+        let offset = position as usize % CAPACITY;
+        // SAFETY: the offset lies inside the data.
+        (unsafe { self.data.add(offset) }, len.min(CAPACITY - offset))
+    }
+}
+
+/// Wakes a side that sleeps, after its peer has moved a position.
+#[inline]
+fn wake(sleeps: &AtomicU32, ring_doorbell: &mut impl FnMut()) {
+    fence(Ordering::SeqCst);
+    if sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::AcqRel) != 0 {
+        ring_doorbell();
+    }
+}
+
+/// Announces that a side is about to sleep. Returns false if it must not sleep, because its
+/// condition has become true.
+fn announce_sleep(sleeps: &AtomicU32, must_stay_awake: impl FnOnce() -> bool) -> bool {
+    sleeps.store(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    if must_stay_awake() {
+        sleeps.store(0, Ordering::Relaxed);
+        return false;
+    }
+    true
+}
+
+impl Producer {
+    /// Creates the producer of a new ring.
+    ///
+    /// # Safety
+    /// `header` and the [`CAPACITY`] octets from `data` on must stay mapped as long as the producer
+    /// exists. The ring must have no other producer in this process.
+    pub(super) unsafe fn new(header: *const Header, data: *mut u8) -> Self {
+        Producer { memory: Memory { header, data }, produced: 0, consumed: 0 }
+    }
+
+    /// Writes as much of a gather vector as there is room for. Returns the number of octets.
+    ///
+    /// # Safety
+    /// Each element of the vector must name readable memory.
+    #[inline]
+    pub(super) unsafe fn write(
+        &mut self,
+        iov: &[iovec],
+        mut ring_doorbell: impl FnMut(),
+    ) -> Result<usize, Corrupt> {
+        let mut written = 0;
+        let mut unpublished = 0;
+        let mut free = CAPACITY - (self.produced - self.consumed) as usize;
+        'elements: for element in iov {
+            let (mut from, mut left) = (element.iov_base.cast::<u8>(), element.iov_len);
+            while left > 0 {
+                if free < left {
+                    free = self.free()?;
+                    if free == 0 {
+                        break 'elements;
+                    }
+                }
+                let len = left.min(free).min(PUBLISH_BYTES - unpublished);
+                let (to, len) = self.memory.part(self.produced, len);
+                // SAFETY: the caller guarantees readable memory. The target lies inside the ring,
+                // between the producer's position and the consumer's.
+                unsafe {
+                    from.copy_to_nonoverlapping(to, len);
+                    from = from.add(len);
+                }
+                self.produced += len as u64;
+                (left, free) = (left - len, free - len);
+                (written, unpublished) = (written + len, unpublished + len);
+                if unpublished == PUBLISH_BYTES {
+                    self.publish(&mut ring_doorbell);
+                    unpublished = 0;
+                }
+            }
+        }
+        if unpublished > 0 {
+            self.publish(&mut ring_doorbell);
+        }
+        Ok(written)
+    }
+
+    #[inline]
+    fn publish(&self, ring_doorbell: &mut impl FnMut()) {
+        let header = self.memory.header();
+        header.produced.0.store(self.produced, Ordering::Release);
+        wake(&header.consumer_sleeps.0, ring_doorbell);
+    }
+
+    /// Reads the consumer's position. Returns the number of octets for which there is room.
+    #[inline]
+    fn free(&mut self) -> Result<usize, Corrupt> {
+        let consumed = self.memory.header().consumed.0.load(Ordering::Acquire);
+        // A consumer's position never moves backwards and never passes the producer's.
+        if consumed.wrapping_sub(self.consumed) > self.produced - self.consumed {
+            return Err(Corrupt);
+        }
+        self.consumed = consumed;
+        Ok(CAPACITY - (self.produced - consumed) as usize)
+    }
+
+    /// Returns whether a producer that found the ring full can continue.
+    pub(super) fn has_room(&mut self) -> bool {
+        // A wrong position is reported by the next write.
+        self.free().is_ok_and(|free| free as u64 >= MIN_FREE_BYTES) || self.free().is_err()
+    }
+
+    /// Announces that this side, which found the ring full, is about to sleep. Returns false if
+    /// there is room now.
+    pub(super) fn announce_sleep(&mut self) -> bool {
+        let memory = self.memory;
+        announce_sleep(&memory.header().producer_sleeps.0, || self.has_room())
+    }
+}
+
+impl Consumer {
+    /// Creates the consumer of a new ring.
+    ///
+    /// # Safety
+    /// As for [`Producer::new`].
+    pub(super) unsafe fn new(header: *const Header, data: *mut u8) -> Self {
+        Consumer { memory: Memory { header, data }, consumed: 0 }
+    }
+
+    /// Reads octets into a scatter vector, until the vector is full or the ring is empty. Returns
+    /// the number of octets.
+    ///
+    /// # Safety
+    /// Each element of the vector must name writable memory.
+    #[inline]
+    pub(super) unsafe fn read(
+        &mut self,
+        iov: &[iovec],
+        mut ring_doorbell: impl FnMut(),
+    ) -> Result<usize, Corrupt> {
+        let mut available = self.available()?;
+        let (mut read, mut unpublished) = (0, 0);
+        'elements: for element in iov {
+            let (mut to, mut left) = (element.iov_base.cast::<u8>(), element.iov_len);
+            while left > 0 {
+                if available == 0 {
+                    if unpublished > 0 {
+                        self.publish(&mut ring_doorbell);
+                        unpublished = 0;
+                    }
+                    available = self.available()?;
+                    if available == 0 {
+                        break 'elements;
+                    }
+                }
+                let len = left.min(available).min(PUBLISH_BYTES - unpublished);
+                let (from, len) = self.memory.part(self.consumed, len);
+                // SAFETY: the caller guarantees writable memory. The source lies inside the ring.
+                unsafe {
+                    rnic::place(to, from, len);
+                    to = to.add(len);
+                }
+                self.consumed += len as u64;
+                (left, available) = (left - len, available - len);
+                (read, unpublished) = (read + len, unpublished + len);
+                if unpublished == PUBLISH_BYTES {
+                    self.publish(&mut ring_doorbell);
+                    unpublished = 0;
+                }
+            }
+        }
+        if unpublished > 0 {
+            self.publish(&mut ring_doorbell);
+        }
+        Ok(read)
+    }
+
+    #[inline]
+    fn publish(&self, ring_doorbell: &mut impl FnMut()) {
+        let header = self.memory.header();
+        header.consumed.0.store(self.consumed, Ordering::Release);
+        let produced = header.produced.0.load(Ordering::Relaxed);
+        if CAPACITY as u64 - produced.wrapping_sub(self.consumed).min(CAPACITY as u64)
+            >= MIN_FREE_BYTES
+        {
+            wake(&header.producer_sleeps.0, ring_doorbell);
+        }
+    }
+
+    /// Returns the number of octets that can be read.
+    #[inline]
+    fn available(&self) -> Result<usize, Corrupt> {
+        let produced = self.memory.header().produced.0.load(Ordering::Acquire);
+        match produced.wrapping_sub(self.consumed) {
+            available if available <= CAPACITY as u64 => Ok(available as usize),
+            _ => Err(Corrupt),
+        }
+    }
+
+    /// Returns whether the ring is empty.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.available() == Ok(0)
+    }
+
+    /// Announces that this side is about to sleep. Returns false if there are octets now.
+    pub(super) fn announce_sleep(&self) -> bool {
+        announce_sleep(&self.memory.header().consumer_sleeps.0, || !self.is_empty())
+    }
+
+    /// Withdraws the announcement, because this side polls the ring from now on.
+    pub(super) fn stay_awake(&self) {
+        self.memory.header().consumer_sleeps.0.store(0, Ordering::Relaxed);
+    }
+}
