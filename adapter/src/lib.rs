@@ -17,6 +17,7 @@
 //! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
 //! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
+//! | [`octet_ring`] | a ring of octets in memory that two processes share |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
 //! | [`params`] | the common part of ia_params |
 //! | [`netdev`] | the host's network devices and addresses |
@@ -69,6 +70,7 @@ pub mod half_open;
 mod local_failure;
 mod locked;
 pub mod netdev;
+pub mod octet_ring;
 pub mod params;
 mod phase;
 mod progress;

@@ -322,7 +322,9 @@ unsafe impl adapter::Engine for Engine {
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let mut counts = self.resources.ended_counts.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));
-        counts.into_list()
+        let mut list = counts.into_list();
+        list.push(("shared-memory-connections", self.resources.shared_memory_connections()));
+        list
     }
 
     fn remove_qp(&mut self, qp: usize) {

@@ -23,7 +23,6 @@ mod listeners;
 mod params;
 mod shm;
 mod socket;
-mod sync;
 
 use adapter::{Adapter, Wire, params::invalid};
 use dat_core::provider::Provider;

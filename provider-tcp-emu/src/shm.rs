@@ -10,10 +10,10 @@
 //! |---|---|
 //! | `offer` | how one process offers memory to the other |
 //! | `segment` | the memory: how it is created, checked and mapped |
-//! | `ring` | a ring of octets for one producer and one consumer |
+//!
+//! [`adapter::octet_ring`] is the ring.
 
 mod offer;
-mod ring;
 mod segment;
 
 use std::io::{self, Read, Write};
@@ -22,10 +22,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use adapter::octet_ring::{Consumer, Corrupt, Producer};
 use libc::iovec;
 
 pub(crate) use self::offer::{Offer, OfferSocket};
-use self::ring::{Consumer, Corrupt, Producer};
 use self::segment::Segment;
 use crate::socket::IoOutcome;
 

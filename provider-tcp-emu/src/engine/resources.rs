@@ -104,6 +104,11 @@ impl EngineResources {
         (Arc::strong_count(&self.sharing) <= MAX_SHARED).then(|| Arc::clone(&self.sharing))
     }
 
+    /// The number of connections that share memory.
+    pub(super) fn shared_memory_connections(&self) -> u64 {
+        Arc::strong_count(&self.sharing) as u64 - 1
+    }
+
     /// Sets an object's timer, or stops it if `at` is `None`.
     pub(crate) fn set_timer(&mut self, key: Key, timer: &mut Timer, at: Option<Instant>) {
         if timer.0 == at {

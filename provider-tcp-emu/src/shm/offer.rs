@@ -112,8 +112,8 @@ pub(super) fn send(
     // A listener at one address precedes one at all addresses, as in TCP.
     for name in [link_name(Some(peer.ip()), peer.port()), link_name(None, peer.port())] {
         let to = SocketAddrUnix::new(directory.join(name))?;
-        let mut space = [MaybeUninit::uninit();
-            rustix::cmsg_space!(ScmRights(DESCRIPTORS), ScmCredentials(1))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS), ScmCredentials(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         control.push(SendAncillaryMessage::ScmCredentials(credentials));
@@ -243,10 +243,9 @@ fn remove_stale(directory: &Path) -> io::Result<()> {
         let path = entry?.path();
         // The kernel refuses a name that nobody has, or that leads nowhere.
         let gone = match probe.connect(&path) {
-            Err(error) => matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
-            ),
+            Err(error) => {
+                matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+            }
             Ok(()) => false,
         };
         if gone {

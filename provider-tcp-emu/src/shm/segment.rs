@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
-
-use super::ring::{CAPACITY, Consumer, Header, Producer};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use adapter::octet_ring::{CAPACITY, Consumer, Header, Producer};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
 
 /// The size of the part before the data of the rings.
 const CONTROL_BYTES: usize = 4096;
@@ -73,9 +74,8 @@ impl Segment {
     fn map(file: BorrowedFd<'_>, side: Side) -> io::Result<Self> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the mapping is new, so it does not change any other memory.
-        let start = unsafe {
-            libc::mmap(null_mut(), SIZE, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let start =
+            unsafe { libc::mmap(null_mut(), SIZE, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -12,9 +12,8 @@ use libc::iovec;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The size of the data of a ring in octets. Both caches of a pair of processors hold it, and it
-/// takes several of the largest messages that are copied in one piece.
-pub(super) const CAPACITY: usize = 256 << 10;
+/// The size of a ring in octets. It is small enough for the caches of the two processors.
+pub const CAPACITY: usize = 256 << 10;
 /// A position is published after this many octets, so that the other side copies the first part of
 /// a large message while this side copies the next one.
 const PUBLISH_BYTES: usize = 32 << 10;
@@ -23,8 +22,8 @@ const MIN_FREE_BYTES: u64 = CAPACITY as u64 / 4;
 
 /// The positions and flags of a ring. Positions count octets since the ring was created.
 #[repr(C)]
-#[derive(Default)]
-pub(super) struct Header {
+#[derive(Debug, Default)]
+pub struct Header {
     /// Written by the producer.
     produced: Line<AtomicU64>,
     /// Written by the consumer.
@@ -37,23 +36,25 @@ pub(super) struct Header {
 
 /// A value that has a pair of cache lines alone, because adjacent lines are prefetched together.
 #[repr(C, align(128))]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Line<T>(T);
 
 /// The addresses of a ring. They stay valid as long as the owner of a [`Producer`] or [`Consumer`]
 /// keeps the memory mapped.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Memory {
     header: *const Header,
     data: *mut u8,
 }
 
 /// The other process has stored a position that cannot be right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Corrupt;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer has stored a wrong position in a ring of shared memory")]
+pub struct Corrupt;
 
 /// The side that writes.
-pub(super) struct Producer {
+#[derive(Debug)]
+pub struct Producer {
     memory: Memory,
     produced: u64,
     /// The consumer's position when it was last read.
@@ -61,7 +62,8 @@ pub(super) struct Producer {
 }
 
 /// The side that reads.
-pub(super) struct Consumer {
+#[derive(Debug)]
+pub struct Consumer {
     memory: Memory,
     consumed: u64,
 }
@@ -120,7 +122,7 @@ impl Producer {
     /// # Safety
     /// `header` and the [`CAPACITY`] octets from `data` on must stay mapped as long as the producer
     /// exists. The ring must have no other producer in this process.
-    pub(super) unsafe fn new(header: *const Header, data: *mut u8) -> Self {
+    pub unsafe fn new(header: *const Header, data: *mut u8) -> Self {
         Producer { memory: Memory { header, data }, produced: 0, consumed: 0 }
     }
 
@@ -129,7 +131,7 @@ impl Producer {
     /// # Safety
     /// Each element of the vector must name readable memory.
     #[inline]
-    pub(super) unsafe fn write(
+    pub unsafe fn write(
         &mut self,
         iov: &[iovec],
         mut ring_doorbell: impl FnMut(),
@@ -189,14 +191,14 @@ impl Producer {
     }
 
     /// Returns whether a producer that found the ring full can continue.
-    pub(super) fn has_room(&mut self) -> bool {
+    pub fn has_room(&mut self) -> bool {
         // A wrong position is reported by the next write.
         self.free().is_ok_and(|free| free as u64 >= MIN_FREE_BYTES) || self.free().is_err()
     }
 
     /// Announces that this side, which found the ring full, is about to sleep. Returns false if
     /// there is room now.
-    pub(super) fn announce_sleep(&mut self) -> bool {
+    pub fn announce_sleep(&mut self) -> bool {
         let memory = self.memory;
         announce_sleep(&memory.header().producer_sleeps.0, || self.has_room())
     }
@@ -207,7 +209,7 @@ impl Consumer {
     ///
     /// # Safety
     /// As for [`Producer::new`].
-    pub(super) unsafe fn new(header: *const Header, data: *mut u8) -> Self {
+    pub unsafe fn new(header: *const Header, data: *mut u8) -> Self {
         Consumer { memory: Memory { header, data }, consumed: 0 }
     }
 
@@ -217,7 +219,7 @@ impl Consumer {
     /// # Safety
     /// Each element of the vector must name writable memory.
     #[inline]
-    pub(super) unsafe fn read(
+    pub unsafe fn read(
         &mut self,
         iov: &[iovec],
         mut ring_doorbell: impl FnMut(),
@@ -283,17 +285,22 @@ impl Consumer {
 
     /// Returns whether the ring is empty.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.available() == Ok(0)
     }
 
     /// Announces that this side is about to sleep. Returns false if there are octets now.
-    pub(super) fn announce_sleep(&self) -> bool {
+    pub fn announce_sleep(&self) -> bool {
         announce_sleep(&self.memory.header().consumer_sleeps.0, || !self.is_empty())
     }
 
     /// Withdraws the announcement, because this side polls the ring from now on.
-    pub(super) fn stay_awake(&self) {
+    pub fn stay_awake(&self) {
         self.memory.header().consumer_sleeps.0.store(0, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
