@@ -69,8 +69,8 @@ const NOT_UTF_8: &str = "expected UTF-8";
 
 /// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "net",
-    "spin", "strict", "stats", "capture",
+    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "shm",
+    "net", "spin", "strict", "stats", "capture",
 ];
 
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.

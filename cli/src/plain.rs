@@ -91,24 +91,51 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         against,
         wait: Wait::Poll,
         raw_wait: Wait::Block,
-        params: "",
+        params: "shm=off",
     }
 }
 
-const ROWS: [Row; 10] = [
-    row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], ""),
-    row("64 B ping-pong, blocking", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Block; 2], "spin=0"),
+const ROWS: [Row; 16] = [
+    row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
+    row(
+        "64 B ping-pong, blocking",
+        "tcp-emu",
+        PING_PONG,
+        Against::Tcp,
+        [Wait::Block; 2],
+        "shm=off spin=0",
+    ),
     row(
         "64 B, adaptive wait / spin",
         "tcp-emu",
         PING_PONG,
         Against::Tcp,
         [Wait::Block, Wait::Poll],
+        "shm=off",
+    ),
+    row("1 MiB RDMA write, window 16", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], "shm=off"),
+    row("1 MiB RDMA read, window 16", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], "shm=off"),
+    row("64 B sends, 64 outstanding", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], "shm=off"),
+    row("64 B ping-pong polling, shm", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], ""),
+    row(
+        "64 B ping-pong block., shm",
+        "tcp-emu",
+        PING_PONG,
+        Against::Tcp,
+        [Wait::Block; 2],
+        "spin=0",
+    ),
+    row(
+        "64 B adaptive / spin, shm",
+        "tcp-emu",
+        PING_PONG,
+        Against::Tcp,
+        [Wait::Block, Wait::Poll],
         "",
     ),
-    row("1 MiB RDMA write, window 16", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], ""),
-    row("1 MiB RDMA read, window 16", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], ""),
-    row("64 B sends, 64 outstanding", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
+    row("1 MiB RDMA write, shm", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], ""),
+    row("1 MiB RDMA read, shm", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], ""),
+    row("64 B sends, 64 outst., shm", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
     row("64 B ping-pong polling, UDP", "softroce", PING_PONG, Against::Udp, [Wait::Poll; 2], ""),
     row(
         "1 MiB RDMA write, MTU 4096",

@@ -21,13 +21,19 @@ enum Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 10] = [
+const BARS: [(&str, Bar); 16] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
     ("1 MiB RDMA write, window 16", Bar::AtLeast(0.90)),
     ("1 MiB RDMA read, window 16", Bar::AtLeast(0.85)),
     ("64 B sends, 64 outstanding", Bar::AtLeast(10.0)),
+    ("64 B ping-pong polling, shm", Bar::AtMost(0.20)),
+    ("64 B ping-pong block., shm", Bar::AtMost(1.00)),
+    ("64 B adaptive / spin, shm", Bar::AtMost(0.25)),
+    ("1 MiB RDMA write, shm", Bar::AtLeast(1.20)),
+    ("1 MiB RDMA read, shm", Bar::AtLeast(1.20)),
+    ("64 B sends, 64 outst., shm", Bar::AtLeast(15.0)),
     ("64 B ping-pong polling, UDP", Bar::AtMost(1.25)),
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
