@@ -8,6 +8,7 @@
 //! | `dat::ia` | info | an adapter is opened or closed |
 //! | `dat::ia` | warn | an adapter reports an asynchronous error |
 //! | `dat::cm` | debug | a connection is requested; a connection request arrives or is answered |
+//! | `dat::cm` | debug | a connection moves to shared memory (tcp-emu) |
 //! | `dat::cm` | info | a connection is established or disconnected |
 //! | `dat::cm` | warn | an attempt to connect fails; a connection breaks (`because` is the cause) |
 //! | `dat::ep` | debug | an endpoint changes its state |

@@ -77,6 +77,7 @@ impl Provider for TcpEmu {
             extended: params.extended,
             named: vec![
                 ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
+                ("shm".to_owned(), shared_memory(&params).to_owned()),
                 (
                     "crc".to_owned(),
                     if params.crc { "requested" } else { "if the peer requests it" }.to_owned(),
@@ -85,5 +86,16 @@ impl Provider for TcpEmu {
         };
         let adapter = params.adapter.clone();
         Adapter::open(ia, &adapter, wire, |context| Ok(Engine::new(context, params)))
+    }
+}
+
+/// Says which connections move to shared memory.
+fn shared_memory(params: &Params) -> &'static str {
+    match () {
+        () if !params.shm => "off",
+        () if params.crc => "off, because CRCs are requested",
+        () if !params.extended => "off, because RFC 7306 is off",
+        () if params.adapter.capture.is_some() => "off, because of the capture",
+        () => "with processes of this user on this host",
     }
 }

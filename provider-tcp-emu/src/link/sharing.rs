@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 
 use mio::Interest;
 use rnic::rdmap::setup::Terms;
+use tracing::debug;
 
 use super::{Link, Phase};
 use crate::engine::{EngineResources, Key};
@@ -127,6 +128,8 @@ impl Link {
         let attached = !listeners::is_scarce(doorbell.as_raw_fd())
             && resources.context.resume(key, doorbell, Interest::READABLE).is_ok();
         if attached {
+            let (local, peer) = (conn.local, conn.peer);
+            debug!(target: "dat::cm", %local, %peer, "shares memory with the peer");
             conn.socket.shared_memory = Some(Box::new(memory));
         }
         attached
