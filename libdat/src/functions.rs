@@ -126,7 +126,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// The requirements are those of [`Library::list_providers`]($crate::Library::list_providers).
+            /// The requirements are those of
+            /// [`Library::list_providers`]($crate::Library::list_providers).
             fn dat_registry_list_providers(
                 max: DAT_COUNT,
                 count: *mut DAT_COUNT,
@@ -140,7 +141,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// The requirements are those of [`Library::add_provider`]($crate::Library::add_provider).
+            /// The requirements are those of
+            /// [`Library::add_provider`]($crate::Library::add_provider).
             fn dat_registry_add_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
@@ -153,7 +155,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// The requirements are those of [`Library::remove_provider`]($crate::Library::remove_provider).
+            /// The requirements are those of
+            /// [`Library::remove_provider`]($crate::Library::remove_provider).
             fn dat_registry_remove_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
@@ -166,7 +169,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// The requirements are those of [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
+            /// The requirements are those of
+            /// [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
             fn dats_get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
                 // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.get_ia_handle(handle, out) }

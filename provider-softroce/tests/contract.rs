@@ -1,5 +1,5 @@
-//! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6, with
-//! small packets, and over an unreliable network.
+//! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6,
+//! with small packets, and over an unreliable network.
 
 use dat_core::provider::Provider;
 use provider_loopback::contract::rig::expect_losses;

@@ -76,14 +76,15 @@ pub(crate) enum Doorbell {
 }
 
 impl SharedMemory {
-    /// Creates memory, and what is to be offered to the peer. `count` counts the memory that exists.
+    /// Creates memory, and what is to be offered to the peer. `count` counts the connections with
+    /// memory.
     pub(crate) fn create(count: Arc<()>) -> io::Result<(Self, Offered)> {
         let (segment, memory) = Segment::create()?;
         let (own, doorbell) = UnixStream::pair()?;
         Ok((SharedMemory::new(segment, own, count)?, Offered { memory, doorbell }))
     }
 
-    /// Maps the memory of an offer. `count` counts the memory that exists.
+    /// Maps the memory of an offer. `count` counts the connections with memory.
     pub(crate) fn open(offer: Offer, count: Arc<()>) -> io::Result<Self> {
         SharedMemory::new(Segment::open(offer.memory)?, offer.doorbell, count)
     }

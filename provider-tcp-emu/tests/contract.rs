@@ -1,5 +1,5 @@
-//! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6, with
-//! CRCs, without RFC 7306, and with strict RFC 5041 behaviour.
+//! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6,
+//! with CRCs, without RFC 7306, and with strict RFC 5041 behaviour.
 
 use dat_core::provider::Provider;
 use provider_loopback::contract::rig::expect_receives_to_be_there;

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ fn offer(peer: &TcpStream) -> Vec<u8> {
     let mut octets = b"OpenDAT\x01".to_vec();
     for address in [peer.peer_addr(), peer.local_addr()] {
         let SocketAddr::V4(address) = address.expect("connected") else { panic!("it is IPv4") };
-        octets.extend(Ipv6Addr::from(address.ip().to_ipv6_mapped()).octets());
+        octets.extend(address.ip().to_ipv6_mapped().octets());
         octets.extend(address.port().to_be_bytes());
     }
     octets
@@ -285,7 +285,8 @@ fn a_hostile_ring_ends_only_its_own_connection() {
     let (a, b) = rig.pair();
     exchange(&rig, &a, &b);
     rig.until("the move", || (sharing(&t) == 2).then_some(()));
-    let attacks: [(&str, fn(&Memory)); 4] = [
+    type Attack = (&'static str, fn(&Memory));
+    let attacks: [Attack; 4] = [
         ("positions beyond the ring", |memory| {
             memory.store(layout::PRODUCED, layout::CAPACITY as u64 + 1);
         }),
@@ -321,7 +322,7 @@ fn a_hostile_ring_ends_only_its_own_connection() {
                 posted += 1;
             }
             match end.log.take() {
-                Some(Event::Broken { .. } | Event::Disconnected) => Some(()),
+                Some(Event::Broken | Event::Disconnected) => Some(()),
                 _ => None,
             }
         });

@@ -234,7 +234,8 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
                 let left = deadline.saturating_duration_since(Instant::now());
                 let limit = Timespec::try_from(left).unwrap_or_default();
                 match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
-                    // A signal has interrupted the call. The next one waits for the time that is left.
+                    // A signal has interrupted the call. The next call waits for the rest of
+                    // the time.
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Ok(false),
                     polled => polled?,

@@ -123,7 +123,8 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *async_evd, DAT_IA_A
         provider_attr->dapl_version_minor = object->instance->info.dapl_version_minor;
         provider_attr->is_thread_safe = object->instance->info.is_thread_safe;
     }
-    /* A provider reports the IA's integer handle to consumers, so it must be able to look up that integer. */
+    /* A provider reports the IA's integer handle to consumers, so it must be able to look up that
+     * integer. */
     if (dats_get_ia_handle(ia, &integer) == DAT_SUCCESS && (size_t)integer > 4096)
         log_call(object->instance, "the registry gave a pointer for an integer");
     return DAT_SUCCESS;
