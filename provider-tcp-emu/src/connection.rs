@@ -146,9 +146,11 @@ impl Connection {
     /// poller or the next pass reports when there are more.
     #[inline]
     pub(crate) fn is_drained(&mut self) -> bool {
+        // The octets of TCP may have been the last ones before those of the ring, for which the
+        // peer has already rung.
         match &mut self.shared_memory {
-            Some(memory) if memory.is_receiving() => memory.is_drained(),
-            _ => true,
+            Some(memory) => !memory.receives(self.received) || memory.is_drained(),
+            None => true,
         }
     }
 
