@@ -280,7 +280,7 @@ impl Connection {
             if self.call_counter.is_due(now, calls) {
                 ensure!(
                     self.requests.dequeue()?.is_none(),
-                    "a write with a suppressed completion completed"
+                    "the EVD has a completion, although all writes suppress their completions"
                 );
             }
         }

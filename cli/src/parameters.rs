@@ -60,8 +60,8 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     match name {
         "OPENDAT_LOG" | "DAPL_DBG_TYPE" => telemetry::log::check_environment(set).err(),
         "DAPL_DBG_DEST" => {
-            // DAPL_DBG_DEST is checked only if the log is on. So the check assumes that OPENDAT_LOG
-            // is set.
+            // `check_environment` checks DAPL_DBG_DEST only if the log is on. So `with_log` turns
+            // the log on by a value for OPENDAT_LOG.
             let with_log = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };

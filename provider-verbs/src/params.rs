@@ -96,8 +96,8 @@ fn is_device(sysfs: &Path, name: &str) -> bool {
     !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
 }
 
-/// Returns the network device that a port serves. It is the network device of the first GID that
-/// belongs to one.
+/// Returns the network device that a port serves. Of the port's GIDs that belong to a network
+/// device, the first determines the result.
 fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
     let ports = sysfs.join(device).join("ports");
     let none = |reason: String| {
