@@ -54,7 +54,7 @@ const CASES: &[Case] = &[
         errors: &[],
     },
     Case {
-        what: "any field may be quoted, and the next field may follow the closing quote without a blank",
+        what: "any field may be quoted, and no blank needs to follow the closing quote",
         text: "\"good\"\"u2.0\"\"nonthreadsafe\" \"default\" \"lib.so\" \"dapl.2.0\" \"\"\"\"\n",
         entries: &[GOOD],
         errors: &[],
@@ -66,7 +66,7 @@ const CASES: &[Case] = &[
         errors: &[],
     },
     Case {
-        what: "a backslash escapes a backslash inside quotes; any other backslash stands for itself",
+        what: "a backslash escapes a backslash in quotes; any other one stands for itself",
         text: r#"go\od u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\c" """#,
         entries: &[r#""go\\od" u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\\c" """#],
         errors: &[],

@@ -63,8 +63,8 @@ fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     of_tables.map(|(_, line)| cells(line)).collect()
 }
 
-/// Returns the names of cases in a cell. If a part of the cell begins with "not tested", the rest of
-/// the cell gives the reason why there is no case.
+/// Returns the names of cases in a cell. If a part of the cell begins with "not tested", the rest
+/// of the cell gives the reason why there is no case.
 fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
     cell.split(", ")
         .flat_map(|part| part.split("; "))
