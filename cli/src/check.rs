@@ -639,7 +639,7 @@ mod tests {
         let at = lines
             .iter()
             .position(|line| line.contains("\"more\"") && line.starts_with("    … "))
-            .expect("it");
+            .expect("a line shows the field \"more\"");
         let column = |line: &str, what| line.find(what).map(|end| line[..end].chars().count());
         assert_eq!(column(lines[at + 1], "^"), column(lines[at], "\"more\""));
     }

@@ -498,7 +498,7 @@ fn list_reports_an_error_and_uses_the_other_entries() {
 
 fn file(suffix: &str, text: &str) -> tempfile::TempPath {
     let file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
-    file.as_file().write_all(text.as_bytes()).expect("writes");
+    file.as_file().write_all(text.as_bytes()).expect("the file can be written");
     file.into_temp_path()
 }
 
@@ -625,7 +625,7 @@ fn a_process_ends_with_its_parent() {
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("the program reads its input");
     let mut line = String::new();
-    BufReader::new(&ours).read_line(&mut line).expect("it speaks");
+    BufReader::new(&ours).read_line(&mut line).expect("the program writes a line");
     assert!(line.contains("Listening"), "{line}");
     drop(ours); // the end of a parent, for any reason, has the same effect
     assert_eq!(child.wait().expect("the program ends").code(), Some(1));

@@ -50,7 +50,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     let (mem, params) = (AnyProvider::of::<Mem>(), CString::new(name.as_str()).unwrap());
     // SAFETY: the provider info is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(mem, QUERIED_REGISTRY, &info(&name, 2, 0, true), params.as_ptr()) };
-    let table = table(&name).expect("registered");
+    let table = table(&name).expect("the adapter is registered");
     let (ia, _) = open(table, &name);
     let mut pz = null_mut();
     dat!(table, pz_create_func(ia, &mut pz)).unwrap();

@@ -149,7 +149,7 @@ mod tests {
             assert!(probe.answers().is_empty());
             assert!(taken.receive(&mut unread, &mut ReceiveStrategy::default()));
             let (at, asks) = (probe.address, unread.get(0).expect("a datagram"));
-            let icrc = Icrc::new(at, used).expect("one family");
+            let icrc = Icrc::new(at, used).expect("both addresses are of one family");
             let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");
             let packet = Packet::parse(octets).expect("a packet");
             let Mad { message, .. } = Mad::parse(packet.payload).expect("a message");

@@ -107,7 +107,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
         for packet in contents.iter().flat_map(|contents| &contents.packets) {
             let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
             let (id, dont_fragment) = id.unwrap_or_default();
-            let icrc = Icrc::new(packet.src, packet.dst).expect("of one family");
+            let icrc = Icrc::new(packet.src, packet.dst).expect("both addresses are of one family");
             icrc.verify(Identification { id, dont_fragment }, payload)
                 .unwrap_or_else(|e| panic!("{e}: {packet:?}"));
         }

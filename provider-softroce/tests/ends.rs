@@ -81,7 +81,7 @@ impl Peer {
         let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
         let from = socket.local_addr().expect("the socket is bound");
-        let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
+        let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both addresses are IPv4");
         Peer { socket, icrc, received: RefCell::default(), dreq: Cell::default() }
     }
 
@@ -89,7 +89,7 @@ impl Peer {
         let mut datagram = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut datagram[..packet.len()]);
         self.icrc.seal(0, &mut datagram);
-        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("sent");
+        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("the datagram is sent");
     }
 
     fn send_message(&self, transaction: u64, message: Message<'_>) {
@@ -183,7 +183,7 @@ fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce
     send_req(peer, peer_id, PEER_QPN + n, port);
     let end = End::new(rig.a);
     let (request, ..) = service.request(rig);
-    end.qp.accept(request, b"", DEPTH).expect("accept");
+    end.qp.accept(request, b"", DEPTH).expect("the request is accepted");
     let call = match rig.until("a REP", || peer.receive()) {
         Received::Rep { id, qpn, psn } => PeerConnection { peer_id, id, qpn, psn },
         other => panic!("{other:?}"),
@@ -228,7 +228,7 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let addr = (ip, 0).into();
     end.qp
         .connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH })
-        .expect("connect");
+        .expect("the attempt to connect begins");
     end
 }
 

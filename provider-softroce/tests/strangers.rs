@@ -42,8 +42,9 @@ impl Stranger {
     fn at(ip: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind((ip, 0)).expect("a socket");
         socket.connect((VICTIM, UDP_PORT)).expect("an address of this host");
-        let [from, to] = [socket.local_addr(), socket.peer_addr()].map(|end| end.expect("bound"));
-        let icrc = Icrc::new(from, to).expect("both are IPv4");
+        let [from, to] = [socket.local_addr(), socket.peer_addr()]
+            .map(|end| end.expect("the socket has both addresses"));
+        let icrc = Icrc::new(from, to).expect("both addresses are IPv4");
         Stranger { socket, icrc }
     }
 
@@ -374,7 +375,7 @@ fn a_flood_of_requests_is_refused() {
         assert!(pending.len() <= 8, "{}", pending.len());
         requests += pending.len();
         for request in pending {
-            victim.reject(request, b"").expect("reject");
+            victim.reject(request, b"").expect("the request is rejected");
         }
         if round == 50 {
             before = bytes_in_use();
@@ -406,7 +407,7 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (victim, peer, _) = adapters(dir.path());
     let rig = Rig { a: &peer, b: &victim };
-    let socket = UdpSocket::bind((STRANGER, UDP_PORT)).expect("its port is free");
+    let socket = UdpSocket::bind((STRANGER, UDP_PORT)).expect("the port of the stranger is free");
     socket.set_nonblocking(true).expect("a socket");
     let stranger = Stranger::at(STRANGER);
     let answer_to = |n, port| {
@@ -456,7 +457,7 @@ struct Acceptances {
 
 impl Acceptances {
     fn at(ip: Ipv4Addr) -> Self {
-        let socket = UdpSocket::bind((ip, UDP_PORT)).expect("its port is free");
+        let socket = UdpSocket::bind((ip, UDP_PORT)).expect("the port of the stranger is free");
         socket.set_nonblocking(true).expect("a socket");
         Acceptances { socket, received: HashMap::new() }
     }
@@ -498,7 +499,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     let stranger = Stranger::at(STRANGER);
     let mut acceptances = Acceptances::at(STRANGER);
     let mut names = 1..;
-    let mut forge = || stranger.send_req(names.next().expect("there are many"), port);
+    let mut forge = || stranger.send_req(names.next().expect("the range has no end"), port);
 
     let mut endpoints: Vec<Option<End<'_, Roce>>> = (0..ENDPOINTS).map(|_| None).collect();
     let (mut callers, mut waiting) = (Vec::new(), VecDeque::new());

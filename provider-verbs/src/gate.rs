@@ -78,7 +78,7 @@ mod tests {
         let gate = Gate::default();
         // SAFETY: the test has one thread.
         let enter = || unsafe { gate.enter() };
-        drop(enter().expect("it is open"));
+        drop(enter().expect("the gate is open"));
         let (first, second) = (gate.close(), gate.close());
         assert!(enter().is_none());
         drop(first);

@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn without_parameters_any_address_will_do() {
-        assert_eq!(parse("").expect("parses").bind, None);
+        assert_eq!(parse("").expect("the parameters are valid").bind, None);
     }
 
     #[test]
     fn a_wait_polls_only_if_asked_to() {
-        assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
-        let params = Params::parse("", sysfs().path(), "spin=9").expect("parses");
+        assert_eq!(parse("").expect("the parameters are valid").spin, Duration::ZERO);
+        let params = Params::parse("", sysfs().path(), "spin=9").expect("the parameters are valid");
         assert_eq!(params.spin, Duration::from_micros(9));
     }
 
@@ -183,7 +183,10 @@ mod tests {
             reason("rxe0 2"),
             "ia_params: port 2 of rxe0 serves no network device: use an address instead"
         );
-        assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
+        assert_eq!(
+            parse("rxe0 3").expect_err("the device has no port with this number").code,
+            Error::of(DAT_INVALID_ADDRESS)
+        );
         assert_eq!(
             reason("rxe0 mtu=1"),
             "ia_params: mtu=1: unknown key; known are spin, strict and stats"

@@ -253,7 +253,8 @@ mod tests {
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("the file can be written");
         let (_listener, own) = listen_in(place.path()).expect("the socket can be made");
-        let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();
+        let mut sockets: Vec<_> =
+            sockets_in(place.path()).expect("the directory can be read").collect();
         sockets.sort();
         assert!(
             sockets == [of_other.clone(), own.path.clone()]

@@ -120,9 +120,9 @@ mod tests {
         // The process has the socket as its descriptor 3, and runs until the FIFO is written.
         let stays = format!("exec 3<&0; cat {} &", fifo.display());
         assert_eq!(why(&format!("{stays} echo null >&0")), None);
-        fs::write(&fifo, "").expect("it reads");
+        fs::write(&fifo, "").expect("the process reads the pipe");
         let ends = "starting libx.so terminates the program (exit status: 3)";
         assert_eq!(why(&format!("{stays} exit 3")).as_deref(), Some(ends));
-        fs::write(&fifo, "").expect("it reads");
+        fs::write(&fifo, "").expect("the process reads the pipe");
     }
 }

@@ -173,9 +173,12 @@ fn round(seed: u64, table: Table, name: &str) {
         }
         let mut made = [Numbers::new(), Numbers::new()];
         for (index, maker) in makers {
-            made[index].extend(maker.join().expect("a maker"));
+            made[index]
+                .extend(maker.join().expect("the thread that makes objects ends without a panic"));
         }
-        others.into_iter().for_each(|other| other.join().expect("a meddler"));
+        others
+            .into_iter()
+            .for_each(|other| other.join().expect("the other threads end without a panic"));
         for arena in &arenas {
             arena.until(|| {
                 let all =

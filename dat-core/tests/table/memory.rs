@@ -123,7 +123,8 @@ fn a_region_is_checked_before_it_is_registered() {
     let all = DAT_MEM_PRIV_ALL_FLAG;
     let pz = side.pz;
     let refused = |region, length, privileges, va_type| {
-        create(&side, region, length, pz, privileges, va_type).expect_err("refused")
+        create(&side, region, length, pz, privileges, va_type)
+            .expect_err("the region must be refused")
     };
     assert_eq!(refused(at(null_mut()), 64, all, 0), Error::arg(3));
     assert_eq!(refused(here, 0, all, 0), Error::of(DAT_LENGTH_ERROR));

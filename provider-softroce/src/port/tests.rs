@@ -162,7 +162,8 @@ fn requests_reach_the_adapter_that_listens() {
     let second =
         while_answering(&[&first], || open(first.address())).expect("a further port opens");
     let service = second.listen(0x0106_1234).expect("the service is free");
-    let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
+    let error =
+        first.listen(0x0106_1234).map(drop).expect_err("a qualifier in use must be refused");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
     assert!(first.forward_request(0x0106_1234, from, b"request", now));
@@ -177,7 +178,7 @@ fn requests_reach_the_adapter_that_listens() {
         }
         _ => panic!("no packet"),
     }
-    assert!(service.local_socket.receive(&mut buffer).expect("empty").is_none());
+    assert!(service.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
     let Service { local_socket, mut closed } = service;
     closed.link().expect("no error");
     drop(local_socket);
@@ -192,7 +193,7 @@ fn requests_reach_the_adapter_that_listens() {
     assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "this adapter has some");
     drop(closed_later);
     assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
-    first.listen(0x0106_1234).expect("free again");
+    first.listen(0x0106_1234).expect("the service is free again");
     // Here the adapter forwards a packet by the slot of its receiver, and not by a service.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
@@ -221,7 +222,7 @@ fn a_flood_is_passed_on_in_part() {
         first.forward((n % 128) as u8, (from, false), b"forged", now);
     }
     let mut buffer = ReceiveBuffer::default();
-    assert!(second.local_socket.receive(&mut buffer).expect("empty").is_none());
+    assert!(second.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
     // An adapter starts to listen for a service after the flood has begun.
     let service = second.listen(0x0106_1234).expect("the service is free");
     let soon = now + Duration::from_millis(101);
@@ -267,7 +268,7 @@ fn a_full_queue_loses_nothing() {
                 }
                 Some(LocalMessage::SocketRequest(_)) => panic!("no request was sent"),
                 None => {
-                    now = first.deadline().expect("some wait");
+                    now = first.deadline().expect("a deadline is set while packets wait");
                     first.retry_sends(now);
                 }
             }
@@ -278,9 +279,9 @@ fn a_full_queue_loses_nothing() {
 
 #[test]
 fn a_taken_port_is_reported_as_such() {
-    let taken = Udp::bind_exclusive(with_port(address())).expect("free");
+    let taken = Udp::bind_exclusive(with_port(address())).expect("the port is free");
     let address = taken.local_addr().expect("the socket is bound");
-    let error = open(address).map(drop).expect_err("taken").to_string();
+    let error = open(address).map(drop).expect_err("a port in use must be refused").to_string();
     let expected = format!(
         "UDP port 4791 of {} is taken: by adapters or a program of another user",
         address.ip()
@@ -313,7 +314,8 @@ fn adapters_that_do_not_answer_are_an_error() {
 #[test]
 fn there_are_127_slots() {
     let address = with_port(address());
-    let all = open_up_to(REQ_SLOT.into(), address, Vec::new()).expect("a slot for each");
+    let all = open_up_to(REQ_SLOT.into(), address, Vec::new())
+        .expect("each adapter opens in a slot of its own");
     assert_each_gets_its_packets(&all);
     let one_more = open_up_to(all.len() + 1, address, all).map(drop);
     assert!(matches!(one_more, Err(PortError::Full(_))));
@@ -359,15 +361,19 @@ fn sockets_that_others_have_bound_in_between_are_noticed() {
     let address = with_port(address());
     let ports = open_up_to(15, address, Vec::new()).expect("the first part's slots");
     // This simulates the sockets of an adapter that is closing.
-    let in_between = Udp::bind_shared(address).expect("of the same user");
+    let in_between =
+        Udp::bind_shared(address).expect("a socket of the same user can share the port");
     let mut shared_sockets = ports[0].shared_sockets.try_clone().expect("descriptors");
     assert_eq!(
-        shared_sockets.bind_more(address).expect_err("not at their positions").kind(),
+        shared_sockets
+            .bind_more(address)
+            .expect_err("the sockets must not take their positions")
+            .kind(),
         io::ErrorKind::TimedOut
     );
     assert_each_gets_its_packets(&ports);
     drop(in_between);
-    shared_sockets.bind_more(address).expect("at their positions");
+    shared_sockets.bind_more(address).expect("the sockets take their positions");
     assert_each_gets_its_packets(&ports);
 }
 
@@ -410,15 +416,16 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     let error =
         first.connect_liveness(first.address(), 2).map(drop).expect_err("no adapter has slot 2");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    let connections: Vec<LivenessConnection> =
-        (0..3).map(|_| first.connect_liveness(first.address(), 1).expect("it exists")).collect();
+    let connections: Vec<LivenessConnection> = (0..3)
+        .map(|_| first.connect_liveness(first.address(), 1).expect("the peer adapter exists"))
+        .collect();
     let has_ended = |connection: &LivenessConnection| {
         let mut fd = libc::pollfd { fd: connection.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: `fd` is valid for reads and writes during the call.
         unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents & libc::POLLHUP != 0 }
     };
     second.liveness.accept(|_, _| Ok(()));
-    let late = first.connect_liveness(first.address(), 1).expect("it exists");
+    let late = first.connect_liveness(first.address(), 1).expect("the peer adapter exists");
     assert!(!connections.iter().chain([&late]).any(has_ended));
     drop(second);
     assert!(
@@ -534,7 +541,10 @@ fn another_user_is_kept_out() {
     let next = names[4].with_file_name("slot-1");
     as_nobody(|| {
         let denied = |result: io::Result<()>| {
-            assert_eq!(result.expect_err("kept out").kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                result.expect_err("another user must be kept out").kind(),
+                io::ErrorKind::PermissionDenied
+            );
         };
         let socket = UnixDatagram::unbound().expect("a socket");
         for name in &names {
@@ -578,7 +588,7 @@ fn an_adapter_gives_up_its_slot_last() {
     let port = open(address()).expect("the first port opens");
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE)
-        .expect("watched");
+        .expect("the directory can be watched");
     drop(port);
     let mut space = [std::mem::MaybeUninit::uninit(); 1024];
     let mut events = inotify::Reader::new(&watch, &mut space);
@@ -616,7 +626,8 @@ fn a_full_queue_does_not_delay_other_messages() {
 #[test]
 fn a_request_that_is_not_answered_fails_at_once() {
     let first = open(address()).expect("the first port opens");
-    let to = first.names.address(Name::Slot(0)).expect("short enough");
+    let to =
+        first.names.address(Name::Slot(0)).expect("the path is short enough for a socket address");
     let refused = std::thread::scope(|scope| {
         let requester = scope.spawn(|| {
             let (mut requests, later) =
@@ -640,8 +651,9 @@ fn a_request_that_is_not_answered_fails_at_once() {
 /// late answer counts.
 #[test]
 fn a_late_answer_counts() {
-    let first = open(address()).expect("opens first");
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let first = open(address()).expect("the first adapter opens");
+    let second = while_answering(&[&first], || open(first.address()))
+        .expect("the second adapter opens, too");
     let third = std::thread::scope(|scope| {
         let third = scope.spawn(|| open(first.address()));
         // The first adapter answers only after the second one has been asked. The second adapter
@@ -657,5 +669,5 @@ fn a_late_answer_counts() {
         first.send_shared_sockets(&late);
         third.join().expect("no panic")
     });
-    assert_eq!(third.expect("opens").slot(), 2);
+    assert_eq!(third.expect("the adapter opens").slot(), 2);
 }

@@ -387,7 +387,7 @@ type Any = unsafe extern "C" fn(DAT_HANDLE, [usize; 2], [usize; 2], [usize; 2]) 
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Calls<'_> {
     fn function<T: Copy>(&self, name: &str) -> T {
-        *unsafe { self.0.get::<T>(name) }.expect("exported")
+        *unsafe { self.0.get::<T>(name) }.expect("the library exports the function")
     }
 
     fn bad_handles(&self) {
