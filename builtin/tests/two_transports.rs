@@ -36,7 +36,10 @@ fn table_of(handle: DAT_HANDLE) -> Table {
 #[test]
 fn handles_lead_to_the_table_of_the_transport() {
     let table = registered("chosen");
-    assert!(ptr::eq(registered("chosen"), table), "it is registered already");
+    assert!(
+        ptr::eq(registered("chosen"), table),
+        "a second registration must return the same table"
+    );
     let (ia, evd) = open(table, "chosen");
     let own = table_of(ia);
     assert!(!ptr::eq(own, table) && ptr::eq(table_of(evd), own));

@@ -556,7 +556,11 @@ mod tests {
         };
         let (findings, not_started) = warnings(&entries, &Devices::default(), 64, inspect);
         assert_eq!(started, 64);
-        assert_eq!((findings.len(), findings[0].more.len()), (1, 99), "all lines of the library");
+        assert_eq!(
+            (findings.len(), findings[0].more.len()),
+            (1, 99),
+            "one finding must list all lines of the library"
+        );
         assert_eq!(not_started, 900 - 63);
     }
 

@@ -156,7 +156,11 @@ mod tests {
         assert_eq!(misspelt("OPENDAT_PARAM"), Some("OPENDAT_PARAMS"));
         assert_eq!(misspelt("OPENDAT_PARAMS"), None);
         assert!(REPLACEMENTS.iter().all(|(removed, _)| misspelt(removed).is_none()));
-        assert_eq!(misspelt("DAPL_MAX_INLINE"), None, "of OFED's providers");
+        assert_eq!(
+            misspelt("DAPL_MAX_INLINE"),
+            None,
+            "a variable of OFED's providers must not be reported"
+        );
         assert_eq!(misspelt("HOME"), None);
     }
 }

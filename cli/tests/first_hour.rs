@@ -74,7 +74,7 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let adapter = Adapter::open("tcp-emu").expect("tcp-emu opens without any configuration");
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
         let endpoint =

@@ -792,7 +792,10 @@ fn every_command_has_a_page_of_the_manual() {
     let output = run(&mut dat(&["manual", dir.path().to_str().expect("UTF-8")]));
     assert!(output.status.success(), "{}", stderr(&output));
     let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect(name);
-    assert!(page("dat.1").contains("OPENDAT_PARAMS"), "with the environment");
+    assert!(
+        page("dat.1").contains("OPENDAT_PARAMS"),
+        "the page must list the environment variables"
+    );
     assert!(page("dat-check.1").contains("registry file"));
     for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
         assert!(page(name).contains(".SH"), "{name}");

@@ -115,8 +115,8 @@ extern "C" fn post_to_the_freed_evd(_: c_int) {
     }
     let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
     // SAFETY: the table belongs to the test and is never freed.
-    let post =
-        unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }.expect("evd_post_se_func");
+    let post = unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }
+        .expect("the table has the function");
     // SAFETY: any word may be the handle, and the event is complete.
     STATUS.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
 }

@@ -108,7 +108,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             let reordered = link.counters().reordered;
             assert!(
                 is_likely(reordered, 20_000),
-                "{reordered} of {PACKETS} for {conditions}, seed {seed}"
+                "{reordered} of {PACKETS} packets were reordered with {conditions}, seed {seed}"
             );
             assert_eq!(arrived.len() as u64, PACKETS);
 
@@ -126,7 +126,10 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             }
             // All packets that were held back count as overtaken, except the last few, which no
             // packet followed.
-            assert!((reordered - 8..=reordered).contains(&overtaken), "{overtaken} of {reordered}");
+            assert!(
+                (reordered - 8..=reordered).contains(&overtaken),
+                "{overtaken} of {reordered} packets that were held back were overtaken"
+            );
         }
     }
 }

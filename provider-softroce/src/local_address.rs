@@ -410,7 +410,8 @@ mod tests {
 
     #[test]
     fn the_name_of_an_adapter_on_another_host_is_ignored() {
-        let params = Params::parse("", "", Params::KEYS, |_, _| Ok(())).expect("the defaults");
+        let params =
+            Params::parse("", "", Params::KEYS, |_, _| Ok(())).expect("the defaults are valid");
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));

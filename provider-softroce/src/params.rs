@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
         let params =
             parse_with("net=off gso=auto", "net=loss=3% gso=on").expect("the parameters are valid");
-        assert!(params.conditions.is_off() && params.gso.is_none(), "the entry wins");
+        assert!(
+            params.conditions.is_off() && params.gso.is_none(),
+            "the IA parameters must override OPENDAT_PARAMS"
+        );
         let reason = parse_with("", "mtu=7").expect_err("no path MTU").reason;
         assert_eq!(reason, "OPENDAT_PARAMS: mtu=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }

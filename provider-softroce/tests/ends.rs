@@ -287,7 +287,7 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     let time = start.elapsed();
     // On a busy machine this side may repeat the request only once. If it went on for much longer
     // than 50 ms, it would repeat the request more than five times.
-    assert!((1..=5).contains(&questions), "asked {questions} times");
+    assert!((1..=5).contains(&questions), "the peer was asked {questions} times; expected 1 to 5");
     assert!(time >= Duration::from_millis(50), "the peer was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
@@ -630,7 +630,7 @@ fn closes_with(answer: bool) -> u32 {
         "the DREQ was repeated only for {time:?}"
     );
     // The DREQs are sent at 0, 16, 48, 112 and 240 ms.
-    assert!((1..=5).contains(&times), "sent {times} times");
+    assert!((1..=5).contains(&times), "the DREQ was sent {times} times; expected 1 to 5");
     times
 }
 

@@ -424,8 +424,9 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
                 (0..1000).for_each(|_| peer.progress());
             }
             let len = socket.recv(&mut datagram).ok()?;
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
-            let mad = Mad::parse(packet.payload).expect("the server's");
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE])
+                .expect("the server sends valid packets");
+            let mad = Mad::parse(packet.payload).expect("the server sends valid packets");
             let (id, answer) = match mad.message {
                 Message::Mra(mra) => (mra.remote_id, "the request waits".to_owned()),
                 Message::Rej(rej) => (rej.remote_id, format!("rejected, reason {:?}", rej.reason)),
@@ -465,8 +466,9 @@ impl Acceptances {
     fn receive_all(&mut self) {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
-            let mad = Mad::parse(packet.payload).expect("the server's");
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE])
+                .expect("the server sends valid packets");
+            let mad = Mad::parse(packet.payload).expect("the server sends valid packets");
             if let Message::Rep(rep) = mad.message {
                 *self.received.entry(rep.remote_id).or_default() += 1;
             }

@@ -128,7 +128,7 @@ fn builtins_can_be_turned_off() {
     assert!(
         !List::new(Some("/dev/null".into()), Some("builtin=off".into()), Builtins::NONE)
             .builtins_off(),
-        "there are none"
+        "without built-in entries, none can be turned off"
     );
 }
 

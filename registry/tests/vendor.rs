@@ -385,8 +385,9 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
     assert_eq!(table_of(opened.provider_ia), None);
 
     vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n");
-    let opened =
-        registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
+    let opened = registry(&vendor.conf(), BUILTINS)
+        .open(&request("shadow"))
+        .expect("the entry of the file opens");
     assert_ne!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
     close_abruptly(opened);
 }

@@ -100,7 +100,7 @@ mod tests {
     fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
         let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
         assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
-        assert!(fault.of_library, "it is not tried again");
+        assert!(fault.of_library, "a fault of the library must not be tried again");
     }
 
     #[test]

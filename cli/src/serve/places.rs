@@ -207,7 +207,10 @@ mod tests {
         let after = state.wait(of).expect("the server has a free place");
         let other = state.wait(address(2)).expect("the server has a free place");
         assert_eq!(state.try_enter(next, of, &client, start), Some(later));
-        assert!(state.try_enter(after, of, &client, later).is_some(), "another one is before it");
+        assert!(
+            state.try_enter(after, of, &client, later).is_some(),
+            "an earlier client of the address must enter first"
+        );
         assert_eq!(state.try_enter(other, address(2), &client, later), None);
         assert_eq!(state.try_enter(next, of, &client, later), None);
         assert_eq!(state.try_enter(after, of, &client, later), None);

@@ -12,7 +12,7 @@ fn a_name_is_a_function_and_words() {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         assert!(!about.is_empty() && about.chars().all(plain), "{}", case.id);
         assert!(case.requirement.ends_with('.') && !case.clause.is_empty(), "{}", case.id);
-        assert!(seen.insert(case.id.clone()), "{} is there twice", case.id);
+        assert!(seen.insert(case.id.clone()), "the name {} occurs twice", case.id);
     }
 }
 
@@ -182,7 +182,7 @@ fn every_function_has_its_return_values() {
 #[test]
 fn every_state_and_corner_point_has_a_case() {
     let (cases, rows) = (all(), mapped());
-    assert!(rows.len() > 80, "{} rows", rows.len());
+    assert!(rows.len() > 80, "there are only {} rows", rows.len());
     for row in rows {
         let named = row.last().expect("a cell");
         if named.starts_with("not tested ") {

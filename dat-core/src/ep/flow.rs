@@ -505,7 +505,7 @@ mod tests {
             freed.add((7, Arc::clone(&empty_polls)), &flow, QueueKind::Requests);
             flow.requests.take(1);
         }
-        assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} are kept", freed.len());
+        assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} flows are kept", freed.len());
         assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
         freed.forget_evd(7);
         assert_eq!(freed.len(), 0);

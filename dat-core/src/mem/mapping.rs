@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(
                 check_by_text(addr, len, wanted),
                 expected,
-                "{page} {len} {wanted:?}, by reading the list as text"
+                "page {page}, {len} octets, {wanted:?}: the list was read as text"
             );
             assert_eq!(
                 is_mapped(addr, len),

@@ -43,7 +43,7 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
         round(seed, table, name);
         before.await_same(seed);
         drop(done);
-        watchdog.join().expect("a watchdog");
+        watchdog.join().expect("the watchdog ends without a panic");
     }
 }
 
@@ -196,7 +196,8 @@ fn round(seed: u64, table: Table, name: &str) {
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
-            taken[index].extend(reader.join().expect("a taker"));
+            taken[index]
+                .extend(reader.join().expect("the thread that takes objects ends without a panic"));
         }
         for index in 0..2 {
             made[index].sort_unstable();

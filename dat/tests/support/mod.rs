@@ -20,7 +20,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new() -> Self {
-        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let adapter = Adapter::open("tcp-emu").expect("tcp-emu opens without any configuration");
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
         let memory = zone.register(vec![0; 4096], Access::ALL).expect("memory");

@@ -242,7 +242,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     let own = RecvWr { id: 0, segments: &[], quiet: false };
     // SAFETY: the receive has no segments, so no memory must stay valid.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
-    assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
+    assert!(refused.is_err(), "an endpoint with a shared queue has no receive queue of its own");
 
     srq.set_low_watermark(8);
     srq_log.assert_silent();

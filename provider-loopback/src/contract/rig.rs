@@ -240,7 +240,7 @@ impl<'t, T: Transport> End<'t, T> {
     }
 
     pub fn bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> u32 {
-        self.try_bind(id, window, view).expect("post a bind")
+        self.try_bind(id, window, view).expect("the bind is accepted")
     }
 
     pub fn try_bind(

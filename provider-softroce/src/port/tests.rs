@@ -182,7 +182,10 @@ fn requests_reach_the_adapter_that_listens() {
     let Service { local_socket, mut closed } = service;
     closed.link().expect("no error");
     drop(local_socket);
-    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "it has requests");
+    assert!(
+        first.forward_request(0x0106_1234, from, b"repetition", now),
+        "the closed service still has requests"
+    );
     assert!(matches!(
         second.local_socket.receive(&mut buffer),
         Ok(Some(LocalMessage::Packet { packet: b"repetition", .. }))
@@ -190,9 +193,15 @@ fn requests_reach_the_adapter_that_listens() {
     let mut closed_later = first.names.closed_service(0x0106_1234, first.slot);
     closed_later.link().expect("no error");
     drop(closed);
-    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "this adapter has some");
+    assert!(
+        first.forward_request(0x0106_1234, from, b"repetition", now),
+        "the first adapter still has requests"
+    );
     drop(closed_later);
-    assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
+    assert!(
+        !first.forward_request(0x0106_1234, from, b"repetition", now),
+        "no adapter has requests any more"
+    );
     first.listen(0x0106_1234).expect("the service is free again");
     // Here the adapter forwards a packet by the slot of its receiver, and not by a service.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
@@ -216,7 +225,10 @@ fn a_flood_is_passed_on_in_part() {
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     let asked = (0..FLOOD).filter(|&n| !first.forward_request(0x0106_2000 + n % 7, from, b"", now));
     let asked = asked.count() as u64;
-    assert!((100..1000).contains(&asked), "{asked} were looked for");
+    assert!(
+        (100..1000).contains(&asked),
+        "the adapter asked others for {asked} requests; expected 100 to 999"
+    );
     assert_eq!(first.dropped(), FLOOD - asked);
     for n in 0..FLOOD {
         first.forward((n % 128) as u8, (from, false), b"forged", now);
@@ -308,7 +320,10 @@ fn adapters_that_do_not_answer_are_an_error() {
         matches!(port.local_socket.receive(&mut buffer), Ok(Some(LocalMessage::SocketRequest(_))))
     };
     let asked = std::iter::once(&first).chain(&others).filter(was_asked).count();
-    assert!((1..=ASKED_MAX).contains(&asked), "{asked} adapters were asked");
+    assert!(
+        (1..=ASKED_MAX).contains(&asked),
+        "{asked} adapters were asked; expected 1 to {ASKED_MAX}"
+    );
 }
 
 #[test]
@@ -359,7 +374,8 @@ fn slots_are_added_when_needed_and_removed_with_their_owners() {
 #[test]
 fn sockets_that_others_have_bound_in_between_are_noticed() {
     let address = with_port(address());
-    let ports = open_up_to(15, address, Vec::new()).expect("the first part's slots");
+    let ports = open_up_to(15, address, Vec::new())
+        .expect("15 adapters open in the slots of the first part");
     // This simulates the sockets of an adapter that is closing.
     let in_between =
         Udp::bind_shared(address).expect("a socket of the same user can share the port");

@@ -73,7 +73,11 @@ mod tests {
         fpdu.filled(2);
         assert_eq!(fpdu.octets(), [1, 2, 0, 0]);
         fpdu.filled(100);
-        assert_eq!(fpdu.octets(), [1, 2, 0, 0, 0], "there was no more room");
+        assert_eq!(
+            fpdu.octets(),
+            [1, 2, 0, 0, 0],
+            "only octets for which there is room may be kept"
+        );
         let mut next = fpdu.cleared();
         assert!(next.is_empty());
         next.filled(1);

@@ -7,7 +7,10 @@ fn parse(bytes: &[u8]) -> (Header, usize) {
 fn emit(header: Header) -> Vec<u8> {
     let mut buf = [0xEE; UNTAGGED_SIZE];
     let len = header.emit(&mut buf);
-    assert!(buf[len..].iter().all(|&octet| octet == 0xEE), "wrote past its size");
+    assert!(
+        buf[len..].iter().all(|&octet| octet == 0xEE),
+        "octets beyond the returned length must stay unchanged"
+    );
     buf[..len].to_vec()
 }
 

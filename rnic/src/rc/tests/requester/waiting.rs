@@ -245,7 +245,7 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
         assert_eq!(
             fixture.wait(),
             Ok(Duration::from_millis(5)),
-            "after answers that took {delay} ms"
+            "the wait must be 5 ms after answers that took {delay} ms"
         );
     }
 }
