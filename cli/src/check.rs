@@ -190,8 +190,8 @@ impl<K: Eq + Hash> Lines<K> {
     }
 
     /// Returns the lines after `line` to which the finding about `key` also applies, and a remark
-    /// that lists them. Only the first call with a `key` does so. Later calls return `None`,
-    /// because the finding has been reported.
+    /// that lists them. Only the first call with a `key` returns the lines. Later calls return
+    /// `None`, because the finding has been reported.
     fn after(&mut self, key: &K, line: usize) -> Option<(Vec<usize>, String)> {
         let mut lines = self.0.remove(key)?;
         lines.retain(|&other| other > line);

@@ -13,8 +13,8 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
     // The file name of the library is, for example, `libdat_softroce.so.1`.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
-    // The check uses no defaults, because the environment of the program that will use the entry
-    // is unknown.
+    // The parameters are checked without defaults, because the environment of the program that will
+    // use the entry is unknown.
     parameter_error(builtin::check(&name.replace('_', "-"), &entry.ia_params, ""))
 }
 

@@ -261,8 +261,8 @@ impl<T: Sample> Schedule<T> {
         }
     }
 
-    /// Keeps the less noisy one of this attempt and the best previous one, and decides whether
-    /// there is another attempt.
+    /// Compares this attempt with the best previous attempt, keeps the less noisy of the two, and
+    /// decides whether there is another attempt.
     fn end_attempt(&mut self, is_complete: bool, is_overdue: bool) {
         let now = Rounds { is_incomplete: !is_complete, ..self.restart() };
         let is_better = match &self.best {

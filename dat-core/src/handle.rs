@@ -49,7 +49,7 @@ pub struct Slot {
     context: AtomicU64,
     /// The `DAT_HANDLE_TYPE` of the object.
     kind: AtomicU32,
-    /// The index of the slot that was released after this one. Valid only while this slot is free.
+    /// The index of the slot that was released after this slot. Valid only while this slot is free.
     next: AtomicU32,
 }
 
@@ -297,8 +297,8 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
 }
 
 /// Retires an object as [`retire`] does. The object was created in an upcall and was not reported
-/// to the consumer. Unlike other functions, this one does not wait for the lock of the handle,
-/// because no thread may do so in an upcall.
+/// to the consumer. Unlike other functions, this function does not wait for the lock of the handle,
+/// because no thread may wait for that lock in an upcall.
 ///
 /// Returns `None` if another thread has guessed the handle, and is in a call on the object or has
 /// made another object depend on it. In that case the object stays.
@@ -381,12 +381,12 @@ impl<O: Object> Node<O> {
         self.cell.into_inner().body
     }
 
-    /// Whether other objects depend on this one.
+    /// Whether other objects depend on this object.
     pub fn in_use(&self) -> bool {
         self.users() != 0
     }
 
-    /// The number of objects that depend on this one.
+    /// The number of objects that depend on this object.
     pub(crate) fn users(&self) -> u32 {
         self.inner().users.load(Ordering::Acquire)
     }

@@ -668,7 +668,7 @@ fn a_closed_port_ends_repetitions_early() {
     // reports the same for a moment.
     assert!(sent >= 4, "{sent} packets");
 
-    // The reports about the former connection must not affect the next one.
+    // The reports about the former connection must not affect the next connection.
     let peer = Peer::new();
     let leaves = connected_to(&rig, &peer, 1);
     drop(peer);

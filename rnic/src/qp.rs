@@ -542,7 +542,8 @@ impl Work {
         }
     }
 
-    /// The position of the oldest request that has not completed, or of the next one to be posted.
+    /// The position of the oldest request that has not completed, or of the next request to be
+    /// posted.
     #[inline]
     pub(crate) fn oldest_request(&self) -> usize {
         // SAFETY: the engine is the only consumer.

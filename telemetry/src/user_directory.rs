@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// The possible parents of the directory. Each process uses the first one that it can write to, so
-/// that all processes choose the same one.
+/// The possible parents of the directory. Each process uses the first parent that it can write to,
+/// so that all processes choose the same parent.
 pub const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 /// Mode bits of a directory: others may write to it, and only the owner of a file in it may rename
 /// or remove that file.

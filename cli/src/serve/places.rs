@@ -26,8 +26,8 @@ const MAX_CONNECTING: usize = 32;
 const MAX_WAITING: usize = 512;
 /// The maximum number of clients from one address that wait for a process.
 const MAX_WAITING_OF_ONE: usize = 64;
-/// A client keeps its process for at least this long, even if other clients wait for one. An honest
-/// client usually connects within a second.
+/// A client keeps its process for at least this long, even if other clients wait for a process. An
+/// honest client usually connects within a second.
 const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Default)]

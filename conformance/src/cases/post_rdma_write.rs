@@ -292,7 +292,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            // The flush must already have happened, so the check does not wait for it.
+            // The flush must already have happened, so the case does not wait for the completion.
             let mut event = DAT_EVENT::zeroed();
             ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
             let dto = crate::rig::dto_completion(&event);

@@ -261,8 +261,8 @@ impl<T: Transport> WithdrawnRequest<T> {
                 // The endpoint is sure to exist only while other objects refer to it. So drop this
                 // reference in the closure, in which the endpoint certainly exists.
                 let ep = ManuallyDrop::new(ep);
-                // SAFETY: the endpoint belongs to this request, and no other call uses it while
-                // this one retires it.
+                // SAFETY: the endpoint belongs to this request, and no other call uses the endpoint
+                // while this call retires it.
                 let retired = unsafe {
                     handle::with_exclusive::<Ep<T>, _>(ep.handle(), move |node| {
                         let mut control = ia.control();

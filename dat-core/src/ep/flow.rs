@@ -133,8 +133,8 @@ impl Flow {
     }
 
     /// Whether the consumer has taken all completions of one queue, and the thread that took the
-    /// last one no longer uses the flow. Call this only after [`Flow::set_expected`] and after the
-    /// queue pair was dropped.
+    /// last completion no longer uses the flow. Call this only after [`Flow::set_expected`] and
+    /// after the queue pair was dropped.
     fn is_drained(&self, kind: QueueKind) -> bool {
         if self.lost[kind as usize] {
             return true;

@@ -96,8 +96,8 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
-/// The attributes that an endpoint keeps after the check. Named attributes are not kept, because
-/// they are in the consumer's memory.
+/// The attributes that an endpoint keeps after they have been checked. Named attributes are not
+/// kept, because they are in the consumer's memory.
 pub(super) fn without_named_attrs(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
     let none = DAT_EP_ATTR::zeroed();
     DAT_EP_ATTR {

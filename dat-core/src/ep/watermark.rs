@@ -119,8 +119,8 @@ impl HeldBuffers {
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
             // Exactly one thread succeeds in this exchange and reports the watermark. If another
-            // thread has set a new watermark since this thread read the old one, the exchange fails
-            // and the new watermark stays.
+            // thread has set a new watermark since this thread read the old watermark, the exchange
+            // fails and the new watermark stays.
             soft: above(soft)
                 && self
                     .soft

@@ -78,7 +78,7 @@ pub enum Order {
 impl<T: Transport> Object for Evd<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EVD;
     // For a NULL EVD handle, OFED's library returns this code, whatever the EVD is for. Programs
-    // print the code, so this library returns the same one.
+    // print the code, so this library returns the same code.
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EVD_REQUEST;
 }
 

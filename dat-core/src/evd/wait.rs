@@ -26,9 +26,9 @@ pub struct Waiter<'a, T: Transport> {
 }
 
 impl<T: Transport> Evd<T> {
-    /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first one.
-    /// `timeout` is the limit of the whole wait in microseconds. If this function returns an error,
-    /// `nmore` of dat_evd_wait is undefined.
+    /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first
+    /// event. `timeout` is the limit of the whole wait in microseconds. If this function returns an
+    /// error, `nmore` of dat_evd_wait is undefined.
     ///
     /// # Safety
     /// The requirements of [`Evd::begin_wait`] apply.

@@ -24,7 +24,7 @@ pub(crate) enum MappingError {
     NotReadable,
     /// Some of the memory cannot be written.
     NotWritable,
-    /// The check itself has found no memory for its own needs.
+    /// There was no memory for checking the mapping.
     NoMemory,
 }
 

@@ -87,7 +87,8 @@ struct Directory {
 
 impl Drop for Directory {
     /// The last owner removes the directory. A process that opens the directory at the same time
-    /// waits for the lock, then sees that the directory no longer exists, and creates a new one.
+    /// waits for the lock, then sees that the directory no longer exists, and creates a new
+    /// directory.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
             fs::remove_dir_all(&self.path).ok();

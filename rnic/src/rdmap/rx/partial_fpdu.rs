@@ -41,7 +41,7 @@ impl PartialFpdu {
         self.len = self.memory.len().min(self.len + octets);
     }
 
-    /// Empties the FPDU and keeps its memory for the next one.
+    /// Empties the FPDU and keeps its memory for the next FPDU.
     pub(super) fn cleared(mut self) -> Self {
         const { assert!(fpdu_len(fpdu::MAX_ULPDU) < 1 << 17) };
         self.len = 0;
