@@ -186,8 +186,8 @@ pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
 }
 
 /// Runs `f` under the lock of the handle, if its adapter is thread-safe. No other thread is then in
-/// a call on the handle. If this thread itself is in such a call, which a signal handler has
-/// interrupted, the error is `DAT_ABORT`.
+/// a call on the handle. If this thread itself is in a call on the handle, which a signal handler
+/// has interrupted, the error is `DAT_ABORT`.
 pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match slot(handle) {
         Some(slot) if slot.lock.is_thread_safe() => slot.lock.locked(f),
@@ -346,7 +346,8 @@ impl Slot {
     }
 
     /// Runs `f` while no other thread is in a `locked` call on this handle. If this thread itself
-    /// is in such a call, which a signal handler has interrupted, the error is `DAT_ABORT`.
+    /// is in a `locked` call on this handle, which a signal handler has interrupted, the error is
+    /// `DAT_ABORT`.
     #[inline]
     pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         self.lock.locked(f)

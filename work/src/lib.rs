@@ -170,7 +170,7 @@ pub enum PostError {
     /// - The request has more segments than the queue allows.
     /// - The request is a receive, and the queue pair uses a shared receive queue.
     /// - The transport or the peer does not support the operation.
-    #[error("the queue does not support such a request")]
+    #[error("the queue does not support this request")]
     Unsupported,
 }
 

@@ -420,7 +420,7 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
 }
 
 /// Checks that an EP with this soft watermark reports the first buffer beyond the watermark. If
-/// `is_reported` is false, checks that the EP reports such a buffer only after a call of
+/// `is_reported` is false, checks that the EP reports this buffer only after a call of
 /// dat_ep_set_watermark.
 fn soft_watermark(
     rig: &Rig,

@@ -207,7 +207,7 @@ pub(super) const CASES: &[Row] = &[
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // The providers of OFED return DAT_INVALID_PARAMETER for such a threshold.
+            // The providers of OFED return DAT_INVALID_PARAMETER for a threshold above 1.
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),

@@ -99,8 +99,8 @@ impl HeldBuffers {
     }
 
     /// Counts a buffer whose completion the consumer has taken. Only one thread at a time calls
-    /// this: the thread that takes events from the receive EVD or, without such an EVD, the
-    /// transport.
+    /// this function: the thread that takes events from the receive EVD or, if there is no receive
+    /// EVD, the transport.
     #[inline]
     pub(super) fn buffer_returned(&self) {
         self.returned.store(self.returned.load(Ordering::Relaxed) + 1, Ordering::Release);
