@@ -153,7 +153,8 @@ fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
 }
 
 /// Checks the sequence numbers: the octets of each side have no gaps, and each acknowledgement is
-/// for octets that were sent. Returns the octets that each side has sent, first the incoming ones.
+/// for octets that were sent. Returns the octets that each side has sent, the incoming octets
+/// first.
 fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
     let mut next: [Option<u32>; 2] = [None; 2];
     let mut streams = [Vec::new(), Vec::new()];

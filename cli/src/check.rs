@@ -600,7 +600,7 @@ mod tests {
             );
         }
         // There is no warning here: the second entry has the same library and parameters, and the
-        // third is for programs of uDAPL 1.2, which do not use the other two.
+        // third is for programs of uDAPL 1.2, which do not use the first two entries.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages_of(&(first + &same)), [""; 0]);

@@ -225,7 +225,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
-/// Reports which uDAPL library programs load. The program `dat` itself needs none.
+/// Reports which uDAPL library programs load. The program `dat` itself needs no library.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
     let remedy = match programs::own_library_directory() {

@@ -191,8 +191,8 @@ struct PacketChoices {
     extra: Duration,
 }
 
-/// The rate limit. Packets pass it one after the other. A packet occupies it for the time that its
-/// octets take at this rate.
+/// The rate limit. Packets pass the link one after the other. A packet occupies the link for the
+/// time that its octets take at this rate.
 #[derive(Debug)]
 struct Bottleneck {
     /// The rate in bits per second, not 0.

@@ -9,7 +9,7 @@
 //!
 //! Every peer at this adapter's own address is an adapter of this provider, because only such
 //! adapters share the port. Packets to that address do not leave the host. Therefore packets of the
-//! connected socket and packets of the unconnected one do not overtake each other.
+//! connected socket and packets of the unconnected socket do not overtake each other.
 
 use std::net::SocketAddr;
 

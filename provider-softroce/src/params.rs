@@ -1,4 +1,4 @@
-//! The ia_params: the keys of [`adapter::params`] and the following ones.
+//! The ia_params: the keys of [`adapter::params`] and the following keys.
 //!
 //! | key | value | default |
 //! |---|---|---|

@@ -74,7 +74,7 @@ pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
 /// The names of all keys.
 pub const KEYS: &[&str] = &["spin", "strict", "stats"];
 
-/// Handles the keys that only this provider has. There are none.
+/// Handles the keys that only this provider has. There are no such keys.
 fn own(key: &str, _: &str) -> Result<(), String> {
     unreachable!("{key} is not in KEYS")
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     /// Creates a sysfs with the device `rxe0`. Its first port serves the loopback device, and its
-    /// second port serves none.
+    /// second port serves no network device.
     fn sysfs() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let ndevs = root.path().join("rxe0/ports/1/gid_attrs/ndevs");

@@ -74,8 +74,8 @@ pub(crate) struct QpShared {
     /// The queued binds, the oldest first.
     binds: Mutex<VecDeque<Bind>>,
     domain: Arc<Domain>,
-    /// This queue pair's own completion queue, if the consumer has none for requests or for
-    /// receives.
+    /// This queue pair's own completion queue, if the consumer has no completion queue for requests
+    /// or for receives.
     _own: Option<Cq>,
 }
 

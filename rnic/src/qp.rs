@@ -565,8 +565,8 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes requests in order, up to the first one that has not been carried out. Returns the
-    /// number of completed requests.
+    /// Completes requests in order, up to the first request that has not been carried out. Returns
+    /// the number of completed requests.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);

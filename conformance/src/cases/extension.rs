@@ -710,7 +710,7 @@ struct Extended {
     length: u32,
     kind: DAT_IB_EXT_TYPE,
     outcome: DAT_IB_STATUS,
-    /// The immediate data. 0 if the operation has none.
+    /// The immediate data. 0 if the operation has no immediate data.
     immediate: u32,
 }
 

@@ -112,8 +112,8 @@ pub unsafe fn accept<T: Transport>(
     let ep: &Node<Ep<T>> = match (&cr.ep, given) {
         (Some(own), None) => own,
         (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
-        // If the request has an endpoint of its own, the consumer must pass a NULL endpoint. If it
-        // has none, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
+        // If the request has an endpoint of its own, the consumer must pass a NULL endpoint. If the
+        // request has no endpoint, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();

@@ -13,7 +13,7 @@ use crate::wake::WakeReason;
 
 /// The result of a wait.
 pub struct WaitOutcome {
-    /// The first event, or the reason why there is none.
+    /// The first event, or the reason why there is no event.
     pub event: Result<DAT_EVENT>,
     /// The number of events that remain in the queue.
     pub more: usize,

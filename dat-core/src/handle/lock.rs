@@ -34,7 +34,7 @@ const TRIES_BEFORE_CHECK: u32 = 1000;
 
 /// The lock of one handle. Zeroed memory is the lock of a stale handle.
 pub(super) struct HandleLock {
-    /// The type of the object ([`tag`](super::tag)), or 0 if there is none.
+    /// The type of the object ([`tag`](super::tag)), or 0 if there is no object.
     tag: AtomicU64,
     /// An address on the stack of the thread that has the lock, or 0.
     owner: AtomicUsize,

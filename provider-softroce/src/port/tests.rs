@@ -499,7 +499,7 @@ fn another_user_cannot_send_from_the_same_source() {
 }
 
 /// Another user already has two of the four ports, on another address. An adapter must use only a
-/// port that no user has. When two adapters have the other two ports, a third adapter gets none.
+/// port that no user has. When two adapters have the other two ports, a third adapter gets no port.
 #[test]
 fn a_port_that_another_user_has_is_not_used() {
     if !rustix::process::geteuid().is_root() {
