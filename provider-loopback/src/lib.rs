@@ -81,7 +81,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         extended: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
-        // This is the largest length that fits into a `Wc`.
+        // A `Wc` cannot contain a greater length.
         max_message: u32::MAX,
         max_private: MAX_PRIVATE,
         max_srqs: 1 << 12,

@@ -72,8 +72,8 @@ impl HostProbe {
     /// queue pair that are waiting for an answer.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
-        // This is a DREP without a DREQ, for no connection of that host. It arrives at the
-        // REQ socket, where every adapter ignores it.
+        // The probe is a DREP without a DREQ, for no connection of that host. The DREP arrives at
+        // the REQ socket, where every adapter ignores it.
         let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);

@@ -602,7 +602,7 @@ fn closes_with(answer: bool) -> u32 {
         let rig = Rig { a: &ours, b: &ours };
         let (end, call) = connected(&rig, &peer);
         let start = Instant::now();
-        // This sends the first DREQ.
+        // The drop sends the first DREQ.
         drop(end);
         (start, call)
     };

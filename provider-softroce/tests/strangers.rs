@@ -219,23 +219,23 @@ fn unexpected_packets_change_nothing() {
     let stranger = Stranger::at(PEER);
     under_attack(40, |round, received| {
         for (n, octets) in received.iter().enumerate() {
-            // These are duplicates of requests, of answers and of the messages that set up the
-            // connection.
+            // The first packets are duplicates of requests, of answers and of the messages that set
+            // up the connection.
             stranger.send_with_icrc(octets);
-            // These packets have an invalid checksum.
+            // The next packets have an invalid checksum.
             stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
                 continue;
             }
-            // No queue pair has these three numbers. The first and the third belong to the same
-            // slot as the original number, the second to another slot.
+            // No queue pair has one of the three changed numbers. The first and the third number
+            // belong to the same slot as the original number, the second number to another slot.
             for change in [0x80, 1, 0x55_5500] {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // These are old packets with a changed payload and, if they have an R_Key, a changed
-            // R_Key.
+            // The next packets are old packets with a changed payload and, if they have an R_Key, a
+            // changed R_Key.
             let forged = vec![0xEE; packet.payload.len()];
             let extension = match packet.extension {
                 Extension::Reth(reth) => Extension::Reth(Reth { r_key: !reth.r_key, ..reth }),
@@ -247,7 +247,7 @@ fn unexpected_packets_change_nothing() {
                 let bth = Bth { psn: packet.bth.psn + distance, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // These packets answer requests that were not made, or were made long ago.
+            // The next packets answer requests that were not made, or were made long ago.
             let syndromes = [
                 Syndrome::ACK,
                 Syndrome::Nak(NakCode::RemoteAccess),

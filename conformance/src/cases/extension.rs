@@ -332,7 +332,7 @@ pub(super) const CASES: &[Row] = &[
                         found.push(load(&all, dto_completion(&event).cookie as u32));
                     }
                 }
-                // This uses dequeues without a wait, because the peer's side must also make
+                // The loop dequeues without waiting, because the peer's side must also make
                 // progress.
                 let mut event = DAT_EVENT::zeroed();
                 rig.wait(pair.passive.recv, 1000, 1, &mut event);

@@ -381,7 +381,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    // This is the example in uDAPL 1.2, dat_srq_query.
+    // The following calls are the example in uDAPL 1.2, dat_srq_query.
     assert_eq!(counts(&b, srq), [10, 3, 3]);
     let mut hello = *b"hello";
     let greeting = a.register(&mut hello);

@@ -111,8 +111,8 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     for (qpn, connection, expected) in [
         (0x12_3400 << 1, 0, [1, 0, 0]),
         (0x12_3401, 0, [0, 1, 0]),
-        // These are messages of the connection manager: first a request, then messages about
-        // connections.
+        // The following rows are messages of the connection manager: first a request, then messages
+        // about connections.
         (1, 0, [0, 0, 1]),
         (1, 0x7700, [1, 0, 0]),
         (1, 0x7781, [0, 1, 0]),
@@ -376,7 +376,7 @@ fn sockets_that_others_have_bound_in_between_are_noticed() {
     let address = with_port(address());
     let ports = open_up_to(15, address, Vec::new())
         .expect("15 adapters open in the slots of the first part");
-    // This simulates the sockets of an adapter that is closing.
+    // This socket stands for the sockets of an adapter that is closing.
     let in_between =
         Udp::bind_shared(address).expect("a socket of the same user can share the port");
     let mut shared_sockets = ports[0].shared_sockets.try_clone().expect("descriptors");

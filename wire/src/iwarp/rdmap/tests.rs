@@ -14,7 +14,7 @@ fn emit(header: Header) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// These are the headers that rping with 64 octets sends, as captured.
+/// The octets are the headers that rping with 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
     let untagged =
@@ -186,7 +186,7 @@ fn errors_speak() {
     assert_eq!(error(&[0x41, 0x4C]), "unexpected opcode 0xc in an untagged segment");
 }
 
-/// This is the READ request of the rping capture.
+/// The octets are the READ request of the rping capture.
 #[test]
 fn read_request() {
     let bytes = [

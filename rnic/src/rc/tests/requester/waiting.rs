@@ -350,8 +350,8 @@ fn a_peer_that_was_silent_for_long_goes_on() {
         assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
     }
     assert_eq!(fixture.done(), ok([0, 1]));
-    // It is not known any more whether the peer is alive, so the connection's retry count applies
-    // again.
+    // The requester no longer knows whether the peer is alive, so the connection's retry count
+    // applies again.
     fixture.side.post(send(2, &[]));
     fixture.sent();
     let start = fixture.now;
