@@ -99,7 +99,7 @@ mod tests {
             [provider_tcp_emu::KEYS, &crate::softroce::keys(), provider_verbs::KEYS].concat();
         let known = adapter::params::KEYS;
         assert_eq!(BTreeSet::from_iter(known), of_providers.iter().collect::<BTreeSet<_>>());
-        assert_eq!(BTreeSet::from_iter(known).len(), known.len(), "each occurs once");
+        assert_eq!(BTreeSet::from_iter(known).len(), known.len(), "each key must be listed once");
     }
 
     #[test]

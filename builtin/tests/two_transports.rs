@@ -36,7 +36,10 @@ fn table_of(handle: DAT_HANDLE) -> Table {
 #[test]
 fn handles_lead_to_the_table_of_the_transport() {
     let table = registered("chosen");
-    assert!(ptr::eq(registered("chosen"), table), "it is registered already");
+    assert!(
+        ptr::eq(registered("chosen"), table),
+        "a second registration must return the same table"
+    );
     let (ia, evd) = open(table, "chosen");
     let own = table_of(ia);
     assert!(!ptr::eq(own, table) && ptr::eq(table_of(evd), own));
@@ -45,7 +48,7 @@ fn handles_lead_to_the_table_of_the_transport() {
     let (again, _) = open(table, "chosen");
     assert!(ptr::eq(table_of(again), own));
     for ia in [ia, again] {
-        dat!(own, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).expect("it is closed");
+        dat!(own, ia_close_func(ia, DAT_CLOSE_GRACEFUL_FLAG)).expect("the adapter can be closed");
     }
 }
 
@@ -63,10 +66,10 @@ fn an_adapter_that_is_queried_by_name_leads_to_the_registered_table() {
         (&raw mut attr).expose_provenance() as u64,
     ];
     extended(table, name.as_ptr().cast_mut().cast(), DAT_IB_OPEN_QUERY_OP, &args, 3)
-        .expect("it is queried");
+        .expect("the query opens");
     assert!(attr.num_provider_specific_attr > 0);
     assert!(ptr::eq(table_of(ia), table));
-    extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4).expect("it is closed");
+    extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4).expect("the query can be closed");
     let stale = Err(Error::handle(DAT_INVALID_HANDLE1));
     assert_eq!(extended(table, ia, DAT_IB_CLOSE_QUERY_OP, &[], 4), stale);
 }

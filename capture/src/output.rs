@@ -346,9 +346,12 @@ mod tests {
     #[test]
     fn names() {
         let expanded = |name| expand(name, 4711, 2).map(|path| path.display().to_string());
-        assert_eq!(expanded("a.pcapng").expect("plain"), "a.pcapng");
+        assert_eq!(expanded("a.pcapng").expect("the name has no placeholder"), "a.pcapng");
         assert_eq!(expanded("%p").expect("process"), "4711");
-        assert_eq!(expanded("/tmp/é-%n-%p%%.pcapng").expect("all"), "/tmp/é-2-4711%.pcapng");
+        assert_eq!(
+            expanded("/tmp/é-%n-%p%%.pcapng").expect("all placeholders are known"),
+            "/tmp/é-2-4711%.pcapng"
+        );
         assert!(matches!(expanded(""), Err(OpenError::EmptyName)));
         let error = |name| expanded(name).expect_err(name).to_string();
         let expected =
@@ -365,13 +368,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("capture.pcapng");
         let name = path.to_str().expect("UTF-8");
-        let output = Output::open(name).expect("opens");
-        output.lock().file = Some(File::open(&path).expect("for reading"));
+        let output = Output::open(name).expect("the file opens");
+        output.lock().file = Some(File::open(&path).expect("the file can be opened for reading"));
         let length = path.metadata().expect("the file exists").len();
 
         let mut state = output.lock();
         output.packet(&mut state, 0, Instant::now(), Direction::Out, |frame| frame.push(1));
-        state.write().expect_err("it cannot be written to");
+        state.write().expect_err("the file cannot be written to");
         assert!(state.file.is_none() && state.blocks.is_empty());
         output.packet(&mut state, 0, Instant::now(), Direction::Out, |frame| frame.push(1));
         assert!(state.blocks.is_empty());
@@ -379,8 +382,8 @@ mod tests {
         assert!(matches!(output.add_interface("x"), Err(OpenError::Io { .. })));
         assert_eq!(path.metadata().expect("the file exists").len(), length);
 
-        let again = Output::open(name).expect("opens");
-        assert_eq!(again.add_interface("x").expect("writes"), 0);
+        let again = Output::open(name).expect("the file opens");
+        assert_eq!(again.add_interface("x").expect("the file can be written"), 0);
         assert!(path.metadata().expect("the file exists").len() > length);
     }
 
@@ -389,9 +392,9 @@ mod tests {
     fn child_cannot_write() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("capture.pcapng");
-        let output = Output::open(path.to_str().expect("UTF-8")).expect("opens");
+        let output = Output::open(path.to_str().expect("UTF-8")).expect("the file opens");
         let mut state = output.lock();
-        state.file = Some(File::open(&path).expect("for reading"));
+        state.file = Some(File::open(&path).expect("the file can be opened for reading"));
         output.packet(&mut state, 0, Instant::now(), Direction::Out, |frame| frame.push(1));
         output.write(&mut state);
     }

@@ -116,10 +116,12 @@ fn families_that_differ_meet_in_ipv6_and_what_is_too_long_is_cut_off() {
 #[test]
 fn time_is_that_of_the_packet() {
     let scratch = scratch();
-    let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let before =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock shows a time after 1970");
     let capture = open(&scratch.file, "x");
     let now = Instant::now();
-    let after = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let after =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock shows a time after 1970");
     let datagram = Datagram {
         src: addr("10.0.0.1:1"),
         dst: addr("10.0.0.2:2"),
@@ -151,7 +153,8 @@ fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
 }
 
 /// Checks the sequence numbers: the octets of each side have no gaps, and each acknowledgement is
-/// for octets that were sent. Returns the octets that each side has sent, first the incoming ones.
+/// for octets that were sent. Returns the octets that each side has sent, the incoming octets
+/// first.
 fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
     let mut next: [Option<u32>; 2] = [None; 2];
     let mut streams = [Vec::new(), Vec::new()];
@@ -383,9 +386,9 @@ fn a_file_that_is_there_can_be_gone_on_with() {
     let scratch = scratch();
     let earlier = scratch.file.with_extension("earlier");
     record(&open(&scratch.file, "a"));
-    fs::rename(&scratch.file, &earlier).expect("renamed");
+    fs::rename(&scratch.file, &earlier).expect("the path can be renamed");
     let name = format!("append:{}", earlier.display());
-    record(&Capture::open(&name, "b").expect("opens"));
+    record(&Capture::open(&name, "b").expect("the file opens"));
     let contents = read(&earlier);
     assert_eq!((contents.sections.len(), contents.packets.len()), (2, 2));
 }
@@ -396,12 +399,12 @@ fn what_is_no_capture_is_not_appended_to() {
     let name = format!("append:{}", scratch.file.display());
     for text in ["x", "some other text"] {
         fs::write(&scratch.file, text).expect("the file can be written");
-        let error = Capture::open(&name, "x").expect_err("it is something else");
+        let error = Capture::open(&name, "x").expect_err("the file must not be overwritten");
         assert!(matches!(error, OpenError::NotACapture(_)), "{error}");
         assert_eq!(fs::read_to_string(&scratch.file).expect("the file exists"), text);
     }
     fs::write(&scratch.file, "").expect("the file can be written");
-    record(&Capture::open(&name, "x").expect("there is nothing in it"));
+    record(&Capture::open(&name, "x").expect("an empty file may be overwritten"));
     assert_eq!(read(&scratch.file).packets.len(), 1);
 }
 
@@ -436,7 +439,8 @@ fn what_cannot_be_written_is_said_at_once() {
     let scratch = scratch();
     let dir = scratch.file.parent().expect("a directory");
     let error = |path: &Path| {
-        Capture::open(path.to_str().expect("UTF-8"), "x").expect_err("not to be written")
+        Capture::open(path.to_str().expect("UTF-8"), "x")
+            .expect_err("a file that cannot be written must be refused")
     };
 
     let missing = dir.join("missing/capture.pcapng");
@@ -456,7 +460,8 @@ fn what_cannot_be_written_is_said_at_once() {
 fn another_process_is_kept_away() {
     const FILE: &str = "CAPTURE_TEST_FILE";
     if let Some(file) = std::env::var_os(FILE) {
-        let error = Capture::open(file.to_str().expect("UTF-8"), "intruder").expect_err("in use");
+        let error = Capture::open(file.to_str().expect("UTF-8"), "intruder")
+            .expect_err("a file in use must not be opened");
         assert!(matches!(error, OpenError::InUse(_)));
         assert!(error.to_string().ends_with("put %p, the process id, into the name"), "{error}");
         return;
@@ -468,7 +473,7 @@ fn another_process_is_kept_away() {
         .args(["--exact", "another_process_is_kept_away"])
         .env(FILE, &scratch.file)
         .output()
-        .expect("starts");
+        .expect("this program starts again");
     assert!(intruder.status.success(), "{}", String::from_utf8_lossy(&intruder.stdout));
     assert_eq!(fs::read(&scratch.file).expect("the file"), before);
     drop(capture);

@@ -98,7 +98,7 @@ fn replay(golden: &Path, file: &Path, as_client: bool) {
             true => (flows.get_mut(&(src, dst)), Direction::Out),
             false => (flows.get_mut(&(dst, src)), Direction::In),
         };
-        let flow = flow.expect("it began with a SYN");
+        let flow = flow.expect("the flow began with a SYN");
         flow.data(now, direction, &payload);
         if fin {
             flow.finish(now, direction);

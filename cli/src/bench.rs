@@ -126,7 +126,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // given.
     ensure!(
         !options.rows.is_any_given(),
-        "--row and --watched need --plain: add --plain, and remove the other options"
+        "--row and --watched need --plain: add --plain, and remove the options that --plain \
+         excludes, such as HOST and --sizes"
     );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;

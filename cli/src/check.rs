@@ -190,8 +190,8 @@ impl<K: Eq + Hash> Lines<K> {
     }
 
     /// Returns the lines after `line` to which the finding about `key` also applies, and a remark
-    /// that lists them. Only the first call with a `key` does so. Later calls return `None`,
-    /// because the finding has been reported.
+    /// that lists them. Only the first call with a `key` returns the lines. Later calls return
+    /// `None`, because the finding has been reported.
     fn after(&mut self, key: &K, line: usize) -> Option<(Vec<usize>, String)> {
         let mut lines = self.0.remove(key)?;
         lines.retain(|&other| other > line);
@@ -556,7 +556,11 @@ mod tests {
         };
         let (findings, not_started) = warnings(&entries, &Devices::default(), 64, inspect);
         assert_eq!(started, 64);
-        assert_eq!((findings.len(), findings[0].more.len()), (1, 99), "all lines of the library");
+        assert_eq!(
+            (findings.len(), findings[0].more.len()),
+            (1, 99),
+            "one finding must list all lines of the library"
+        );
         assert_eq!(not_started, 900 - 63);
     }
 
@@ -596,7 +600,7 @@ mod tests {
             );
         }
         // There is no warning here: the second entry has the same library and parameters, and the
-        // third is for programs of uDAPL 1.2, which do not use the other two.
+        // third is for programs of uDAPL 1.2, which do not use the first two entries.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages_of(&(first + &same)), [""; 0]);
@@ -639,7 +643,7 @@ mod tests {
         let at = lines
             .iter()
             .position(|line| line.contains("\"more\"") && line.starts_with("    … "))
-            .expect("it");
+            .expect("a line shows the field \"more\"");
         let column = |line: &str, what| line.find(what).map(|end| line[..end].chars().count());
         assert_eq!(column(lines[at + 1], "^"), column(lines[at], "\"more\""));
     }

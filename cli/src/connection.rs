@@ -256,8 +256,8 @@ impl Connection {
     }
 
     /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile,
-    /// it also calls DAT `calls` times per millisecond to poll for completions, of which there are
-    /// none.
+    /// it also calls DAT `calls` times per millisecond to poll for completions, although no
+    /// operation has a completion.
     pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
         const POLLS_PER_CLOCK_CHECK: u32 = 32;
         self.sequence.seen = self.sequence.seen.wrapping_add(1);
@@ -280,7 +280,7 @@ impl Connection {
             if self.call_counter.is_due(now, calls) {
                 ensure!(
                     self.requests.dequeue()?.is_none(),
-                    "a write with a suppressed completion completed"
+                    "the EVD has a completion, although all writes suppress their completions"
                 );
             }
         }

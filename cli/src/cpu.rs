@@ -83,11 +83,13 @@ mod tests {
     #[test]
     fn processors_are_chosen_for_the_processes_of_this_host() {
         let first = allowed()[0];
-        assert_eq!(assign(&[first, first], true).expect("both are there"), [Some(first); 2]);
-        assert_eq!(assign(&[first], false).expect("it is there"), [Some(first), None]);
-        assert_eq!(assign(&[], false).expect("nothing is chosen"), [None; 2]);
+        assert_eq!(assign(&[first, first], true).expect("both processors exist"), [Some(first); 2]);
+        assert_eq!(assign(&[first], false).expect("the processor exists"), [Some(first), None]);
+        assert_eq!(assign(&[], false).expect("an empty choice is valid"), [None; 2]);
         assert!(!may_poll([Some(first); 2]) && may_poll([Some(0), Some(1)]));
-        let why = |cpus: &[usize], here| assign(cpus, here).expect_err("no choice").to_string();
+        let why = |cpus: &[usize], here| {
+            assign(cpus, here).expect_err("the processors must be refused").to_string()
+        };
         assert!(
             why(&[100_000], true)
                 .starts_with("this process may not run on processor 100000; it may run on ")

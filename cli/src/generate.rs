@@ -18,7 +18,7 @@ pub(crate) struct Completions {
 
 /// Prints a completion script for the shell. `all` is the definition of the whole program.
 pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> {
-    // Without this list of visible commands, Bash would also complete hidden ones.
+    // Without this list of visible commands, Bash would also complete hidden commands.
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
     // The script is written to memory first, because clap_complete panics if it cannot write.

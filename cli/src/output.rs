@@ -87,9 +87,9 @@ mod tests {
         let (file, link) = (dir.path().join("page"), dir.path().join("link"));
         fs::write(&file, "before").expect("the file can be written");
         symlink(&file, &link).expect("a link");
-        let output = Output::new(&link).expect("it can be written");
+        let output = Output::new(&link).expect("the output can be opened");
         assert_eq!(fs::read_to_string(&file).expect("the file exists"), "before");
-        output.fill("now").expect("written");
+        output.fill("now").expect("the file can be written");
         assert_eq!(fs::read_to_string(&file).expect("the file exists"), "now");
         assert!(fs::symlink_metadata(&link).expect("the file exists").is_symlink());
         drop(Output::new(&link));
@@ -109,7 +109,7 @@ mod tests {
             let pipe = pipe.clone();
             move || fs::read_to_string(pipe).expect("text")
         });
-        Output::new(&pipe).and_then(|output| output.fill("now")).expect("written");
+        Output::new(&pipe).and_then(|output| output.fill("now")).expect("the file can be written");
         assert_eq!(reader.join().expect("no panic"), "now");
         assert!(!fs::metadata(&pipe).expect("the file exists").is_file());
         assert!(

@@ -13,8 +13,8 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
     // The file name of the library is, for example, `libdat_softroce.so.1`.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
-    // The check uses no defaults, because the environment of the program that will use the entry
-    // is unknown.
+    // The parameters are checked without defaults, because the environment of the program that will
+    // use the entry is unknown.
     parameter_error(builtin::check(&name.replace('_', "-"), &entry.ia_params, ""))
 }
 
@@ -60,8 +60,8 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     match name {
         "OPENDAT_LOG" | "DAPL_DBG_TYPE" => telemetry::log::check_environment(set).err(),
         "DAPL_DBG_DEST" => {
-            // DAPL_DBG_DEST is checked only if the log is on. So the check assumes that OPENDAT_LOG
-            // is set.
+            // `check_environment` checks DAPL_DBG_DEST only if the log is on. So `with_log` turns
+            // the log on by a value for OPENDAT_LOG.
             let with_log = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };
@@ -156,7 +156,11 @@ mod tests {
         assert_eq!(misspelt("OPENDAT_PARAM"), Some("OPENDAT_PARAMS"));
         assert_eq!(misspelt("OPENDAT_PARAMS"), None);
         assert!(REPLACEMENTS.iter().all(|(removed, _)| misspelt(removed).is_none()));
-        assert_eq!(misspelt("DAPL_MAX_INLINE"), None, "of OFED's providers");
+        assert_eq!(
+            misspelt("DAPL_MAX_INLINE"),
+            None,
+            "a variable of OFED's providers must not be reported"
+        );
         assert_eq!(misspelt("HOME"), None);
     }
 }

@@ -122,7 +122,10 @@ mod tests {
     #[test]
     fn a_process_that_is_stopped_is_reaped() {
         let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
-        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
+        assert_eq!(
+            wait_within(&mut child, Duration::ZERO).expect("the process can be killed"),
+            None
+        );
         assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
     }
 }

@@ -361,7 +361,7 @@ mod tests {
     fn lines_fit_a_terminal() {
         let rows = rows_of_watchers(Against::Udp).into_iter().chain(ROWS);
         for row in rows {
-            // These are the most different results that two systems can have.
+            // The results of the two systems differ here as much as any results can.
             let unit = if matches!(row.what, Workload::Stream { .. }) { 1.0 } else { 1e-12 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
             let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });

@@ -87,8 +87,8 @@ mod tests {
     fn others_are_not_ours() {
         let dir = tempfile::tempdir().expect("a directory");
         let [ours, other] = ["ours", "other"].map(|name| dir.path().join(name));
-        fs::write(&ours, b"\x7fELF...OPENDAT_PARAMS\0").expect("written");
-        fs::write(&other, b"\x7fELF...DAT_OVERRIDE\0").expect("written");
+        fs::write(&ours, b"\x7fELF...OPENDAT_PARAMS\0").expect("the file can be written");
+        fs::write(&other, b"\x7fELF...DAT_OVERRIDE\0").expect("the file can be written");
         assert!(is_ours(&ours) && !is_ours(&other) && !is_ours(dir.path()));
     }
 }

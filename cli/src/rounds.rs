@@ -46,7 +46,8 @@ const MIN_PROBE_SHARE: f64 = 1.0 / 25.0;
 /// The number of trials of each size. Only the fastest of these trials counts, because the others
 /// may have been interrupted.
 const PROBES_PER_SIZE: usize = 3;
-/// The number of operations of the first trial, and the growth factor of the following ones.
+/// The number of operations of the first trial, and the factor by which the number grows from trial
+/// to trial.
 const FIRST_PROBE_OPERATIONS: usize = 2;
 const PROBE_GROWTH: usize = 4;
 /// The factor by which the computed number of operations of a trial is increased, because later
@@ -179,7 +180,7 @@ pub(crate) struct Schedule<T> {
     attempt_seconds: f64,
     /// The duration of all trials in seconds.
     total_seconds: f64,
-    /// The least noisy one of the previous attempts.
+    /// The least noisy of the previous attempts.
     best: Option<Rounds<T>>,
     attempts: usize,
     resizes: usize,
@@ -261,8 +262,8 @@ impl<T: Sample> Schedule<T> {
         }
     }
 
-    /// Keeps the less noisy one of this attempt and the best previous one, and decides whether
-    /// there is another attempt.
+    /// Compares this attempt with the best previous attempt, keeps the less noisy of the two, and
+    /// decides whether there is another attempt.
     fn end_attempt(&mut self, is_complete: bool, is_overdue: bool) {
         let now = Rounds { is_incomplete: !is_complete, ..self.restart() };
         let is_better = match &self.best {
@@ -368,7 +369,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
-/// Returns a remark on noisy rows, or an empty text if there are none.
+/// Returns a remark on noisy rows, or an empty text if no row is noisy.
 pub(crate) fn noise(rows: usize) -> String {
     let subject = match rows {
         0 => return String::new(),

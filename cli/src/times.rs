@@ -81,7 +81,7 @@ mod tests {
         let of = |count: u32| Times::of((1..=count).map(f64::from).collect());
         assert_eq!([of(9).p90, of(99).p99, of(999).p999], [None; 3]);
         assert_eq!([of(10).p90, of(100).p99, of(1000).p999], [Some(9.0), Some(99.0), Some(999.0)]);
-        let rounds = Times::median(&[of(1000), of(100)]).expect("two");
+        let rounds = Times::median(&[of(1000), of(100)]).expect("there are two rounds");
         assert_eq!(
             (rounds.samples, rounds.p99, rounds.p999),
             (100, Some((99.0 + 990.0) / 2.0), None)

@@ -161,7 +161,8 @@ mod tests {
         for at in 0..arrived.len() {
             let mut wrong = arrived.clone();
             wrong[at] ^= 0x10;
-            let error = compare(&wrong, &expected).expect_err("wrong").to_string();
+            let error =
+                compare(&wrong, &expected).expect_err("wrong data must be reported").to_string();
             let place = if at < 64 { format!("byte {at} is") } else { "behind the target".into() };
             assert!(error.contains(&place), "{error}");
         }

@@ -23,7 +23,7 @@ short u2.0 nonthreadsafe default libdat_tcp_emu.so
 fn program_errors_name_event_place_and_remedy() {
     let dir = tempfile::tempdir().expect("a directory");
     let conf = dir.path().join("dat.conf");
-    std::fs::write(&conf, REGISTRY).expect("writes");
+    std::fs::write(&conf, REGISTRY).expect("the file can be written");
     let mut output_text = String::new();
     for arguments in [
         &["query", "no-such-ia"][..],
@@ -74,7 +74,7 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let adapter = Adapter::open("tcp-emu").expect("tcp-emu opens without any configuration");
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
         let endpoint =
@@ -89,17 +89,20 @@ impl Side {
 
 fn connected() -> (Side, Side) {
     let (mut client, mut server) = (Side::new(), Side::new());
-    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
     let here = "127.0.0.1".parse().expect("an address");
-    client.endpoint.connect(here, listener.qualifier(), b"", TIMEOUT).expect("connects");
+    client
+        .endpoint
+        .connect(here, listener.qualifier(), b"", TIMEOUT)
+        .expect("the attempt to connect begins");
     server
         .event()
         .request()
         .expect("a request")
         .accept(&mut server.endpoint, b"")
-        .expect("accepts");
-    server.event().established().expect("is up");
-    client.event().established().expect("is up");
+        .expect("the request is accepted");
+    server.event().established().expect("the connection is established");
+    client.event().established().expect("the connection is established");
     (client, server)
 }
 
@@ -112,12 +115,17 @@ fn operation_errors_name_event_place_and_remedy() {
 
     let mut lonely = Side::new();
     let here = "127.0.0.1".parse().expect("an address");
-    let error = lonely.endpoint.post_send(&[], 1, Flags::default()).expect_err("not connected");
+    let error = lonely
+        .endpoint
+        .post_send(&[], 1, Flags::default())
+        .expect_err("an unconnected endpoint must refuse a send");
     report("a send on an endpoint that is not connected", &error);
-    lonely.endpoint.connect(here, 1, b"", TIMEOUT).expect("begins");
-    let error = lonely.event().established().expect_err("nobody listens");
+    lonely.endpoint.connect(here, 1, b"", TIMEOUT).expect("the attempt to connect begins");
+    let error =
+        lonely.event().established().expect_err("the attempt must fail, because nobody listens");
     report("a connection to a port without a listener", &error);
-    let error = lonely.adapter.dispatcher(1 << 30).err().expect("too long");
+    let error =
+        lonely.adapter.dispatcher(1 << 30).err().expect("an EVD of that length must be refused");
     report("a dispatcher with a longer queue than the adapter permits", &error);
 
     let (mut client, server) = connected();
@@ -126,28 +134,34 @@ fn operation_errors_name_event_place_and_remedy() {
         .zone()
         .expect("a zone")
         .register(vec![0; 8], Access::ALL)
-        .expect("registers");
+        .expect("the memory can be registered");
     let error = client.endpoint.post_send(
         &[foreign.segment(0..8).expect("the segment is inside the region")],
         1,
         Flags::default(),
     );
     report("a send of memory of another protection zone", &error.expect_err("another zone"));
-    let fixed = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
+    let fixed =
+        client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("the memory can be registered");
     let error = client
         .endpoint
         .post_receive(&[fixed.segment(0..8).expect("the segment is inside the region")], 1);
     report("a receive into memory that may not be written", &error.expect_err("no privilege"));
-    let memory = client.zone.register(vec![0; 64], Access::ALL).expect("registers");
-    let error = memory.segment(60..70).expect_err("outside");
+    let memory =
+        client.zone.register(vec![0; 64], Access::ALL).expect("the memory can be registered");
+    let error = memory.segment(60..70).expect_err("a range outside the region must be refused");
     report("a segment that extends beyond its memory", &error);
-    let error = client.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("is connected");
+    let error = client
+        .endpoint
+        .connect(here, 1, b"", TIMEOUT)
+        .expect_err("a connected endpoint cannot connect again");
     report("a connect on an endpoint that is already connected", &error);
 
-    let private = server.zone.register(vec![0; 64], Access::LOCAL).expect("registers");
+    let private =
+        server.zone.register(vec![0; 64], Access::LOCAL).expect("the memory can be registered");
     let target = private.remote().segment(0..8).expect("the segment is inside the region");
     let data = memory.segment(0..8).expect("the segment is inside the region");
-    client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("posts");
+    client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("the post succeeds");
     let mut events: Vec<String> = (0..2).map(|_| client.event().to_string()).collect();
     events.sort();
     report(
@@ -156,9 +170,12 @@ fn operation_errors_name_event_place_and_remedy() {
     );
 
     let (mut client, mut server) = connected();
-    client.endpoint.disconnect(Close::Graceful).expect("disconnects");
+    client.endpoint.disconnect(Close::Graceful).expect("the disconnect begins");
     report("the peer disconnects", &server.event());
-    let error = server.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("must be reset");
+    let error = server
+        .endpoint
+        .connect(here, 1, b"", TIMEOUT)
+        .expect_err("the endpoint must be reset before it connects again");
     report("a connect on an endpoint whose connection has ended", &error);
     insta::assert_snapshot!("operations", output_text);
 }

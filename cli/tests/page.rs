@@ -75,7 +75,7 @@ fn a_browser_renders_the_plots_without_errors() {
 fn colours(picture: &Path) -> HashMap<[u8; 3], usize> {
     let file = BufReader::new(File::open(picture).expect("a picture"));
     let mut reader = png::Decoder::new(file).read_info().expect("a PNG file");
-    let mut pixels = vec![0; reader.output_buffer_size().expect("it fits")];
+    let mut pixels = vec![0; reader.output_buffer_size().expect("the picture fits in memory")];
     let frame = reader.next_frame(&mut pixels).expect("pixels");
     let samples = frame.color_type.samples();
     assert!(frame.bit_depth == png::BitDepth::Eight && samples >= 3, "{frame:?}");

@@ -128,7 +128,10 @@ fn each_answer_is_printed_as_it_arrives() {
         let time = answer.strip_prefix(&format!("answer {number}: ")).expect(&answer);
         assert!(["µs", "ms", "s"].iter().any(|unit| time.ends_with(unit)), "{answer}");
     }
-    assert!(ping.0.try_wait().expect("it is ours").is_none(), "the program must not have ended");
+    assert!(
+        ping.0.try_wait().expect("the process is a child of this one").is_none(),
+        "the program must not have ended"
+    );
 }
 
 #[test]
@@ -182,12 +185,12 @@ fn silent_clients_do_not_block_others() {
     let host = server.at.to_string();
     let check = || {
         for _ in 0..5 {
-            let mut late = TcpStream::connect(server.at).expect("it listens");
+            let mut late = TcpStream::connect(server.at).expect("the server listens");
             let others = count.load(Ordering::Relaxed) + 500;
             while count.load(Ordering::Relaxed) < others {
                 thread::yield_now();
             }
-            late.write_all(b"{}\n").expect("it waits for this");
+            late.write_all(b"{}\n").expect("the server waits for the plan");
             let mut answer = String::new();
             late.read_to_string(&mut answer).expect("an answer");
             assert!(answer.contains("this is the port of `dat serve`"), "{answer}");
@@ -195,7 +198,7 @@ fn silent_clients_do_not_block_others() {
         for _ in 0..8 {
             let output = dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"])
                 .output()
-                .expect("it starts");
+                .expect("the program starts");
             let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
             assert!(times(&document).is_sorted());
         }
@@ -220,16 +223,18 @@ fn clients_that_never_connect_do_not_block_others() {
     let mut silent = Vec::new();
     for _ in 0..40 {
         let mut stream = TcpStream::connect(server.at).expect("the server listens");
-        stream.write_all(plan.as_bytes()).expect("it waits for this");
+        stream.write_all(plan.as_bytes()).expect("the server waits for the plan");
         silent.push(stream);
     }
     let (mut oldest, mut first) = (BufReader::new(&silent[0]), String::new());
-    oldest.read_line(&mut first).expect("it is served");
+    oldest.read_line(&mut first).expect("the oldest client is served");
     assert!(first.contains("Listening"), "{first}");
     let host = server.at.to_string();
     for _ in 0..8 {
         stdout(
-            &dat(&["ping", &host, "--count", "10", "--interval", "0"]).output().expect("it starts"),
+            &dat(&["ping", &host, "--count", "10", "--interval", "0"])
+                .output()
+                .expect("the program starts"),
         );
     }
     let mut last = String::new();
@@ -360,7 +365,7 @@ fn bench_compares_two_adapters_and_draws_plots() {
     assert!(
         points.iter().all(|point| point["figures"].as_array().is_some_and(|both| both.len() == 2))
     );
-    let text = std::fs::read_to_string(&path).expect("it was written");
+    let text = std::fs::read_to_string(&path).expect("the file was written");
     // On a slow machine, high percentiles may have too few samples.
     for plot in ["latency, p50", "bandwidth", "operations for each second", "processor time"] {
         assert_eq!(
@@ -380,7 +385,7 @@ fn bench_compares_two_adapters_and_draws_plots() {
         &dat(&SHORT_BENCHMARK[..7])
             .args(["--vs", "softroce", "--operations", "send"])
             .output()
-            .expect("starts"),
+            .expect("the program starts"),
     );
     assert!(
         text.starts_with("operation ") && text.contains(" ratio ") && text.contains("p50"),

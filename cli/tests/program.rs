@@ -498,7 +498,7 @@ fn list_reports_an_error_and_uses_the_other_entries() {
 
 fn file(suffix: &str, text: &str) -> tempfile::TempPath {
     let file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
-    file.as_file().write_all(text.as_bytes()).expect("writes");
+    file.as_file().write_all(text.as_bytes()).expect("the file can be written");
     file.into_temp_path()
 }
 
@@ -625,7 +625,7 @@ fn a_process_ends_with_its_parent() {
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("the program reads its input");
     let mut line = String::new();
-    BufReader::new(&ours).read_line(&mut line).expect("it speaks");
+    BufReader::new(&ours).read_line(&mut line).expect("the program writes a line");
     assert!(line.contains("Listening"), "{line}");
     drop(ours); // the end of a parent, for any reason, has the same effect
     assert_eq!(child.wait().expect("the program ends").code(), Some(1));
@@ -792,7 +792,10 @@ fn every_command_has_a_page_of_the_manual() {
     let output = run(&mut dat(&["manual", dir.path().to_str().expect("UTF-8")]));
     assert!(output.status.success(), "{}", stderr(&output));
     let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect(name);
-    assert!(page("dat.1").contains("OPENDAT_PARAMS"), "with the environment");
+    assert!(
+        page("dat.1").contains("OPENDAT_PARAMS"),
+        "the page must list the environment variables"
+    );
     assert!(page("dat-check.1").contains("registry file"));
     for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
         assert!(page(name).contains(".SH"), "{name}");

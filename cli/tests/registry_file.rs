@@ -16,7 +16,7 @@ struct File {
 fn file(name: &str, text: &str) -> File {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join(name);
-    fs::write(&path, text).expect("writes");
+    fs::write(&path, text).expect("the file can be written");
     File { _dir: dir, path }
 }
 
@@ -246,7 +246,8 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
     let library = |name: &str, body: &str| {
         let (source, library) = (dir.path().join(name).with_extension("c"), dir.path().join(name));
         let start = "(const void *info, const char *params) { (void)info; (void)params;";
-        fs::write(&source, format!("void dat_provider_init{start} {body} }}\n")).expect("writes");
+        fs::write(&source, format!("void dat_provider_init{start} {body} }}\n"))
+            .expect("the file can be written");
         let mut compile = Command::new("cc");
         let compiled = compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
         assert!(compiled.expect("cc starts").success());
@@ -289,7 +290,7 @@ fn each_entry_of_a_library_is_started() {
                 dat_registry_add_provider(&table, info);
         }
     ";
-    fs::write(&source, body).expect("writes");
+    fs::write(&source, body).expect("the file can be written");
     let mut compile = Command::new("cc");
     let compiled = compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(compiled.expect("cc starts").success());
@@ -511,7 +512,8 @@ fn an_invalid_entry_is_refused_and_nothing_changes() {
 #[test]
 fn the_file_keeps_its_mode_and_stays_where_links_lead() {
     let file = file("real.conf", CONF);
-    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640))
+        .expect("the owner of the file may change its mode");
     let link = file.path.with_file_name("link.conf");
     symlink(&file.path, &link).expect("a link");
     assert!(dat(&link, &["register", "c", "libc.so"]).status.success());

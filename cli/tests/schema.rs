@@ -48,7 +48,7 @@ fn every_document_is_as_its_schema_says() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("dat.conf");
     let text = "gone u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\nbroken u2.0\n";
-    std::fs::write(&file, text).expect("writes");
+    std::fs::write(&file, text).expect("the file can be written");
     conforms(&file, &["list"], 1);
     conforms(&file, &["query", "tcp-emu"], 0);
     conforms(&file, &["query", "softroce"], 0);
@@ -59,7 +59,7 @@ fn every_document_is_as_its_schema_says() {
     let good = dir.path().join("good.toml");
     let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = \
                 'liba.so'\nversion = 'v.1.0'\n";
-    std::fs::write(&good, text).expect("writes");
+    std::fs::write(&good, text).expect("the file can be written");
     conforms(&file, &["convert", good.to_str().expect("UTF-8")], 0);
     conforms(&file, &["ping", "--count", "10"], 0);
     conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"], 0);
@@ -140,7 +140,7 @@ fn serve_reports_where_it_listens() {
 fn a_process_publishes_its_counters_while_it_runs() {
     let mut ping = dat(&["ping", "--block", "--count", "10000000", "--interval", "0", "--quiet"]);
     ping.env("OPENDAT_PARAMS", "stats=on").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
-    let _ping = Killed(ping.spawn().expect("it starts"));
+    let _ping = Killed(ping.spawn().expect("the program starts"));
     let since = Instant::now();
     let document = loop {
         assert!(

@@ -84,7 +84,7 @@ functions!(declare);
 
 impl Api {
     /// Calls `dat_extension_op`. `words` are its variable arguments. The function `word` in
-    /// cases/extension.rs converts a pointer to such a word.
+    /// cases/extension.rs converts a pointer to one of these words.
     pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
         let op = op as DAT_EXTENDED_OP;
         // SAFETY: the case guarantees valid arguments: see the module's comment.

@@ -57,8 +57,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Runs cases in a worker process. The pool starts the process when it needs one, and starts a new
-/// one after a crash.
+/// Runs cases in a worker process. The pool starts the process when it needs it, and starts a new
+/// process after a crash.
 pub struct Pool {
     command: Box<dyn Fn() -> Command + Send>,
     case_timeout: Duration,

@@ -4,7 +4,8 @@
 //! Many parts of an object are boxes, reference counts and threads of the standard library, which
 //! end the process if there is no memory. So a call that creates an object first [checks for
 //! room](check_room). Parts that are larger, or whose size depends on the consumer's arguments, are
-//! allocated fallibly. Such an allocation also fails if it would not leave that room.
+//! allocated fallibly. The allocation of these parts also fails if it would leave too little room
+//! for the other parts.
 
 use std::hint::black_box;
 

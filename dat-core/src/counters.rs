@@ -18,9 +18,9 @@ pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
 /// The number of all counters of an endpoint: those that the C header defines, and [`EP_EXTRA`].
 pub const EP_ALL: usize = EP + EP_EXTRA.len();
-/// The names of the counters of an endpoint that the C header does not define. The first one counts
-/// operations that completed with an error, the second one operations that were flushed. Only
-/// `stats` reports them.
+/// The names of the counters of an endpoint that the C header does not define. The first counter
+/// counts operations that completed with an error, the second counter operations that were flushed.
+/// Only `stats` reports them.
 pub const EP_EXTRA: [&str; 2] = ["failed", "flushed"];
 /// The index of the counter of operations that completed with an error.
 pub const EP_FAILED: u32 = EP as u32;
@@ -290,7 +290,7 @@ mod tests {
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
         counters.stop_cm();
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
-        // A second stop does not update the values of the first one.
+        // A second stop does not update the values of the first stop.
         counters.stop_cm();
         assert_eq!((read(DCNT_IA_CM_LISTEN), read(DCNT_IA_PZ_CREATE)), (1, 2));
         counters.start_cm();

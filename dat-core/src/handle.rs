@@ -49,7 +49,7 @@ pub struct Slot {
     context: AtomicU64,
     /// The `DAT_HANDLE_TYPE` of the object.
     kind: AtomicU32,
-    /// The index of the slot that was released after this one. Valid only while this slot is free.
+    /// The index of the slot that was released after this slot. Valid only while this slot is free.
     next: AtomicU32,
 }
 
@@ -186,8 +186,8 @@ pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
 }
 
 /// Runs `f` under the lock of the handle, if its adapter is thread-safe. No other thread is then in
-/// a call on the handle. If this thread itself is in such a call, which a signal handler has
-/// interrupted, the error is `DAT_ABORT`.
+/// a call on the handle. If this thread itself is in a call on the handle, which a signal handler
+/// has interrupted, the error is `DAT_ABORT`.
 pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match slot(handle) {
         Some(slot) if slot.lock.is_thread_safe() => slot.lock.locked(f),
@@ -297,8 +297,8 @@ pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
 }
 
 /// Retires an object as [`retire`] does. The object was created in an upcall and was not reported
-/// to the consumer. Unlike other functions, this one does not wait for the lock of the handle,
-/// because no thread may do so in an upcall.
+/// to the consumer. Unlike other functions, this function does not wait for the lock of the handle,
+/// because no thread may wait for that lock in an upcall.
 ///
 /// Returns `None` if another thread has guessed the handle, and is in a call on the object or has
 /// made another object depend on it. In that case the object stays.
@@ -346,7 +346,8 @@ impl Slot {
     }
 
     /// Runs `f` while no other thread is in a `locked` call on this handle. If this thread itself
-    /// is in such a call, which a signal handler has interrupted, the error is `DAT_ABORT`.
+    /// is in a `locked` call on this handle, which a signal handler has interrupted, the error is
+    /// `DAT_ABORT`.
     #[inline]
     pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         self.lock.locked(f)
@@ -381,12 +382,12 @@ impl<O: Object> Node<O> {
         self.cell.into_inner().body
     }
 
-    /// Whether other objects depend on this one.
+    /// Whether other objects depend on this object.
     pub fn in_use(&self) -> bool {
         self.users() != 0
     }
 
-    /// The number of objects that depend on this one.
+    /// The number of objects that depend on this object.
     pub(crate) fn users(&self) -> u32 {
         self.inner().users.load(Ordering::Acquire)
     }

@@ -14,7 +14,7 @@
 //! | `dat::ep` | debug | an endpoint changes its state |
 //! | `dat::dto` | debug | an operation is flushed |
 //! | `dat::dto` | info | a message starts to wait because no receive is posted |
-//! | `dat::dto` | warn | an operation completes with another error |
+//! | `dat::dto` | warn | an operation completes with an error other than DAT_DTO_ERR_FLUSHED |
 //! | `dat::evd` | warn | an EVD has no room for an event |
 //! | `dat::api` | debug | a call is refused |
 //! | `dat::api` | trace | a control call succeeds or finds no event |

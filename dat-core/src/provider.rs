@@ -68,7 +68,7 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     type Pd: Send + Sync;
     /// The type of registered memory.
     type Mr: Region;
-    /// The type of memory windows. It is [`Infallible`] if the transport has none.
+    /// The type of memory windows. It is [`Infallible`] if the transport has no memory windows.
     type Mw: Window;
     /// The type of completion queues.
     type Cq: Completions;
@@ -215,7 +215,7 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// The receive buffers that are allocated to the queue pair. The count is consistent, because
     /// no message is being processed while it is taken.
     fn allocated(&self) -> Allocated;
-    /// The number of requests, counted from the first one posted, that were carried out
+    /// The number of requests, counted from the first posted request, that were carried out
     /// successfully. Their completions are in the completion queue. If completions are not
     /// reported, flushed requests count as well.
     ///
@@ -409,7 +409,7 @@ pub struct Attrs {
     pub max_evd_depth: usize,
     /// The maximum number of registered regions.
     pub max_regions: usize,
-    /// The maximum number of memory windows. It is 0 if the adapter has none.
+    /// The maximum number of memory windows. It is 0 if the adapter has no memory windows.
     pub max_windows: usize,
     /// Whether immediate data and atomic operations are supported, with peers that support them.
     pub extended: bool,
@@ -421,7 +421,8 @@ pub struct Attrs {
     pub max_message: u32,
     /// The maximum length of private data in bytes.
     pub max_private: usize,
-    /// The maximum number of shared receive queues. It is 0 if the adapter has none.
+    /// The maximum number of shared receive queues. It is 0 if the adapter has no shared receive
+    /// queues.
     pub max_srqs: usize,
     /// The maximum number of receive buffers in a shared receive queue.
     pub max_srq_depth: usize,

@@ -50,7 +50,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     let (mem, params) = (AnyProvider::of::<Mem>(), CString::new(name.as_str()).unwrap());
     // SAFETY: the provider info is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(mem, QUERIED_REGISTRY, &info(&name, 2, 0, true), params.as_ptr()) };
-    let table = table(&name).expect("registered");
+    let table = table(&name).expect("the adapter is registered");
     let (ia, _) = open(table, &name);
     let mut pz = null_mut();
     dat!(table, pz_create_func(ia, &mut pz)).unwrap();
@@ -115,8 +115,8 @@ extern "C" fn post_to_the_freed_evd(_: c_int) {
     }
     let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
     // SAFETY: the table belongs to the test and is never freed.
-    let post =
-        unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }.expect("evd_post_se_func");
+    let post = unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }
+        .expect("the table has the function");
     // SAFETY: any word may be the handle, and the event is complete.
     STATUS.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
 }

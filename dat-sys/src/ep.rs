@@ -192,7 +192,7 @@ records! {
         pub request_evd_handle: DAT_EVD_HANDLE,
         /// The EVD of connection events.
         pub connect_evd_handle: DAT_EVD_HANDLE,
-        /// The SRQ of the endpoint, or [`DAT_HANDLE_NULL`] if it has none.
+        /// The SRQ of the endpoint, or [`DAT_HANDLE_NULL`] if it has no SRQ.
         pub srq_handle: DAT_SRQ_HANDLE,
         /// The attributes of the endpoint.
         pub ep_attr: DAT_EP_ATTR,

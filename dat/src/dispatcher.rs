@@ -120,8 +120,8 @@ impl EventDispatcher {
         Ok(self.wait_for(1, timeout)?.0)
     }
 
-    /// Waits until there are `threshold` events. Returns the first event and the number of the
-    /// remaining ones.
+    /// Waits until there are `threshold` events. Returns the first event and the number of
+    /// remaining events.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl NotificationObject {
     }
 
     /// Waits until a dispatcher triggers the object. A `timeout` of `None` waits for ever. The
-    /// returned dispatcher is a hint: look for events there first, but there may be none.
+    /// returned dispatcher is a hint: look for events there first, but it may have no event.
     ///
     /// # Errors
     ///

@@ -58,7 +58,8 @@ impl Error {
         ErrorKind::of(self.status)
     }
 
-    /// The subtype of the status, comparable with the constants of dat-sys. 0 if there is none.
+    /// The subtype of the status, comparable with the constants of dat-sys. 0 if there is no
+    /// subtype.
     pub fn subtype(&self) -> DAT_RETURN_SUBTYPE {
         DAT_GET_SUBTYPE(self.status)
     }

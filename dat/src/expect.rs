@@ -97,20 +97,22 @@ mod tests {
         assert_eq!(up().established(), Ok(b"x".to_vec()));
         assert_eq!(connection(ConnectionEvent::Disconnected).disconnected(), Ok(()));
         let text = |result: Result<_, Unexpected>| {
-            result.map(drop).expect_err("another event").to_string()
+            result.map(drop).expect_err("the event is not the expected one").to_string()
         };
         assert_eq!(
             text(connection(ConnectionEvent::Unreachable).established()),
             "expected an established connection, but got: the peer cannot be reached"
         );
         assert_eq!(
-            up().disconnected().expect_err("it is up").to_string(),
+            up().disconnected()
+                .expect_err("an established connection is not a disconnected one")
+                .to_string(),
             "expected a disconnected connection, but got: established"
         );
         assert_eq!(
             Event::Asynchronous(AsynchronousError::Catastrophic)
                 .request()
-                .expect_err("lost")
+                .expect_err("an error of the adapter is not a connection request")
                 .to_string(),
             "expected a connection request, but got: the adapter is lost"
         );

@@ -424,11 +424,20 @@ mod tests {
             region.segment(2..8).expect("the segment is inside the region").0.segment_length,
             6
         );
-        assert_eq!(region.segment(8..8).expect("nothing at the end").0.segment_length, 0);
+        assert_eq!(
+            region
+                .segment(8..8)
+                .expect("an empty segment at the end is inside the region")
+                .0
+                .segment_length,
+            0
+        );
         #[expect(clippy::reversed_empty_ranges, reason = "that is the case")]
         let outside = [0..9, 9..9, 5..4, usize::MAX..0];
         for range in outside {
-            let error = region.segment(range.clone()).expect_err("outside");
+            let error = region
+                .segment(range.clone())
+                .expect_err("a range outside the region must be refused");
             assert_eq!(error.kind(), crate::ErrorKind::Length, "{range:?}");
         }
         let large = RemoteRegion { length: 1 << 33, ..region };

@@ -76,7 +76,7 @@ pub(crate) struct Object {
     pub(crate) handle: DAT_HANDLE,
     free: Option<FreeFn>,
     pub(crate) interface: Arc<Interface>,
-    /// Objects that the provider does not free while this one exists.
+    /// Objects that the provider does not free while this object exists.
     _needs: Vec<Arc<Object>>,
 }
 

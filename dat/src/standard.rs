@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn every_field_of_the_records_is_told() {
-        let adapter = Adapter::open("tcp-emu").expect("it is built in");
-        let all = adapter.standard_attributes().expect("it can be asked");
+        let adapter = Adapter::open("tcp-emu").expect("tcp-emu is built in");
+        let all = adapter.standard_attributes().expect("the attributes can be queried");
         // The expected numbers are those of the fields of DAT_IA_ATTR and DAT_PROVIDER_ATTR,
         // without the counts and pointers of lists.
         assert_eq!((all.adapter.len(), all.provider.len()), (34, 29));

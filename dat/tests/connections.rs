@@ -13,7 +13,7 @@ mod support;
 
 #[test]
 fn an_unknown_name_says_which_there_are() {
-    let error = Adapter::open("no-such-adapter").expect_err("not there");
+    let error = Adapter::open("no-such-adapter").expect_err("an unknown adapter must not open");
     assert_eq!((error.kind(), error.call()), (ErrorKind::ProviderNotFound, "dat_ia_open"));
     let text = error.to_string();
     assert!(text.contains("\"no-such-adapter\"") && text.contains("`dat list`"), "{text}");
@@ -23,13 +23,14 @@ fn an_unknown_name_says_which_there_are() {
 #[test]
 fn a_registry_of_ones_own_is_asked() {
     static NONE: Registry = Registry::new(registry::Builtins::NONE);
-    let error = Adapter::open_in(&NONE, "opendat-test").expect_err("nothing there");
+    let error = Adapter::open_in(&NONE, "opendat-test")
+        .expect_err("the registry must have no such adapter");
     assert_eq!(error.kind(), ErrorKind::ProviderNotFound);
 }
 
 #[test]
 fn attributes_tell_what_there_is() {
-    let adapter = Adapter::open("tcp-emu").expect("opens");
+    let adapter = Adapter::open("tcp-emu").expect("the adapter opens");
     let attributes = adapter.attributes();
     assert_eq!(attributes.provider, "tcp-emu");
     assert!(attributes.address.is_some());
@@ -43,25 +44,27 @@ fn attributes_tell_what_there_is() {
 #[test]
 fn private_data_goes_both_ways() {
     let (mut client, mut server) = (Peer::new(), Peer::new());
-    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
     client
         .endpoint
         .connect(loopback(), listener.qualifier(), b"question", TIME_LIMIT)
-        .expect("connects");
+        .expect("the attempt to connect begins");
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::ActiveConnectionPending);
     let request = server.request();
     assert_eq!(request.qualifier(), listener.qualifier());
-    assert_eq!(request.private_data().expect("queries"), b"question");
-    assert_eq!(request.peer().expect("queries"), Some(loopback()));
-    request.accept(&mut server.endpoint, b"answer").expect("accepts");
+    assert_eq!(request.private_data().expect("the request can be queried"), b"question");
+    assert_eq!(request.peer().expect("the request can be queried"), Some(loopback()));
+    request.accept(&mut server.endpoint, b"answer").expect("the request is accepted");
     assert_eq!(
         client.connection(),
         ConnectionEvent::Established { private_data: b"answer".to_vec() }
     );
     assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Connected);
-    let error =
-        client.endpoint.connect(loopback(), 1, b"", TIME_LIMIT).expect_err("connected already");
+    let error = client
+        .endpoint
+        .connect(loopback(), 1, b"", TIME_LIMIT)
+        .expect_err("a connected endpoint cannot connect again");
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     assert!(error.to_string().contains("disconnect the endpoint first"), "{error}");
 }
@@ -69,21 +72,33 @@ fn private_data_goes_both_ways() {
 #[test]
 fn a_request_is_rejected_or_dropped() {
     let (mut client, mut server) = (Peer::new(), Peer::new());
-    let listener = server.adapter.listen_any(&server.events).expect("listens");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
-    server.request().reject(b"not today").expect("rejects");
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
+    server.request().reject(b"not today").expect("the request is rejected");
     assert_eq!(
         client.connection(),
         ConnectionEvent::PeerRejected { private_data: b"not today".to_vec() }
     );
-    client.endpoint.reset().expect("resets");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
+    client.endpoint.reset().expect("the endpoint can be reset");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
     drop(server.request());
     assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
     // An accept that fails also rejects the request.
-    client.endpoint.reset().expect("resets");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
-    let error = server.request().accept(&mut server.endpoint, &[0; 1 << 16]).expect_err("too much");
+    client.endpoint.reset().expect("the endpoint can be reset");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
+    let error = server
+        .request()
+        .accept(&mut server.endpoint, &[0; 1 << 16])
+        .expect_err("private data of that size must be refused");
     assert_eq!(error.kind(), ErrorKind::InvalidParameter);
     assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
 }
@@ -91,8 +106,12 @@ fn a_request_is_rejected_or_dropped() {
 #[test]
 fn where_nobody_listens_the_connection_is_refused() {
     let mut client = Peer::new();
-    let qualifier = client.adapter.listen_any(&client.events).expect("listens").qualifier();
-    client.endpoint.connect(loopback(), qualifier, b"", TIME_LIMIT).expect("begins");
+    let qualifier =
+        client.adapter.listen_any(&client.events).expect("the listener opens").qualifier();
+    client
+        .endpoint
+        .connect(loopback(), qualifier, b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
     assert_eq!(client.connection(), ConnectionEvent::NonPeerRejected);
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Disconnected);
 }
@@ -100,8 +119,12 @@ fn where_nobody_listens_the_connection_is_refused() {
 #[test]
 fn a_qualifier_is_listened_on_once() {
     let side = Peer::new();
-    let listener = side.adapter.listen_any(&side.events).expect("listens");
-    let error = side.adapter.listen(listener.qualifier(), &side.events).err().expect("in use");
+    let listener = side.adapter.listen_any(&side.events).expect("the listener opens");
+    let error = side
+        .adapter
+        .listen(listener.qualifier(), &side.events)
+        .err()
+        .expect("a qualifier in use must not be opened again");
     assert_eq!(error.kind(), ErrorKind::ConnectionQualifierInUse);
     let qualifier = listener.qualifier();
     drop(listener);
@@ -117,13 +140,20 @@ fn a_qualifier_is_listened_on_once() {
 #[test]
 fn waiting_ends_when_its_time_is_over() {
     let mut side = Peer::new();
-    let kind = |result: Result<Event, Error>| result.expect_err("nothing happens").kind();
+    let kind = |result: Result<Event, Error>| {
+        result.expect_err("the wait must end without an event").kind()
+    };
     assert_eq!(kind(side.events.wait(Some(Duration::ZERO))), ErrorKind::TimeoutExpired);
     assert_eq!(kind(side.events.wait(Some(Duration::from_micros(500)))), ErrorKind::TimeoutExpired);
-    let error = side.events.wait_for(1000, TIME_LIMIT).expect_err("more than it holds");
+    let error = side
+        .events
+        .wait_for(1000, TIME_LIMIT)
+        .expect_err("the EVD cannot wait for more events than it holds");
     assert_eq!(error.kind(), ErrorKind::InvalidParameter);
     let mut notify = side.adapter.notification_object().expect("a notification object");
-    let error = notify.wait(Some(Duration::from_micros(500))).expect_err("nothing happens");
+    let error = notify
+        .wait(Some(Duration::from_micros(500)))
+        .expect_err("the wait must end without an event");
     assert_eq!(error.kind(), ErrorKind::TimeoutExpired, "{error}");
 }
 
@@ -134,12 +164,15 @@ fn a_threshold_is_waited_for() {
     for cookie in 0..3 {
         let target =
             server.memory.remote().segment(0..8).expect("the segment is inside the region");
-        client.endpoint.post_write(&[data], target, cookie, Flags::default()).expect("posts");
+        client
+            .endpoint
+            .post_write(&[data], target, cookie, Flags::default())
+            .expect("the post succeeds");
     }
     let (first, left) = client.events.wait_for(3, TIME_LIMIT).expect("three events");
     assert!(matches!(first, Event::Completion(c) if c.cookie == 0 && c.status == Status::Success));
     assert_eq!(left, 2);
-    server.endpoint.disconnect(dat::Close::Abrupt).expect("disconnects");
+    server.endpoint.disconnect(dat::Close::Abrupt).expect("the disconnect begins");
 }
 
 #[test]
@@ -153,13 +186,18 @@ fn a_notification_object_tells_which_dispatcher() {
         .dispatcher_for(4, Streams::COMPLETIONS, Some(&notify))
         .expect("a dispatcher");
     assert_ne!(requests.id(), quiet.id());
-    let listener = server.adapter.listen_any(&requests).expect("listens");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
+    let listener = server.adapter.listen_any(&requests).expect("the listener opens");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
     assert_eq!(notify.wait(TIME_LIMIT).expect("a trigger"), requests.id());
-    let Some(Event::ConnectionRequest(request)) = requests.dequeue().expect("polls") else {
+    let Some(Event::ConnectionRequest(request)) =
+        requests.dequeue().expect("the EVD can be polled")
+    else {
         panic!("expected the request");
     };
-    request.accept(&mut server.endpoint, b"").expect("accepts");
+    request.accept(&mut server.endpoint, b"").expect("the request is accepted");
     assert!(matches!(client.connection(), ConnectionEvent::Established { .. }));
 }
 
@@ -167,15 +205,16 @@ fn a_notification_object_tells_which_dispatcher() {
 fn objects_are_dropped_in_any_order() {
     let (client, server) = connected();
     let Peer { mut endpoint, events, memory, zone, mut adapter } = client;
-    let mut asynchronous = adapter.take_asynchronous_events().expect("handed out once");
+    let mut asynchronous =
+        adapter.take_asynchronous_events().expect("the asynchronous events can be taken once");
     assert!(adapter.take_asynchronous_events().is_none());
     drop(adapter);
     drop(zone);
     drop(events);
     // The endpoint keeps all the dropped objects alive.
     let data = memory.segment(0..4).expect("the segment is inside the region");
-    endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
-    assert!(asynchronous.dequeue().expect("polls").is_none());
+    endpoint.post_send(&[data], 1, Flags::default()).expect("the post succeeds");
+    assert!(asynchronous.dequeue().expect("the EVD can be polled").is_none());
     drop(endpoint);
     drop(memory);
     drop(asynchronous);
@@ -187,12 +226,19 @@ fn objects_are_dropped_in_any_order() {
 
 #[test]
 fn an_adapter_outlives_its_handle() {
-    let adapter = Adapter::open("tcp-emu").expect("opens");
+    let adapter = Adapter::open("tcp-emu").expect("the adapter opens");
     let zone = adapter.zone().expect("a zone");
-    let region = zone.register(vec![0; 16], Access::LOCAL).expect("registers");
+    let region = zone.register(vec![0; 16], Access::LOCAL).expect("the memory can be registered");
     drop(adapter);
     drop(zone);
-    assert_eq!(region.deregister().expect("deregisters").expect("it owned one").len(), 16);
+    assert_eq!(
+        region
+            .deregister()
+            .expect("the region can be deregistered")
+            .expect("the region owned a buffer")
+            .len(),
+        16
+    );
 }
 
 #[test]
@@ -207,14 +253,20 @@ fn endpoints_work_in_threads_of_their_own() {
                 let operations: Vec<_> =
                     (0..1 + round.min(1)).map(|_| server.completion().operation).collect();
                 assert!(operations.contains(&Operation::Receive));
-                server.endpoint.post_receive(&[buffer], 0).expect("posts");
-                server.endpoint.post_send(&[buffer], 0, Flags::default()).expect("posts");
+                server.endpoint.post_receive(&[buffer], 0).expect("the post succeeds");
+                server
+                    .endpoint
+                    .post_send(&[buffer], 0, Flags::default())
+                    .expect("the post succeeds");
             }
         });
         let buffer = client.memory.segment(0..8).expect("the segment is inside the region");
         for cookie in 0..500 {
-            client.endpoint.post_receive(&[buffer], cookie).expect("posts");
-            client.endpoint.post_send(&[buffer], cookie, Flags::default()).expect("posts");
+            client.endpoint.post_receive(&[buffer], cookie).expect("the post succeeds");
+            client
+                .endpoint
+                .post_send(&[buffer], cookie, Flags::default())
+                .expect("the post succeeds");
             for completion in [client.completion(), client.completion()] {
                 assert_eq!((completion.cookie, completion.status), (cookie, Status::Success));
             }
@@ -231,7 +283,7 @@ fn endpoints_go_while_another_thread_takes_their_events() {
             let builder = side.adapter.endpoint().zone(&side.zone).events(&side.events);
             let mut endpoint = builder.create().expect("an endpoint");
             let buffer = side.memory.segment(0..8).expect("the segment is inside the region");
-            endpoint.post_receive(&[buffer], cookie).expect("posts");
+            endpoint.post_receive(&[buffer], cookie).expect("the post succeeds");
             endpoint
         })
         .collect();
@@ -242,7 +294,7 @@ fn endpoints_go_while_another_thread_takes_their_events() {
             gone.store(true, Ordering::Release);
         });
         while !gone.load(Ordering::Acquire) {
-            if let Some(event) = side.events.dequeue().expect("polls") {
+            if let Some(event) = side.events.dequeue().expect("the EVD can be polled") {
                 assert!(
                     matches!(event, Event::Completion(c) if c.status == Status::Flushed),
                     "{event:?}"

@@ -11,7 +11,7 @@ use registry::{Api, Builtin, Builtins, Host, Registry, Request, Wanted, abi};
 /// A C library: its registry and the API version of its functions.
 #[derive(Debug)]
 pub struct Library {
-    /// Its registry.
+    /// The registry of the library.
     pub registry: Registry,
     /// The major version of the library's API. The library can call only providers of this version.
     major: u32,

@@ -10,7 +10,7 @@ use crate::random::SplitMix64;
 pub const MAX_OVERTAKERS: u32 = 8;
 /// The maximum time that a reordered packet waits for other packets to overtake it.
 pub const OVERTAKING_TIME: Duration = Duration::from_millis(1);
-/// The maximum delay and jitter. A longer time is reduced to this one.
+/// The maximum delay and jitter. A longer time is reduced to this maximum.
 pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
 /// One direction of an emulated network.
@@ -50,7 +50,7 @@ pub struct Counters {
 #[derive(Debug)]
 struct Held<P> {
     packet: P,
-    /// The number of packets that must still overtake this one.
+    /// The number of packets that must still overtake this packet.
     overtakers: u32,
     /// The latest time at which the packet arrives.
     latest: Instant,
@@ -185,14 +185,14 @@ impl<P> Held<P> {
 /// The random choices for one copy of a packet.
 #[derive(Clone, Copy)]
 struct PacketChoices {
-    /// The number of packets that must overtake this one. 0 if it is not held back.
+    /// The number of packets that must overtake this packet. 0 if the packet is not held back.
     overtakers: u32,
     /// The packet's share of the jitter.
     extra: Duration,
 }
 
-/// The rate limit. Packets pass it one after the other. A packet occupies it for the time that its
-/// octets take at this rate.
+/// The rate limit. Packets pass the link one after the other. A packet occupies the link for the
+/// time that its octets take at this rate.
 #[derive(Debug)]
 struct Bottleneck {
     /// The rate in bits per second, not 0.

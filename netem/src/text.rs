@@ -191,9 +191,9 @@ mod tests {
     fn off() {
         assert_eq!("off".parse(), Ok(Conditions::OFF));
         assert_eq!(Conditions::OFF.to_string(), "off");
-        assert!("seed=9".parse::<Conditions>().expect("parses").is_off());
-        assert!("loss=0%".parse::<Conditions>().expect("parses").is_off());
-        assert!(!"loss=0.0001%".parse::<Conditions>().expect("parses").is_off());
+        assert!("seed=9".parse::<Conditions>().expect("the conditions are valid").is_off());
+        assert!("loss=0%".parse::<Conditions>().expect("the conditions are valid").is_off());
+        assert!(!"loss=0.0001%".parse::<Conditions>().expect("the conditions are valid").is_off());
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             let reordered = link.counters().reordered;
             assert!(
                 is_likely(reordered, 20_000),
-                "{reordered} of {PACKETS} for {conditions}, seed {seed}"
+                "{reordered} of {PACKETS} packets were reordered with {conditions}, seed {seed}"
             );
             assert_eq!(arrived.len() as u64, PACKETS);
 
@@ -126,7 +126,10 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             }
             // All packets that were held back count as overtaken, except the last few, which no
             // packet followed.
-            assert!((reordered - 8..=reordered).contains(&overtaken), "{overtaken} of {reordered}");
+            assert!(
+                (reordered - 8..=reordered).contains(&overtaken),
+                "{overtaken} of {reordered} packets that were held back were overtaken"
+            );
         }
     }
 }
@@ -140,7 +143,8 @@ fn each_number_of_overtakers_is_alike() {
         let mut link = link(&format!("reorder=20%,seed={seed}"));
         let arrived = numbers(&run(&mut link, 10, Duration::ZERO));
         if link.counters().reordered == 1 && arrived[0] != 0 {
-            overtakers[arrived.iter().position(|&n| n == 0).expect("it arrives")] += 1;
+            overtakers[arrived.iter().position(|&n| n == 0).expect("the first packet arrives")] +=
+                1;
         }
     }
     // The expected number is about 4000 * 0.2 * 0.8^9 / 8, which is 13.
@@ -188,7 +192,8 @@ fn the_rate_spaces_packets() {
     assert!(arrived.iter().all(|&(at, n)| at == MICROSECOND * 8 * (n as u32 + 1)));
 
     let mut odd = link("rate=2333333333bit,limit=1000000");
-    let last = run(&mut odd, PACKETS, Duration::ZERO).last().expect("one").0;
+    let last =
+        run(&mut odd, PACKETS, Duration::ZERO).last().expect("at least one packet arrives").0;
     let exact =
         Duration::from_nanos((u128::from(PACKETS) * 8_000 * 1_000_000_000 / 2_333_333_333) as u64);
     assert!(last.abs_diff(exact) <= Duration::from_nanos(1), "{last:?} {exact:?}");

@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_sleeper_is_notified_of_timers_set_later() {
         const HOUR: Duration = Duration::from_secs(3600);
-        let t = Mem.open("mem0", "sleeper").expect("open");
+        let t = Mem.open("mem0", "sleeper").expect("the adapter opens");
         let service = Service::new(&t, 1);
         let caller = End::new(&t);
         thread::scope(|s| {

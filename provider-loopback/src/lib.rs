@@ -81,7 +81,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         extended: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
-        // This is the largest length that fits into a `Wc`.
+        // A `Wc` cannot contain a greater length.
         max_message: u32::MAX,
         max_private: MAX_PRIVATE,
         max_srqs: 1 << 12,
@@ -325,8 +325,8 @@ pub struct Qp(Object);
 
 // SAFETY: the promises of `Queue`, by their numbers:
 // 1. A request or receive is removed from the engine's queue when it completes, the oldest first.
-// 2. `Engine::remove_qp` removes all others.
-// 3. `carried_out` counts the successful requests up to the first one that has not succeeded.
+// 2. `Engine::remove_qp` removes all other requests and receives.
+// 3. `carried_out` counts the successful requests up to the first request that has not succeeded.
 //    `withdrawn` counts those that `remove_qp` would remove.
 // 4. The engine calls `buffer_taken` when a message takes a buffer, under the fabric's lock.
 unsafe impl Queue<Adapter> for Qp {

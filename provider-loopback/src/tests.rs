@@ -23,7 +23,7 @@ mod contract {
 }
 
 fn open(fabric: &str) -> Adapter {
-    Mem.open("mem0", fabric).expect("open")
+    Mem.open("mem0", fabric).expect("the adapter opens")
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn fabrics_do_not_reach_each_other() {
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
     // The same port is free on another fabric.
     let log = Log::new(&here);
-    here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("listen");
+    here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("the listener opens");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn only_loopback_addresses_are_reached() {
         let addr = SocketAddr::new(ip.parse().expect("an address"), 0);
         let to =
             Connect { addr, port: service.port(&t), private: b"", timeout: None, depth: DEPTH };
-        end.qp.connect(&to).expect("connect");
+        end.qp.connect(&to).expect("the attempt to connect begins");
         end
     };
     for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
@@ -128,7 +128,8 @@ fn a_drop_waits_for_the_upcall_in_flight() {
     let t = open("slow");
     let (slow, end) = (SlowReceiver::default(), End::new(&t));
     // SAFETY: `slow` outlives the listener.
-    let listener = t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("listen");
+    let listener =
+        t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("the listener opens");
     let port = t.port(&listener);
     std::thread::scope(|s| {
         s.spawn(|| end.connect(port, b"", None));
@@ -210,7 +211,8 @@ fn senders_to_a_shared_queue_take_turns() {
     }
     for i in 0..6 {
         // SAFETY: the receive has no segments, so no memory must stay valid.
-        unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
+        unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }
+            .expect("the post succeeds");
         assert_eq!(srq.available(), 0);
     }
     for end in &ends {
@@ -274,7 +276,7 @@ fn reads_need_a_depth() {
     let (a, b, service) = (End::new(&t), End::new(&t), Service::new(&t, 1));
     a.connect(service.port(&t), b"", None);
     let none = ReadDepth { incoming: 0, outgoing: 0 };
-    b.qp.accept(service.request(&rig).0, b"", none).expect("accept");
+    b.qp.accept(service.request(&rig).0, b"", none).expect("the request is accepted");
     a.post(1, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 1)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalEp)]);
 }
@@ -292,11 +294,16 @@ fn a_queue_pair_connects_once() {
         timeout: None,
         depth: DEPTH,
     };
-    assert_eq!(a.qp.connect(&to).expect_err("connected").kind(), dat_sys::DAT_INVALID_STATE);
+    assert_eq!(
+        a.qp.connect(&to).expect_err("a connected queue pair cannot connect again").kind(),
+        dat_sys::DAT_INVALID_STATE
+    );
     let caller = End::new(&t);
-    caller.qp.connect(&to).expect("connect");
+    caller.qp.connect(&to).expect("the attempt to connect begins");
     // If accepting a request fails, the request is dropped. A request that is dropped is refused.
-    let error = b.qp.accept(service.request(&rig).0, b"", DEPTH).expect_err("connected");
+    let error =
+        b.qp.accept(service.request(&rig).0, b"", DEPTH)
+            .expect_err("a connected queue pair cannot accept a request");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
     // The existing connection is not affected.
@@ -332,7 +339,7 @@ fn closing_a_service_refuses_unseen_requests() {
         .expect("queue pair");
     let nowhere =
         Connect { addr: t.attrs().address, port: 1, private: b"", timeout: None, depth: DEPTH };
-    qp.connect(&nowhere).expect("connect");
+    qp.connect(&nowhere).expect("the attempt to connect begins");
     log.assert_silent();
     assert!(matches!(second.log.take(), Some(Event::Rejected { by_peer: false, .. })));
     drop(qp);
@@ -361,10 +368,11 @@ fn no_completion_overtakes_the_connection() {
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
     // SAFETY: the receive has no segments, so no memory must stay valid.
-    unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
+    unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }
+        .expect("the post succeeds");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);
-    qp.accept(service.request(&rig).0, b"", DEPTH).expect("accept");
+    qp.accept(service.request(&rig).0, b"", DEPTH).expect("the request is accepted");
     assert_eq!(
         early.messages.load(Ordering::Relaxed),
         1,
@@ -399,7 +407,7 @@ fn no_timer_outlives_its_attempt() {
     drop(request);
     idle();
     let (_caller, request) = call();
-    End::new(&t).qp.accept(request, b"", DEPTH).expect("accept");
+    End::new(&t).qp.accept(request, b"", DEPTH).expect("the request is accepted");
     idle();
 }
 
@@ -415,6 +423,9 @@ fn too_much_private_data_is_refused() {
         timeout: None,
         depth: DEPTH,
     };
-    assert_eq!(end.qp.connect(&to).expect_err("too much").kind(), dat_sys::DAT_INVALID_PARAMETER);
+    assert_eq!(
+        end.qp.connect(&to).expect_err("private data of that size must be refused").kind(),
+        dat_sys::DAT_INVALID_PARAMETER
+    );
     end.log.assert_silent();
 }

@@ -9,7 +9,7 @@
 //!
 //! Every peer at this adapter's own address is an adapter of this provider, because only such
 //! adapters share the port. Packets to that address do not leave the host. Therefore packets of the
-//! connected socket and packets of the unconnected one do not overtake each other.
+//! connected socket and packets of the unconnected socket do not overtake each other.
 
 use std::net::SocketAddr;
 
@@ -94,9 +94,9 @@ mod tests {
             let arrived = batch.get(0).expect("a datagram");
             assert_eq!((arrived.from, arrived.octets), (from, &datagram[..]));
             let (_, ip) = Icrc::new(from, address)
-                .expect("one family")
+                .expect("both addresses are of one family")
                 .recover(id, &datagram)
-                .expect("sealed");
+                .expect("the datagram has a valid ICRC");
             assert_eq!(ip.id, id);
         }
         // Send a sixth packet, whose header the kernel returns. The packet may go to any address,

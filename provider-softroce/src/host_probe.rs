@@ -72,8 +72,8 @@ impl HostProbe {
     /// queue pair that are waiting for an answer.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
-        // This is a DREP without a DREQ, for no connection of that host. It arrives at the
-        // REQ socket, where every adapter ignores it.
+        // The probe is a DREP without a DREQ, for no connection of that host. The DREP arrives at
+        // the REQ socket, where every adapter ignores it.
         let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);
@@ -149,7 +149,7 @@ mod tests {
             assert!(probe.answers().is_empty());
             assert!(taken.receive(&mut unread, &mut ReceiveStrategy::default()));
             let (at, asks) = (probe.address, unread.get(0).expect("a datagram"));
-            let icrc = Icrc::new(at, used).expect("one family");
+            let icrc = Icrc::new(at, used).expect("both addresses are of one family");
             let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");
             let packet = Packet::parse(octets).expect("a packet");
             let Mad { message, .. } = Mad::parse(packet.payload).expect("a message");

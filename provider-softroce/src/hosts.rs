@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(hosts.nonce_to_send(ip(0), start + PROBE_INTERVAL, || 0), Some(0));
         assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), start + PROBE_INTERVAL, || 0), None);
         assert!((0..HOSTS_MAX).all(|n| hosts.is_up(ip(n), start + PROBE_INTERVAL)));
-        // Hosts that are no longer probed make room for new ones.
+        // Hosts that are no longer probed make room for new hosts.
         let later = start + PROBE_INTERVAL + ANSWER_VALIDITY;
         assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), later, || 9), Some(9));
         assert_eq!(hosts.0.len(), 2);

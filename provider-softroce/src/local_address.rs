@@ -395,7 +395,9 @@ mod tests {
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
         let mut qpns = Qpns::new(0x55);
-        let numbers: Vec<u32> = (0..1000).map(|link| qpns.assign(link).expect("enough")).collect();
+        let numbers: Vec<u32> = (0..1000)
+            .map(|link| qpns.assign(link).expect("there are enough free numbers"))
+            .collect();
         for (link, &qpn) in numbers.iter().enumerate() {
             assert_eq!((qpn & 0x7f, qpns.find(qpn)), (0x55, Some(link)));
             assert!((2..0xff_ffff).contains(&qpn));
@@ -408,16 +410,17 @@ mod tests {
 
     #[test]
     fn the_name_of_an_adapter_on_another_host_is_ignored() {
-        let params = Params::parse("", "", Params::KEYS, |_, _| Ok(())).expect("the defaults");
+        let params =
+            Params::parse("", "", Params::KEYS, |_, _| Ok(())).expect("the defaults are valid");
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
-        let mut local_address =
-            LocalAddress::open((own(0), OPEN_TIMEOUT), 1, &params, None).expect("free");
+        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), 1, &params, None)
+            .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);
         assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!("it is believed")));
-        let local_peer = Port::open(own(1), OPEN_TIMEOUT).expect("free");
+        let local_peer = Port::open(own(1), OPEN_TIMEOUT).expect("the address is free");
         let mut is_watched = false;
         assert!(
             local_address

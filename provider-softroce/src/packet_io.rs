@@ -214,7 +214,7 @@ impl PacketIo {
     }
 
     /// Returns the number of packets in the next batch and their total length. All packets of a
-    /// batch have the same length, except for the last one, which may be shorter.
+    /// batch have the same length, except for the last packet, which may be shorter.
     fn next_batch(&self, lens: &[u16]) -> (usize, usize) {
         let size = lens[0];
         let max_packets = if self.gso && self.net.is_none() { MAX_SEGMENTS } else { 1 };

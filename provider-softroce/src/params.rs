@@ -1,4 +1,4 @@
-//! The ia_params: the keys of [`adapter::params`] and the following ones.
+//! The ia_params: the keys of [`adapter::params`] and the following keys.
 //!
 //! | key | value | default |
 //! |---|---|---|
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn nothing_means_the_defaults() {
-        let params = parse("").expect("parses");
+        let params = parse("").expect("the parameters are valid");
         assert_eq!((params.mtu, params.gso), (PathMtu::Octets4096, None));
         assert!(
             params.adapter.bind.is_none()
@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn options() {
         let text = "lo mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
-        let params = parse(text).expect("parses");
+        let params = parse(text).expect("the parameters are valid");
         assert_eq!((params.mtu, params.gso), (PathMtu::Octets1024, Some(false)));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=auto").expect("parses").gso, None);
+        assert_eq!(parse("gso=auto").expect("the parameters are valid").gso, None);
         assert!(reason("gso=off gso=auto").contains("the key gso occurs twice"));
     }
 
@@ -187,16 +187,20 @@ mod tests {
             ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(user_only_key),
             ["net", "capture", "mtu", "gso"].map(Some)
         );
-        let params = parse_with("", "capture=/tmp/x").expect("parses");
+        let params = parse_with("", "capture=/tmp/x").expect("the parameters are valid");
         assert_eq!(params.user_only_key, Some("capture"));
     }
 
     #[test]
     fn defaults_apply_unless_the_entry_says_otherwise() {
-        let params = parse_with("", "net=loss=3%").expect("parses");
+        let params = parse_with("", "net=loss=3%").expect("the parameters are valid");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
-        let params = parse_with("net=off gso=auto", "net=loss=3% gso=on").expect("parses");
-        assert!(params.conditions.is_off() && params.gso.is_none(), "the entry wins");
+        let params =
+            parse_with("net=off gso=auto", "net=loss=3% gso=on").expect("the parameters are valid");
+        assert!(
+            params.conditions.is_off() && params.gso.is_none(),
+            "the IA parameters must override OPENDAT_PARAMS"
+        );
         let reason = parse_with("", "mtu=7").expect_err("no path MTU").reason;
         assert_eq!(reason, "OPENDAT_PARAMS: mtu=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }
@@ -207,7 +211,7 @@ mod tests {
         let all = ["", "timeout=32", "timeout=34", "timeout=536", "timeout=537", "timeout=600000"]
             .map(codes);
         assert_eq!(all, [None, Some(13), Some(14), Some(17), Some(18), Some(28)]);
-        assert_eq!(parse("retries=0").expect("parses").retries, Some(0));
+        assert_eq!(parse("retries=0").expect("the parameters are valid").retries, Some(0));
     }
 
     #[test]

@@ -78,7 +78,10 @@ mod tests {
         // The poller reports the socket once every 10 microseconds.
         let at = |n: u32| start + n * Duration::from_micros(10);
         let flooded = (0..1000).find(|&n| pacing.report(true, at(n))).expect("a flood");
-        assert!((64..70).contains(&flooded), "{flooded} reports");
+        assert!(
+            (64..70).contains(&flooded),
+            "the flood was noticed after {flooded} reports; expected 64 to 69"
+        );
         let mut now = at(flooded);
         pacing.begin(now);
         for _ in 0..1000 {

@@ -39,7 +39,7 @@ impl Route {
 
     /// Returns the path MTU of packets from a local address to any peer. It follows from the MTU of
     /// the address's interface. The host lists only the first of the loopback addresses, so the
-    /// other ones are taken to be on the same interface.
+    /// other loopback addresses are taken to be on the same interface.
     pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
         let ip = address.ip();
         let all = netdev::addresses().unwrap_or_default();

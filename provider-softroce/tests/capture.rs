@@ -107,7 +107,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
         for packet in contents.iter().flat_map(|contents| &contents.packets) {
             let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
             let (id, dont_fragment) = id.unwrap_or_default();
-            let icrc = Icrc::new(packet.src, packet.dst).expect("of one family");
+            let icrc = Icrc::new(packet.src, packet.dst).expect("both addresses are of one family");
             icrc.verify(Identification { id, dont_fragment }, payload)
                 .unwrap_or_else(|e| panic!("{e}: {packet:?}"));
         }
@@ -141,7 +141,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 );
             }
         }
-        // These are the opcodes of each kind of request and response of RC, and of the UD packet
+        // The list has the opcodes of each kind of request and response of RC, and of the UD packet
         // that carries connection management (IBA, volume 1, 9.2).
         let opcodes = [
             0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,

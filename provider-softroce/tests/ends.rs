@@ -81,7 +81,7 @@ impl Peer {
         let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
         let from = socket.local_addr().expect("the socket is bound");
-        let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
+        let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both addresses are IPv4");
         Peer { socket, icrc, received: RefCell::default(), dreq: Cell::default() }
     }
 
@@ -89,7 +89,7 @@ impl Peer {
         let mut datagram = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut datagram[..packet.len()]);
         self.icrc.seal(0, &mut datagram);
-        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("sent");
+        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("the datagram is sent");
     }
 
     fn send_message(&self, transaction: u64, message: Message<'_>) {
@@ -183,7 +183,7 @@ fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce
     send_req(peer, peer_id, PEER_QPN + n, port);
     let end = End::new(rig.a);
     let (request, ..) = service.request(rig);
-    end.qp.accept(request, b"", DEPTH).expect("accept");
+    end.qp.accept(request, b"", DEPTH).expect("the request is accepted");
     let call = match rig.until("a REP", || peer.receive()) {
         Received::Rep { id, qpn, psn } => PeerConnection { peer_id, id, qpn, psn },
         other => panic!("{other:?}"),
@@ -228,7 +228,7 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let addr = (ip, 0).into();
     end.qp
         .connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH })
-        .expect("connect");
+        .expect("the attempt to connect begins");
     end
 }
 
@@ -287,7 +287,7 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     let time = start.elapsed();
     // On a busy machine this side may repeat the request only once. If it went on for much longer
     // than 50 ms, it would repeat the request more than five times.
-    assert!((1..=5).contains(&questions), "asked {questions} times");
+    assert!((1..=5).contains(&questions), "the peer was asked {questions} times; expected 1 to 5");
     assert!(time >= Duration::from_millis(50), "the peer was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
@@ -602,7 +602,7 @@ fn closes_with(answer: bool) -> u32 {
         let rig = Rig { a: &ours, b: &ours };
         let (end, call) = connected(&rig, &peer);
         let start = Instant::now();
-        // This sends the first DREQ.
+        // The drop sends the first DREQ.
         drop(end);
         (start, call)
     };
@@ -630,7 +630,7 @@ fn closes_with(answer: bool) -> u32 {
         "the DREQ was repeated only for {time:?}"
     );
     // The DREQs are sent at 0, 16, 48, 112 and 240 ms.
-    assert!((1..=5).contains(&times), "sent {times} times");
+    assert!((1..=5).contains(&times), "the DREQ was sent {times} times; expected 1 to 5");
     times
 }
 
@@ -668,7 +668,7 @@ fn a_closed_port_ends_repetitions_early() {
     // reports the same for a moment.
     assert!(sent >= 4, "{sent} packets");
 
-    // The reports about the former connection must not affect the next one.
+    // The reports about the former connection must not affect the next connection.
     let peer = Peer::new();
     let leaves = connected_to(&rig, &peer, 1);
     drop(peer);

@@ -42,8 +42,9 @@ impl Stranger {
     fn at(ip: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind((ip, 0)).expect("a socket");
         socket.connect((VICTIM, UDP_PORT)).expect("an address of this host");
-        let [from, to] = [socket.local_addr(), socket.peer_addr()].map(|end| end.expect("bound"));
-        let icrc = Icrc::new(from, to).expect("both are IPv4");
+        let [from, to] = [socket.local_addr(), socket.peer_addr()]
+            .map(|end| end.expect("the socket has both addresses"));
+        let icrc = Icrc::new(from, to).expect("both addresses are IPv4");
         Stranger { socket, icrc }
     }
 
@@ -218,23 +219,23 @@ fn unexpected_packets_change_nothing() {
     let stranger = Stranger::at(PEER);
     under_attack(40, |round, received| {
         for (n, octets) in received.iter().enumerate() {
-            // These are duplicates of requests, of answers and of the messages that set up the
-            // connection.
+            // The first packets are duplicates of requests, of answers and of the messages that set
+            // up the connection.
             stranger.send_with_icrc(octets);
-            // These packets have an invalid checksum.
+            // The next packets have an invalid checksum.
             stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
                 continue;
             }
-            // No queue pair has these three numbers. The first and the third belong to the same
-            // slot as the original number, the second to another slot.
+            // No queue pair has one of the three changed numbers. The first and the third number
+            // belong to the same slot as the original number, the second number to another slot.
             for change in [0x80, 1, 0x55_5500] {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // These are old packets with a changed payload and, if they have an R_Key, a changed
-            // R_Key.
+            // The next packets are old packets with a changed payload and, if they have an R_Key, a
+            // changed R_Key.
             let forged = vec![0xEE; packet.payload.len()];
             let extension = match packet.extension {
                 Extension::Reth(reth) => Extension::Reth(Reth { r_key: !reth.r_key, ..reth }),
@@ -246,7 +247,7 @@ fn unexpected_packets_change_nothing() {
                 let bth = Bth { psn: packet.bth.psn + distance, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // These packets answer requests that were not made, or were made long ago.
+            // The next packets answer requests that were not made, or were made long ago.
             let syndromes = [
                 Syndrome::ACK,
                 Syndrome::Nak(NakCode::RemoteAccess),
@@ -374,7 +375,7 @@ fn a_flood_of_requests_is_refused() {
         assert!(pending.len() <= 8, "{}", pending.len());
         requests += pending.len();
         for request in pending {
-            victim.reject(request, b"").expect("reject");
+            victim.reject(request, b"").expect("the request is rejected");
         }
         if round == 50 {
             before = bytes_in_use();
@@ -406,7 +407,7 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (victim, peer, _) = adapters(dir.path());
     let rig = Rig { a: &peer, b: &victim };
-    let socket = UdpSocket::bind((STRANGER, UDP_PORT)).expect("its port is free");
+    let socket = UdpSocket::bind((STRANGER, UDP_PORT)).expect("the port of the stranger is free");
     socket.set_nonblocking(true).expect("a socket");
     let stranger = Stranger::at(STRANGER);
     let answer_to = |n, port| {
@@ -423,8 +424,9 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
                 (0..1000).for_each(|_| peer.progress());
             }
             let len = socket.recv(&mut datagram).ok()?;
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
-            let mad = Mad::parse(packet.payload).expect("the server's");
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE])
+                .expect("the server sends valid packets");
+            let mad = Mad::parse(packet.payload).expect("the server sends valid packets");
             let (id, answer) = match mad.message {
                 Message::Mra(mra) => (mra.remote_id, "the request waits".to_owned()),
                 Message::Rej(rej) => (rej.remote_id, format!("rejected, reason {:?}", rej.reason)),
@@ -456,7 +458,7 @@ struct Acceptances {
 
 impl Acceptances {
     fn at(ip: Ipv4Addr) -> Self {
-        let socket = UdpSocket::bind((ip, UDP_PORT)).expect("its port is free");
+        let socket = UdpSocket::bind((ip, UDP_PORT)).expect("the port of the stranger is free");
         socket.set_nonblocking(true).expect("a socket");
         Acceptances { socket, received: HashMap::new() }
     }
@@ -464,8 +466,9 @@ impl Acceptances {
     fn receive_all(&mut self) {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
-            let mad = Mad::parse(packet.payload).expect("the server's");
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE])
+                .expect("the server sends valid packets");
+            let mad = Mad::parse(packet.payload).expect("the server sends valid packets");
             if let Message::Rep(rep) = mad.message {
                 *self.received.entry(rep.remote_id).or_default() += 1;
             }
@@ -498,7 +501,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     let stranger = Stranger::at(STRANGER);
     let mut acceptances = Acceptances::at(STRANGER);
     let mut names = 1..;
-    let mut forge = || stranger.send_req(names.next().expect("there are many"), port);
+    let mut forge = || stranger.send_req(names.next().expect("the range has no end"), port);
 
     let mut endpoints: Vec<Option<End<'_, Roce>>> = (0..ENDPOINTS).map(|_| None).collect();
     let (mut callers, mut waiting) = (Vec::new(), VecDeque::new());

@@ -80,7 +80,7 @@ impl Channel {
         Ok(Channel { core, channel: channel.ok_or_else(io::Error::last_os_error)? })
     }
 
-    /// Puts the channel into non-blocking mode. Taking an event then fails if there is none.
+    /// Puts the channel into non-blocking mode. Taking an event then fails if there is no event.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the channel is live.
         unsafe { set_nonblocking(self.channel.as_ref().fd) }

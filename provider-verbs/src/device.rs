@@ -186,7 +186,7 @@ impl Device {
     }
 
     /// Puts the descriptor of the asynchronous events into non-blocking mode. Taking an event then
-    /// fails if there is none.
+    /// fails if there is no event.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the context is open.
         unsafe { set_nonblocking(self.context.as_ref().async_fd) }

@@ -97,7 +97,7 @@ mod tests {
     fn without_a_device_there_is_no_entry_and_the_error_says_how_to_create_one() {
         let nowhere = Path::new("/nonexistent/infiniband");
         assert_eq!(entries_of(nowhere), []);
-        let error = require_device(nowhere).expect_err("there is none");
+        let error = require_device(nowhere).expect_err("a missing device must be refused");
         assert!(error.reason.contains("rdma link add rxe0 type rxe netdev"), "{error}");
     }
 }

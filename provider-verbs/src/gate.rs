@@ -1,11 +1,11 @@
 //! A gate that one thread enters often and at almost no cost, and that other threads can close.
 //!
 //! One thread at a time polls a completion queue or posts to a work queue, and it must not pay for
-//! a lock. When a connection ends, another thread must exclude the first one: it closes the gate
-//! and waits until no thread is inside. This is Dekker's algorithm, with its whole cost moved to
-//! the thread that closes the gate, which happens rarely. [`Gate::enter`] has no memory fence.
-//! Instead [`Gate::close`] makes the kernel execute a fence on every processor that runs this
-//! process (membarrier(2), Linux 4.14).
+//! a lock. When a connection ends, another thread must exclude the polling or posting thread: the
+//! other thread closes the gate and waits until no thread is inside. This is Dekker's algorithm,
+//! with its whole cost moved to the thread that closes the gate, which happens rarely.
+//! [`Gate::enter`] has no memory fence. Instead [`Gate::close`] makes the kernel execute a fence on
+//! every processor that runs this process (membarrier(2), Linux 4.14).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
@@ -78,7 +78,7 @@ mod tests {
         let gate = Gate::default();
         // SAFETY: the test has one thread.
         let enter = || unsafe { gate.enter() };
-        drop(enter().expect("it is open"));
+        drop(enter().expect("the gate is open"));
         let (first, second) = (gate.close(), gate.close());
         assert!(enter().is_none());
         drop(first);

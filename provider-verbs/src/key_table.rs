@@ -1,8 +1,9 @@
-//! A table of the memory that local keys name, which is read without a lock.
+//! A table that returns the registered memory of a local key. It is read without a lock.
 //!
-//! A library that copies data into a request (inline data) does not check the key and the bounds.
-//! So this crate has to check such a segment. If a segment fails the check, its data are not copied
-//! into the request. The device then fetches the data and reports the error.
+//! If a request has inline data, the device's library copies the data into the request, without
+//! checking the key and the bounds of their segments. So this crate looks up the segments in this
+//! table first. If a segment is not within the memory of its key, the request is posted without
+//! inline data. The device then reads the memory and reports the error.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

@@ -294,18 +294,18 @@ mod tests {
         assert_eq!(
             rejected(28, &[0; 148]),
             CmEvent::Rejected,
-            "if the peer's program has died, the kernel's rejection counts as one by the host"
+            "a rejection for a dead program must not be attributed to the peer's consumer"
         );
         assert_eq!(rejected(28, &[]), CmEvent::Rejected);
         assert_eq!(
             rejected(8, &[2, 0, 2, 0]),
             CmEvent::Rejected,
-            "a rejection because of an unknown service counts as one by the host"
+            "a rejection of an unknown service must not be attributed to the peer's consumer"
         );
         assert_eq!(
             rejected(-111, &[2, 0, 2, 0]),
             CmEvent::RejectedByPeer,
-            "over iWARP, a rejection with the header counts as one by the peer's consumer"
+            "over iWARP, a rejection with the header must be attributed to the peer's consumer"
         );
     }
 

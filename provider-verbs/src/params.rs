@@ -74,7 +74,7 @@ pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
 /// The names of all keys.
 pub const KEYS: &[&str] = &["spin", "strict", "stats"];
 
-/// Handles the keys that only this provider has. There are none.
+/// Handles the keys that only this provider has. There are no such keys.
 fn own(key: &str, _: &str) -> Result<(), String> {
     unreachable!("{key} is not in KEYS")
 }
@@ -96,8 +96,8 @@ fn is_device(sysfs: &Path, name: &str) -> bool {
     !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
 }
 
-/// Returns the network device that a port serves. It is the network device of the first GID that
-/// belongs to one.
+/// Returns the network device that a port serves. Of the port's GIDs that belong to a network
+/// device, the first determines the result.
 fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
     let ports = sysfs.join(device).join("ports");
     let none = |reason: String| {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     /// Creates a sysfs with the device `rxe0`. Its first port serves the loopback device, and its
-    /// second port serves none.
+    /// second port serves no network device.
     fn sysfs() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let ndevs = root.path().join("rxe0/ports/1/gid_attrs/ndevs");
@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn without_parameters_any_address_will_do() {
-        assert_eq!(parse("").expect("parses").bind, None);
+        assert_eq!(parse("").expect("the parameters are valid").bind, None);
     }
 
     #[test]
     fn a_wait_polls_only_if_asked_to() {
-        assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
-        let params = Params::parse("", sysfs().path(), "spin=9").expect("parses");
+        assert_eq!(parse("").expect("the parameters are valid").spin, Duration::ZERO);
+        let params = Params::parse("", sysfs().path(), "spin=9").expect("the parameters are valid");
         assert_eq!(params.spin, Duration::from_micros(9));
     }
 
@@ -183,7 +183,10 @@ mod tests {
             reason("rxe0 2"),
             "ia_params: port 2 of rxe0 serves no network device: use an address instead"
         );
-        assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
+        assert_eq!(
+            parse("rxe0 3").expect_err("the device has no port with this number").code,
+            Error::of(DAT_INVALID_ADDRESS)
+        );
         assert_eq!(
             reason("rxe0 mtu=1"),
             "ia_params: mtu=1: unknown key; known are spin, strict and stats"

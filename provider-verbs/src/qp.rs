@@ -74,8 +74,8 @@ pub(crate) struct QpShared {
     /// The queued binds, the oldest first.
     binds: Mutex<VecDeque<Bind>>,
     domain: Arc<Domain>,
-    /// This queue pair's own completion queue, if the consumer has none for requests or for
-    /// receives.
+    /// This queue pair's own completion queue, if the consumer has no completion queue for requests
+    /// or for receives.
     _own: Option<Cq>,
 }
 
@@ -122,7 +122,7 @@ impl Qp {
             _ => Some(Cq::new(progress, cfg.max_requests + receives + 2 * END_MARKERS, None)?),
         };
         let queue =
-            |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
+            |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("the queue pair made a CQ").0);
         let (send_cq, recv_cq) = (queue(cfg.request_cq), queue(cfg.recv_cq));
         let srq = cfg.srq.map(|srq| Arc::clone(&srq.0));
         let mut attr = ibv_qp_init_attr {
@@ -332,7 +332,8 @@ unsafe impl Queue<Adapter> for Qp {
         let mut binds = pair.binds();
         // SAFETY: a bind reads no memory of the consumer.
         let key = window.post(wr, (at, pair.qp), |work| unsafe { pair.post(work) });
-        let key = key.map_err(|errno| post_error(errno).expect_err("it failed"))?;
+        let key =
+            key.map_err(|errno| post_error(errno).expect_err("an error number becomes an error"))?;
         binds.push_back(Bind { window: Arc::clone(window), key, wanted: wr.signalled });
         drop(binds);
         work_queue.posted();

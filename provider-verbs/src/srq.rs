@@ -26,8 +26,8 @@ pub(crate) struct SrqShared {
     domain: Arc<Domain>,
     srq: NonNull<ibv_srq>,
     slots: Slots,
-    /// The first free slot. Each free slot names the next one. The posting thread takes slots, and
-    /// polling threads return them.
+    /// The first free slot. Each free slot contains the index of the next free slot. The posting
+    /// thread takes slots, and polling threads return them.
     free: AtomicU32,
     depth: AtomicUsize,
     posted: AtomicU64,
@@ -70,7 +70,7 @@ impl Slots {
         self.len_with(self.pages.iter().take_while(|page| page.get().is_some()).count())
     }
 
-    /// Grows to at least `to` slots, if possible, and returns the range of the new ones.
+    /// Grows to at least `to` slots, if possible, and returns the range of the new slots.
     fn grow(&self, to: usize) -> Range<usize> {
         let before = self.len();
         for (n, page) in self.pages.iter().enumerate() {

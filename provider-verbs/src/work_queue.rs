@@ -23,8 +23,8 @@ pub(crate) struct WorkQueue {
     /// The number of requests that are known to have been carried out. Requests are carried out in
     /// order.
     carried_out: AtomicU64,
-    /// The number of unsignalled requests since the last one that got a hidden completion. Only the
-    /// posting thread uses this number.
+    /// The number of unsignalled requests since the last unsignalled request that got a hidden
+    /// completion. Only the posting thread uses this number.
     unsignalled: AtomicU32,
     /// The bits of the markers that have completed.
     pub(crate) markers: AtomicU32,

@@ -8,7 +8,7 @@
 //!   depends on timing; quiet completions are not filtered.
 //! - `posts_are_checked`, `what_is_not_offered_is_refused`, `atomic_operations_are_checked`: the
 //!   device makes these checks, and its rules differ.
-//! - `addresses_may_count_from_zero`: the kernel requires such a region to start at a page
+//! - `addresses_may_count_from_zero`: the kernel requires a zero-based region to start at a page
 //!   boundary.
 //! - `a_shared_queue_…`: rxe assumes that the buffers belong to the endpoint's protection domain,
 //!   as `Attrs::srq_across_pds` reports.
@@ -20,7 +20,7 @@
 //!   the case would pass.
 //! - `a_bind_takes_its_turn`, `a_read_may_end_in_a_window`: there are no reads into windows.
 //! - `a_dropped_window_is_unbound`: the last step drops a region that a window shows, which fails.
-//!   dat-core never drops such a region.
+//!   dat-core never drops a region that a window shows.
 //! - `a_flushed_bind_…`: the last step posts a request before there is a connection, which rxe
 //!   refuses. dat-core posts no such request.
 

@@ -1,5 +1,5 @@
-//! Tests of opening a device on a host that has none. `guest::engines::` and `guest::verbs::` open
-//! real devices.
+//! Tests of opening a device on a host without a device. `guest::engines::` and `guest::verbs::`
+//! open real devices.
 
 use dat_core::Error;
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND};

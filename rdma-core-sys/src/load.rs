@@ -111,7 +111,7 @@ mod tests {
     fn a_library_that_is_absent_is_named_with_its_package() {
         let error = RdmaCore::open("libibverbs-absent.so.1", "librdmacm.so.1")
             .err()
-            .expect("there is none");
+            .expect("a missing library must not load");
         let text = error.to_string();
         assert!(
             matches!(error, LoadError::NotLoaded { library: "libibverbs-absent.so.1", .. }),
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn another_library_of_that_name_is_refused() {
-        let error = RdmaCore::open("libc.so.6", "libc.so.6").err().expect("no verbs in there");
+        let error =
+            RdmaCore::open("libc.so.6", "libc.so.6").err().expect("libc has no functions of verbs");
         let text = error.to_string();
         assert!(matches!(error, LoadError::Symbol { library: "libc.so.6", .. }), "{text}");
         assert!(text.contains("ibv_get_device_name"), "{text}");

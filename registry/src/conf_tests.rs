@@ -18,56 +18,61 @@ const GOOD: &str = r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "" """#;
 
 const CASES: &[Case] = &[
     Case {
-        what: "1 tabs",
+        what: "fields may be separated by tabs",
         text: "good\tu2.0\t nonthreadsafe\tdefault\tlib.so\tdapl.2.0\t\"\"\t\"\"\n",
         entries: &[GOOD],
         errors: &[],
     },
     Case {
-        what: "2 leading and trailing blanks",
+        what: "blanks at the beginning and end of a line are ignored",
         text: " \t good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\" \t\n",
         entries: &[GOOD],
         errors: &[],
     },
     Case {
-        what: "3 blank lines",
+        what: "blank lines are ignored",
         text: "\n   \n\t\ngood u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n\n",
         entries: &[GOOD],
         errors: &[],
     },
-    Case { what: "4 a comment line", text: "# good u2.0\n  #\n#", entries: &[], errors: &[] },
     Case {
-        what: "5 a comment after the fields, and # inside a word or quotes",
+        what: "lines that are comments are ignored",
+        text: "# good u2.0\n  #\n#",
+        entries: &[],
+        errors: &[],
+    },
+    Case {
+        what: "a comment may follow the fields; # inside a word or quotes begins no comment",
         text: "go#od u2.0 nonthreadsafe default lib.so dapl.2.0 \"a #1\" \"\"# to the end\n",
         entries: &[r##"go#od u2.0 nonthreadsafe default lib.so dapl.2.0 "a #1" """##],
         errors: &[],
     },
     Case {
-        what: "6 no newline at the end",
+        what: "the last line may end without a newline",
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"",
         entries: &[GOOD],
         errors: &[],
     },
     Case {
-        what: "7 quotes around any field, and no blank after a closing quote",
+        what: "any field may be quoted, and no blank needs to follow the closing quote",
         text: "\"good\"\"u2.0\"\"nonthreadsafe\" \"default\" \"lib.so\" \"dapl.2.0\" \"\"\"\"\n",
         entries: &[GOOD],
         errors: &[],
     },
     Case {
-        what: "8 an escaped quote",
+        what: "a backslash escapes a quote inside quotes",
         text: r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "a \"b\" c" """#,
         entries: &[r#"good u2.0 nonthreadsafe default lib.so dapl.2.0 "a \"b\" c" """#],
         errors: &[],
     },
     Case {
-        what: "9 an escaped backslash; any other backslash is itself",
+        what: "a backslash escapes a backslash in quotes; any other one stands for itself",
         text: r#"go\od u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\c" """#,
         entries: &[r#""go\\od" u2.0 nonthreadsafe default lib.so dapl.2.0 "a\\b\\c" """#],
         errors: &[],
     },
     Case {
-        what: "10 an entry for uDAPL 1.2; u2 is u2.0",
+        what: "entries for uDAPL 1.2 are accepted; u2 means u2.0",
         text: "a u1.2 threadsafe default lib.so dapl.1.2 x y\n\
                b u2 threadsafe default lib.so dapl.1.2 x y\n",
         entries: &[
@@ -77,19 +82,19 @@ const CASES: &[Case] = &[
         errors: &[],
     },
     Case {
-        what: "11 a kernel entry is kept, not used",
+        what: "a kernel entry is parsed, although no user-space consumer can open it",
         text: "good k1.2 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
         entries: &[r#"good k1.2 nonthreadsafe default lib.so dapl.2.0 "" """#],
         errors: &[],
     },
     Case {
-        what: "12 a nondefault entry is kept, not used",
+        what: "a nondefault entry is parsed, although no consumer can open it",
         text: "good u2.0 nonthreadsafe nondefault lib.so dapl.2.0 \"\" \"\"\n",
         entries: &[r#"good u2.0 nonthreadsafe nondefault lib.so dapl.2.0 "" """#],
         errors: &[],
     },
     Case {
-        what: "13 duplicates stay, in order",
+        what: "two entries with the same name are both kept, in the order of the file",
         text: "a u2.0 threadsafe default one.so d.2.0 x y\na u2.0 threadsafe default two.so d.2.0 \
                x y\n",
         entries: &[
@@ -99,7 +104,7 @@ const CASES: &[Case] = &[
         errors: &[],
     },
     Case {
-        what: "14 seven fields",
+        what: "a line with seven fields is an error",
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 x # y",
         entries: &[],
         errors: &[
@@ -108,7 +113,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "15 nine fields",
+        what: "a line with nine fields is an error",
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 mlx5 0 \"\"",
         entries: &[],
         errors: &[
@@ -116,7 +121,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "16 bad API versions",
+        what: "invalid API versions are errors",
         text: "a 2.0 t d l p.1.0 x y\n\
                a u2.0x t d l p.1.0 x y\n\
                a u2.0.1 t d l p.1.0 x y\n\
@@ -135,7 +140,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "17 bad provider versions",
+        what: "invalid provider versions are errors",
         text: "a u2.0 threadsafe default l dapl.2 x y\n\
                a u2.0 threadsafe default l dapl.2.0.1 x y\n\
                a u2.0 threadsafe default l .2.0 x y\n",
@@ -150,7 +155,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "18 keywords in the wrong case; later lines still count",
+        what: "keywords in the wrong case are errors; the parser still reads later lines",
         text: "a u2.0 ThreadSafe default l d.2.0 x y\n\
                a u2.0 threadsafe DEFAULT l d.2.0 x y\n\
                good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
@@ -161,13 +166,13 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "19 CRLF line ends, which OFED's parser rejects",
+        what: "lines may end with CR LF, which OFED's parser rejects",
         text: "\u{feff}# one\r\n\r\ngood u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\r\n",
         entries: &[GOOD],
         errors: &[],
     },
     Case {
-        what: "20 a continued line",
+        what: "an entry that continues on a second line is an error",
         text: "good u2.0 nonthreadsafe default lib.so \\\n  dapl.2.0 \"\" \"\"\n",
         entries: &[],
         errors: &[
@@ -176,7 +181,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "21 an unterminated quote, on which OFED's parser corrupts its heap",
+        what: "a quote that is never closed is an error; OFED's parser corrupts its heap",
         text: "a u2.0 threadsafe default l d.2.0 \"ib0 0 \"\"\n\
                b u2.0 threadsafe default l d.2.0 \"ib0 0\\\" \n\
                good u2.0 nonthreadsafe default lib.so dapl.2.0 \"\" \"\"\n",
@@ -187,7 +192,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "no name, no library: listed by OFED's parser, but nothing could open them",
+        what: "entries without a name or library are errors; OFED's parser accepts them",
         text: "\"\" u2.0 threadsafe default l d.2.0 x y\na u2.0 threadsafe default \"\" d.2.0 x \
                y\n",
         entries: &[],
@@ -197,7 +202,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        what: "columns count characters",
+        what: "the column in an error counts characters, not bytes",
         text: "zürich u2.0 ? default lib.so dapl.2.0 \"\" \"\"",
         entries: &[],
         errors: &["1:13: unknown thread safety \"?\"; expected threadsafe or nonthreadsafe"],

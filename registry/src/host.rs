@@ -152,7 +152,7 @@ impl Devices {
     }
 
     /// Whether the entry belongs to one of OFED's providers, which all need an RDMA device, and
-    /// this host has none.
+    /// this host has no RDMA device.
     fn lacks_rdma(&self, entry: &Entry) -> bool {
         file_name(entry).starts_with("libdapl") && self.rdma.is_empty()
     }

@@ -33,7 +33,8 @@ fn host(files: &[&str], library_path: Option<&Path>) -> (tempfile::TempDir, Host
     let root = tempfile::tempdir().expect("a directory");
     for file in files {
         let path = root.path().join(file);
-        fs::create_dir_all(path.parent().expect("it is in one")).expect("a directory");
+        fs::create_dir_all(path.parent().expect("the path has a parent directory"))
+            .expect("a directory");
         fs::write(path, "").expect("a file");
     }
     let host = Host::new(root.path(), library_path.map(Into::into), Vec::new());
@@ -125,7 +126,7 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("dat.conf");
     let own = |api| format!("own {api} nonthreadsafe default libown.so own.1.0 \"\" \"\"\n");
-    fs::write(&file, as_debians() + &own("u2.0") + &own("u1.2")).expect("it can be written");
+    fs::write(&file, as_debians() + &own("u2.0") + &own("u1.2")).expect("the file can be written");
     let list = List::new(Some(file.into()), None, Builtins::NONE);
     let all = list.interfaces().len();
     let names = |host: &Host, major| {

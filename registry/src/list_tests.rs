@@ -111,7 +111,8 @@ fn a_file_that_cannot_be_read_hides_the_builtins() {
 fn a_toml_file_is_read_as_such() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.toml");
-    fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n").expect("written");
+    fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n")
+        .expect("the file can be written");
     let list = List::new(Some(path.clone().into()), None, Builtins::NONE);
     assert!(list.errors().is_empty());
     assert_eq!(list.interfaces()[0].ia_name, "t");
@@ -127,7 +128,7 @@ fn builtins_can_be_turned_off() {
     assert!(
         !List::new(Some("/dev/null".into()), Some("builtin=off".into()), Builtins::NONE)
             .builtins_off(),
-        "there are none"
+        "without built-in entries, none can be turned off"
     );
 }
 
@@ -175,7 +176,8 @@ fn nobody_looks_for_devices_who_asks_for_something_else() {
 fn an_entry_of_the_file_hides_a_device() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
-    fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n").expect("written");
+    fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n")
+        .expect("the file can be written");
     let list = List::new(Some(path.into()), None, WITH_DEVICES);
     let found = list
         .find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false })
@@ -270,7 +272,7 @@ fn many_entries_are_read_and_listed_in_linear_time() {
         let lines = (0..100_000).map(|n| {
             format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n))
         });
-        fs::write(&path, lines.collect::<String>()).expect("written");
+        fs::write(&path, lines.collect::<String>()).expect("the file can be written");
         let list = List::new(Some(path.clone().into()), None, Builtins::NONE);
         let many = if different { 100_000 } else { 1 };
         assert_eq!(

@@ -298,7 +298,7 @@ fn module_of(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)
 }
 
 /// A hint why a provider's registration did not reach this registry: the provider has found another
-/// registry, or none.
+/// registry, or no registry.
 fn other_registry_hint() -> String {
     // SAFETY: dlsym only looks up a name.
     let found = unsafe {

@@ -193,7 +193,7 @@ pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Op
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
     let major = provider.interface.major;
     let Table(table) = provider.table;
-    // This is the name under which the provider has registered.
+    // `name` is the name under which the provider has registered.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
     let Some(open) = (unsafe { (*table).ia_open_func }) else {

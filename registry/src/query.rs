@@ -39,7 +39,7 @@ impl Registry {
         let Ok(text) = name.to_str() else { return not_found };
         let wanted = Wanted { name: text, major: 2, minor: 0, threadsafe: false };
         let candidates = self.list().find(&wanted).unwrap_or_default();
-        // As in `open`, the next entry is tried only if the library of the current one cannot be
+        // As in `open`, the next entry is tried only if the library of the current entry cannot be
         // loaded.
         let mut attempts = candidates.into_iter().map(load::acquire);
         let attempt =

@@ -54,7 +54,7 @@ fn a_provider_without_dat_provider_fini_works() {
     vendor.write_conf("short u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"");
     let registry = registry(&vendor.conf(), &[]);
     for _ in 0..2 {
-        let opened = registry.open(&request("short")).expect("opens");
+        let opened = registry.open(&request("short")).expect("the adapter opens");
         assert_eq!(vendor.log(), ["init short 2.0 0", "open short 8"]);
         close_abruptly(opened);
         assert_eq!(vendor.log(), ["close 0"]);
@@ -70,7 +70,8 @@ fn a_library_that_is_a_fifo_is_an_error() {
     let fifo = directory.path().join("libprovider.so");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
     assert!(made.success());
-    let error = registry::check_loads(&fifo.to_string_lossy()).expect_err("it is no library");
+    let error = registry::check_loads(&fifo.to_string_lossy())
+        .expect_err("a FIFO must not load as a library");
     assert_eq!(error.to_string(), format!("{}: it is not a regular file", fifo.display()));
 }
 
@@ -80,7 +81,7 @@ fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     vendor.write_conf("one u2.0 threadsafe default LIB fake.1.0 \"LOG\" \"\"");
     let registry = registry(&vendor.conf(), &[]);
     assert!(!vendor.is_loaded());
-    let opened = registry.open(&request("one")).expect("opens");
+    let opened = registry.open(&request("one")).expect("the adapter opens");
     assert!(vendor.is_loaded());
     // The provider receives the thread safety of the entry, not the thread safety that the consumer
     // requested.
@@ -101,8 +102,8 @@ fn a_second_ia_shares_the_provider_and_the_last_one_ends_it() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf("two u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"");
     let registry = registry(&vendor.conf(), &[]);
-    let first = registry.open(&request("two")).expect("opens");
-    let second = registry.open(&request("two")).expect("opens again");
+    let first = registry.open(&request("two")).expect("the adapter opens");
+    let second = registry.open(&request("two")).expect("the adapter opens a second time");
     assert_ne!(first.ia, second.ia);
     assert_eq!(vendor.log(), ["init two 2.0 0", "open two 8", "open two 8"]);
     close_abruptly(first);
@@ -119,7 +120,7 @@ fn handles_are_small_integers_that_translate_both_ways() {
     vendor.write_conf("many u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"");
     let registry = registry(&vendor.conf(), &[]);
     let opened: Vec<_> =
-        (0..100).map(|_| registry.open(&request("many")).expect("opens")).collect();
+        (0..100).map(|_| registry.open(&request("many")).expect("the adapter opens")).collect();
     for one in &opened {
         assert!((1..512).contains(&one.ia.addr()));
         assert_eq!(ia::provider_ia(one.ia), Some(one.provider_ia));
@@ -144,7 +145,7 @@ fn duplicates_are_tried_in_order_until_one_can_be_loaded() {
          dup u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
     );
     let registry = registry(&vendor.conf(), &[]);
-    let opened = registry.open(&request("dup")).expect("the third opens");
+    let opened = registry.open(&request("dup")).expect("the third entry opens");
     assert_eq!(vendor.log(), ["init dup 2.0 0", "open dup 8"]);
     close_abruptly(opened);
     assert_eq!(vendor.log(), ["close 0", "fini dup"]);
@@ -164,7 +165,7 @@ fn every_failure_keeps_its_reason() {
          mute u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n",
     );
     let registry = registry(&vendor.conf(), &[]);
-    let error = registry.open(&request("bad")).expect_err("nothing opens");
+    let error = registry.open(&request("bad")).expect_err("no entry may open");
     // The status of the first provider that loads is passed on unchanged. Statuses of OFED's
     // providers have no class. The next entry is not tried, because it has other parameters.
     assert_eq!(error.status(), 0x0004_0000);
@@ -193,7 +194,7 @@ fn every_failure_keeps_its_reason() {
     assert!(text.starts_with("cannot open IA \"bad\" (u2.0)\n"), "{text}");
     assert!(text.contains("dat.conf:2:1: "), "{text}");
     // As in OFED's registry, the first library that loads is final, even if it is not a provider.
-    let error = registry.open(&request("alien")).expect_err("nothing opens");
+    let error = registry.open(&request("alien")).expect_err("no entry may open");
     let failures: Vec<_> =
         error.attempts.iter().map(|attempt| attempt.failure.to_string()).collect();
     assert!(
@@ -204,7 +205,7 @@ fn every_failure_keeps_its_reason() {
         ),
         "{failures:?}"
     );
-    let error = registry.open(&request("mute")).expect_err("nothing opens");
+    let error = registry.open(&request("mute")).expect_err("no entry may open");
     let failures: Vec<_> =
         error.attempts.iter().map(|attempt| attempt.failure.to_string()).collect();
     assert_eq!(failures, ["its dat_provider_init did not register mute for u2.0"]);
@@ -221,7 +222,7 @@ fn many_failures_are_told_in_few_lines() {
     };
     std::fs::write(&conf, (0..2000).map(line).collect::<String>())
         .expect("the file can be written");
-    let error = registry(&conf, &[]).open(&request("many")).expect_err("nothing opens");
+    let error = registry(&conf, &[]).open(&request("many")).expect_err("no entry may open");
     let text = error.to_string();
     assert_eq!((error.attempts.len(), text.lines().count()), (2000, 10));
     assert!(
@@ -237,8 +238,10 @@ fn a_long_value_is_told_in_part() {
     let library = "l".repeat(1 << 20);
     let line = format!("long u2.0 nonthreadsafe default {library} fake.1.0 \"{library}\" \"\"\n");
     std::fs::write(&conf, line).expect("the file can be written");
-    let text =
-        registry(&conf, &[]).open(&request("long")).expect_err("it does not load").to_string();
+    let text = registry(&conf, &[])
+        .open(&request("long"))
+        .expect_err("the library must not load")
+        .to_string();
     assert!(text.len() < 2000 && text.contains("(1048576 octets)"), "{} octets", text.len());
     assert!(text.contains("cannot open shared object file"), "{text}");
 }
@@ -253,7 +256,7 @@ fn each_entry_can_be_tried_by_itself() {
     let registry = registry(&vendor.conf(), &[]);
     let [first, second] = registry.list().candidates()[..] else { panic!("two entries") };
     assert_eq!(open_candidate(first, &request("each")).err(), Some(refused(0x8003_0003)));
-    close_abruptly(open_candidate(second, &request("each")).expect("opens"));
+    close_abruptly(open_candidate(second, &request("each")).expect("the adapter opens"));
     assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);
 }
 
@@ -264,7 +267,10 @@ fn what_no_entry_offers_has_its_subtype() {
     let registry = registry(&vendor.conf(), &[]);
     let status = |name, major, minor, threadsafe| {
         let wanted = Wanted { name, major, minor, threadsafe };
-        registry.open(&Request { wanted, ..request("") }).expect_err("does not open").status()
+        registry
+            .open(&Request { wanted, ..request("") })
+            .expect_err("the entry must not open")
+            .status()
     };
     assert_eq!(status("none", 2, 0, false), 0x800a_0064);
     assert_eq!(status("some", 3, 0, false), 0x800a_0065);
@@ -281,11 +287,14 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
     let conf = directory.path().join("dat.conf");
     let line = |n| format!("n{n} u2.0 nonthreadsafe default n.so fake.1.0 \"\" \"\"\n");
     let text = |entries, opendat_params: &str| {
-        std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
+        std::fs::write(&conf, (0..entries).map(line).collect::<String>())
+            .expect("the file can be written");
         let list =
             List::new(Some(conf.clone().into()), Some(opendat_params.into()), builtins(BUILTINS));
-        let error =
-            Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
+        let error = Registry::with_list(list)
+            .open(&request("x"))
+            .expect_err("an unknown entry must not open")
+            .to_string();
         error.replace(&conf.display().to_string(), "FILE")
     };
     let unknown = "cannot open IA \"x\" (u2.0): no entry has this name";
@@ -315,7 +324,7 @@ fn a_builtin_provider_that_fails_is_reported_once() {
     };
     let builtins = Builtins { threadsafe: &[false, true], ..builtins(&[&[DEAF]]) };
     let registry = Registry::with_list(List::new(Some("/dev/null".into()), None, builtins));
-    let error = registry.open(&request("deaf")).expect_err("does not open");
+    let error = registry.open(&request("deaf")).expect_err("the entry must not open");
     assert_eq!(
         error.to_string(),
         "cannot open IA \"deaf\" (u2.0)\n    built in: its function table cannot be registered: \
@@ -336,7 +345,7 @@ fn a_name_that_the_program_has_registered_is_not_built_in() {
     assert_eq!(unsafe { abi::add_provider(table, &info) }, SUCCESS);
     let error = registry(Path::new("/dev/null"), BUILTINS)
         .open(&request("taken"))
-        .expect_err("does not open");
+        .expect_err("the entry must not open");
     assert_eq!(
         error.to_string(),
         "cannot open IA \"taken\" (u2.0)\n    built in \"inside\": its function table cannot \
@@ -357,24 +366,28 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
     vendor.write_conf(
         "shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n",
     );
-    let error =
-        registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect_err("it refuses");
+    let error = registry(&vendor.conf(), BUILTINS)
+        .open(&request("shadow"))
+        .expect_err("the provider must refuse");
     assert_eq!(vendor.log(), ["init shadow 2.0 0", "open shadow 8", "fini shadow"]);
     assert_eq!((error.attempts.len(), error.status()), (1, 0x8003_0003));
     vendor.write_conf("shadow u2.0 nonthreadsafe default /nonexistent/lib.so fake.1.0 \"\" \"\"\n");
-    registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect_err("there is no other");
+    registry(&vendor.conf(), BUILTINS)
+        .open(&request("shadow"))
+        .expect_err("no other provider may open");
 
     vendor.write_conf("");
     let opened = registry(&vendor.conf(), BUILTINS)
         .open(&request("shadow"))
-        .expect("the built-in one opens");
+        .expect("the built-in provider opens");
     assert_eq!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
     close_abruptly(opened);
     assert_eq!(table_of(opened.provider_ia), None);
 
     vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n");
-    let opened =
-        registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
+    let opened = registry(&vendor.conf(), BUILTINS)
+        .open(&request("shadow"))
+        .expect("the entry of the file opens");
     assert_ne!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
     close_abruptly(opened);
 }
@@ -383,7 +396,7 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
 fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
     static BUILTINS: &[&[Builtin]] = &[&[Builtin { name: "two", ..two_tables::BUILTIN }]];
     let registry = registry(Path::new("/dev/null"), BUILTINS);
-    let [one, two] = [(); 2].map(|()| registry.open(&request("two")).expect("opens"));
+    let [one, two] = [(); 2].map(|()| registry.open(&request("two")).expect("the adapter opens"));
     let own = &raw const two_tables::OWN;
     for opened in [one, two] {
         assert_eq!((opened.table, table_of(opened.provider_ia)), (own, Some(own)));
@@ -477,7 +490,7 @@ fn an_ia_that_its_provider_does_not_close_stays_open() {
     vendor
         .write_conf("busy u2.0 nonthreadsafe default LIB fake.1.0 \"LOG close=0x80070050\" \"\"\n");
     let registry = registry(&vendor.conf(), &[]);
-    let opened = registry.open(&request("busy")).expect("opens");
+    let opened = registry.open(&request("busy")).expect("the adapter opens");
     assert_eq!(close(opened.ia, DAT_CLOSE_GRACEFUL_FLAG), 0x8007_0050);
     assert_eq!(ia::provider_ia(opened.ia), Some(opened.provider_ia));
     close_abruptly(opened);
@@ -490,7 +503,7 @@ fn a_provider_that_forgets_to_unregister_is_forgotten() {
     vendor.write_conf("keep u2.0 nonthreadsafe default LIB fake.1.0 \"keep=yes\" \"\"\n");
     let registry = registry(&vendor.conf(), &[]);
     for _ in 0..3 {
-        let opened = registry.open(&request("keep")).expect("opens, also again");
+        let opened = registry.open(&request("keep")).expect("the adapter opens each time");
         close_abruptly(opened);
         assert!(!vendor.is_loaded());
         assert_eq!(table_of(opened.provider_ia), None);
@@ -526,8 +539,9 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
         assert_eq!(abi::add_provider(table, &other), SUCCESS);
         assert_eq!(abi::remove_provider(&TABLE, &own), 0x800a_0064);
 
-        let opened =
-            Registry::with_list(List::default()).open(&request("own")).expect("opens by name");
+        let opened = Registry::with_list(List::default())
+            .open(&request("own"))
+            .expect("the adapter opens by its name");
         assert_eq!(table_of(opened.provider_ia), Some(table));
         assert_eq!(abi::remove_provider(table, &own), DAT_ERROR(DAT_PROVIDER_IN_USE, 0));
         close_abruptly(opened);
@@ -537,7 +551,9 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
         assert_eq!(abi::remove_provider(table, &other), SUCCESS);
         assert_eq!(abi::remove_provider(table, &other), 0x800a_0064);
     }
-    let error = Registry::with_list(List::default()).open(&request("own")).expect_err("gone");
+    let error = Registry::with_list(List::default())
+        .open(&request("own"))
+        .expect_err("an adapter that is no longer registered must not open");
     assert_eq!(error.status(), 0x800a_0064);
 }
 
@@ -554,7 +570,8 @@ fn eight_threads_open_and_close_without_disturbing_each_other() {
             let registry = &registry;
             scope.spawn(move || {
                 for _ in 0..125 {
-                    let opened = registry.open(&request(["a", "b"][thread % 2])).expect("opens");
+                    let opened =
+                        registry.open(&request(["a", "b"][thread % 2])).expect("the adapter opens");
                     assert_eq!(table_of(opened.provider_ia), Some(opened.table));
                     close_abruptly(opened);
                 }
@@ -586,7 +603,8 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
             "ofed-{params} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n"
         );
         let name = line.split(" u2.0").next().expect("a name").replace(' ', "-");
-        std::fs::write(&conf, line.replacen(&format!("ofed-{params}"), &name, 1)).expect("written");
+        std::fs::write(&conf, line.replacen(&format!("ofed-{params}"), &name, 1))
+            .expect("the file can be written");
         let error = match registry(&conf, &[]).open(&request(&name)) {
             Ok(opened) => {
                 println!("{library}: there is a device");

@@ -122,7 +122,7 @@ impl Cq {
     pub unsafe fn arm(&self, solicited: bool) -> bool {
         self.armed.store(if solicited { ARMED_SOLICITED } else { ARMED_ANY }, Ordering::Relaxed);
         // There are two cases. Either the producer sees that the queue is armed (its fence is in
-        // `announce`), or the check below sees the completion that the producer has pushed.
+        // `announce`), or `is_empty` below sees the completion that the producer has pushed.
         fence(Ordering::SeqCst);
         // SAFETY: the caller guarantees that it is the only consumer.
         if unsafe { self.is_empty() } {

@@ -107,7 +107,7 @@ pub struct Keys {
 }
 
 struct Registry {
-    /// The last table is the current one. A lookup may still use an older one.
+    /// The last table is the current table. A lookup may still use an older table.
     tables: Vec<*mut Table>,
     live: usize,
     random: RandomState,
@@ -261,7 +261,7 @@ impl Registry {
     fn random_stag(&mut self) -> u32 {
         loop {
             // The STags come from SipHash with a key from the operating system's random numbers, so
-            // a peer that has seen some STags cannot predict the next one.
+            // a peer that has seen some STags cannot predict the next STag.
             let stag = self.random.hash_one(self.stags_drawn) as u32;
             self.stags_drawn += 1;
             if stag != 0 && self.current().slot(stag).stag.load(Ordering::Relaxed) == 0 {

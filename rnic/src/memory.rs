@@ -61,7 +61,7 @@ pub(crate) fn update(
     if !addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
         return Err(AtomicError::Misaligned);
     }
-    // SAFETY: the target is eight aligned octets of registered memory; the check above has just
+    // SAFETY: the target is eight aligned octets of registered memory; `keys.check` has just
     // allowed this access.
     let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
     let changed = |original| Some(apply(original)).filter(|&value| value != original);

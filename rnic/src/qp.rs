@@ -542,7 +542,8 @@ impl Work {
         }
     }
 
-    /// The position of the oldest request that has not completed, or of the next one to be posted.
+    /// The position of the oldest request that has not completed, or of the next request to be
+    /// posted.
     #[inline]
     pub(crate) fn oldest_request(&self) -> usize {
         // SAFETY: the engine is the only consumer.
@@ -564,8 +565,8 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes requests in order, up to the first one that has not been carried out. Returns the
-    /// number of completed requests.
+    /// Completes requests in order, up to the first request that has not been carried out. Returns
+    /// the number of completed requests.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);

@@ -21,8 +21,8 @@ use crate::settings::{Settings, parse, settings};
 
 pub use crate::settings::DEFAULT_LEVEL;
 
-/// Installs a subscriber, on the first call, if `OPENDAT_LOG` or `DAPL_DBG_TYPE` asks for one and
-/// the program has none.
+/// Installs a subscriber, on the first call, if `OPENDAT_LOG` or `DAPL_DBG_TYPE` asks for a log and
+/// the program has no subscriber.
 pub fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| match &settings().targets {

@@ -132,8 +132,8 @@ mod tests {
     }
 
     fn parsed_targets(given: &[(&str, &str)]) -> Vec<String> {
-        let targets = settings(given).targets.expect("they are right");
-        let targets = targets.expect("something is asked for");
+        let targets = settings(given).targets.expect("the setting is valid");
+        let targets = targets.expect("the setting asks for a log");
         let mut parsed_targets: Vec<_> =
             targets.iter().map(|(target, level)| format!("{target}={level}")).collect();
         parsed_targets.sort();
@@ -163,7 +163,10 @@ mod tests {
     #[test]
     fn opendat_log_takes_precedence() {
         let given = [("OPENDAT_LOG", "dat::ep=debug,warn"), ("DAPL_DBG_TYPE", "all")];
-        let targets = settings(&given).targets.expect("they are right").expect("it is asked for");
+        let targets = settings(&given)
+            .targets
+            .expect("the setting is valid")
+            .expect("the setting asks for a log");
         assert!(targets.would_enable("dat::ep", &tracing::Level::DEBUG));
         assert!(!targets.would_enable("dat::cm", &tracing::Level::INFO));
         assert!(targets.would_enable("dat::cm", &tracing::Level::WARN));
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let why = |given| settings(given).targets.expect_err("it is wrong");
+        let why = |given| settings(given).targets.expect_err("the setting must be refused");
         assert_eq!(
             why(&[("DAPL_DBG_TYPE", "all")]),
             "DAPL_DBG_TYPE=all: expected a decimal number, or 0x and a hexadecimal number"

@@ -204,12 +204,12 @@ pub fn sockets_in(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf> 
 }
 
 /// Whether a process listens on the socket with this name. If the kernel refuses the connection, no
-/// process does. The check uses a datagram socket, which can never connect to such a socket, so the
-/// check does not disturb the process.
+/// process listens. This function uses a datagram socket. A datagram socket can never connect to a
+/// listening socket, so the process is not disturbed.
 ///
 /// # Errors
 ///
-/// The check needs a file descriptor, and none was free.
+/// Fails if no file descriptor is free.
 pub fn has_listener(path: &Path) -> io::Result<bool> {
     let answer = UnixDatagram::unbound()?.connect(path);
     Ok(!answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
@@ -253,7 +253,8 @@ mod tests {
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("the file can be written");
         let (_listener, own) = listen_in(place.path()).expect("the socket can be made");
-        let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();
+        let mut sockets: Vec<_> =
+            sockets_in(place.path()).expect("the directory can be read").collect();
         sockets.sort();
         assert!(
             sockets == [of_other.clone(), own.path.clone()]

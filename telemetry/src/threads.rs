@@ -43,7 +43,7 @@ fn unblock_faults() {
 /// While this value exists, signals are blocked in the thread that created it, except for the
 /// signals of faults and the signals by which a user ends a program. A blocked signal is handled
 /// when the value is dropped. The reason: several system calls start again after each signal
-/// handler, so a timer that fires often enough would keep such a call from ending.
+/// handler, so a timer that fires often enough would keep these calls from ending.
 pub struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// The possible parents of the directory. Each process uses the first one that it can write to, so
-/// that all processes choose the same one.
+/// The possible parents of the directory. Each process uses the first parent that it can write to,
+/// so that all processes choose the same parent.
 pub const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 /// Mode bits of a directory: others may write to it, and only the owner of a file in it may rename
 /// or remove that file.
@@ -119,7 +119,7 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
             Err(error) => return Err((directory, error)),
         }
     }
-    Err(refused.expect("there are some places"))
+    Err(refused.expect("the list of places is not empty"))
 }
 
 fn cannot_be_written_to(error: &io::Error) -> bool {
@@ -170,15 +170,15 @@ mod tests {
         let own = place.path().join(format!("opendat-{}", geteuid().as_raw()));
         let open = || users_directory(&[place.path()]);
         let refusal = || {
-            let (path, error) = open().expect_err("refused");
+            let (path, error) = open().expect_err("the directory must be refused");
             assert_eq!(
                 (path.as_path(), error.kind()),
                 (own.as_path(), io::ErrorKind::PermissionDenied)
             );
             error.to_string()
         };
-        assert_eq!(open().expect("it is made"), own);
-        assert_eq!(open().expect("it is found"), own);
+        assert_eq!(open().expect("the directory is made"), own);
+        assert_eq!(open().expect("the directory is found"), own);
         assert_eq!(fs::metadata(&own).expect("the file exists").mode() & 0o7777, 0o700);
         set_mode(&own, 0o750);
         assert!(refusal().contains("other users have rights in it"));
@@ -189,7 +189,7 @@ mod tests {
         }
         // A symbolic link is refused even if its target belongs to this user, because the creator
         // of the link can change it.
-        fs::rename(&own, place.path().join("elsewhere")).expect("renamed");
+        fs::rename(&own, place.path().join("elsewhere")).expect("the path can be renamed");
         symlink(place.path().join("elsewhere"), &own).expect("a link");
         assert!(refusal().contains("it is not a directory"));
         fs::remove_file(&own).expect("the file can be removed");
@@ -200,16 +200,18 @@ mod tests {
         set_mode(place.path(), 0o777);
         assert!(refusal().contains("no sticky bit"));
         set_mode(place.path(), 0o1777);
-        open().expect("nobody can");
+        open().expect("a directory that nobody can replace is accepted");
     }
 
     #[test]
     fn the_next_place_is_used_if_one_does_not_exist() {
         let place = tempfile::tempdir().expect("a directory");
         let missing = place.path().join("missing");
-        let directory = users_directory(&[&missing, place.path()]).expect("the second one");
+        let directory =
+            users_directory(&[&missing, place.path()]).expect("the second place is suitable");
         assert_eq!(directory.parent(), Some(place.path()));
-        let (path, error) = users_directory(&[&missing, &missing]).expect_err("nowhere");
+        let (path, error) =
+            users_directory(&[&missing, &missing]).expect_err("no directory may be found");
         assert!(path.starts_with(&missing));
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     EXPECT(pipe(to_peer) == 0 && pipe(to_owner) == 0, "pipe: %s", strerror(errno));
     peer = fork();
     EXPECT(peer >= 0, "fork: %s", strerror(errno));
-    /* Each process keeps only its own ends, so that it notices when the other one ends. */
+    /* Each process keeps only its own ends, so that it notices the end of its peer. */
     close(peer == 0 ? to_peer[1] : to_peer[0]);
     close(peer == 0 ? to_owner[0] : to_owner[1]);
     open_for_binds(&end, flushed ? QUEUE_LENGTH : 16);

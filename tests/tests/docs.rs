@@ -303,7 +303,10 @@ fn the_workflow_runs() {
                 command.envs(variables.filter(|(name, _)| *name != "env"));
                 text(&command.output().expect("bash starts"));
             }
-            assert!(fs::read_dir(at("captures")).expect("they are made").count() >= 2, "{ia}");
+            assert!(
+                fs::read_dir(at("captures")).expect("the captures are made").count() >= 2,
+                "{ia}"
+            );
             assert_eq!(read(at("server.out")), read("examples/hello/server.txt"), "{ia}");
         }
         Ok(())

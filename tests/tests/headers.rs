@@ -71,8 +71,8 @@ fn names_that_only_programs_use_are_there() {
             let program = directory.path().join("names");
             let output = language
                 .command(&compiler, &headers)
-                // This suppresses warnings about UINT64_C and 64-bit integers, which are newer than
-                // C90.
+                // This option suppresses warnings about UINT64_C and 64-bit integers, which are
+                // newer than C90.
                 .arg("-Wno-long-long")
                 .arg(c_source("names.c"))
                 .arg("-o")

@@ -135,7 +135,8 @@ fn example(packet: &Packet<'_>, ip: Identification, source_port: u16) -> Example
     bytes.resize(start + packet.len(), 0xEE);
     packet.emit(&mut bytes[start..]);
     let ends: [SocketAddr; 2] = [(source, source_port).into(), (destination, UDP_PORT).into()];
-    let icrc = Icrc::new(ends[0], ends[1]).expect("both are IPv4").compute(ip, &bytes[start..]);
+    let icrc =
+        Icrc::new(ends[0], ends[1]).expect("both addresses are IPv4").compute(ip, &bytes[start..]);
     bytes.extend(icrc.to_le_bytes());
 
     let Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn } =

@@ -120,9 +120,9 @@ const CLIENT: &[&str] = &["-h", "127.0.0.1"];
 /// Tests that a user who starts a set-user-ID program cannot name a file for the program to use.
 fn set_user_id(world: &World) -> Result<(), Stop> {
     let (program, conf) = (world.dir.path().join("dat"), world.dir.path().join("dat.conf"));
-    fs::copy(world.dist.dat(), &program).expect("there is room");
+    fs::copy(world.dist.dat(), &program).expect("the disk has room for the program");
     fs::write(&conf, "planted u2.0 nonthreadsafe default libplanted.so vendor.1.0 \"\" \"\"\n")
-        .expect("writes");
+        .expect("the file can be written");
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, heeded) in [(0o755, true), (0o4755, false)] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode))
@@ -166,7 +166,7 @@ fn attack(world: &World, how: &str) -> Result<String, Stop> {
 /// effective user are the same, but the kernel sets AT_SECURE.
 fn other_rights(world: &World) -> Result<(), Stop> {
     let program = world.dir.path().join("dat");
-    fs::copy(world.dist.dat(), &program).expect("there is room");
+    fs::copy(world.dist.dat(), &program).expect("the disk has room for the program");
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, shares) in [(0o755, true), (0o4755, false), (0o2755, false)] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode))

@@ -63,7 +63,7 @@ pub enum SendOp {
     /// lengths.
     Read(Remote),
     /// Works like [`Read`](SendOp::Read), but the segments name memory of this side by remote keys.
-    /// These are keys of windows or regions that let peers write.
+    /// A remote key belongs to a window or region that lets peers write.
     ReadToWindow(Remote),
     /// Writes local segments to remote memory, then consumes the peer's next receive buffer, of
     /// whatever size. The completion of that buffer contains a number. This is one request with one
@@ -170,7 +170,7 @@ pub enum PostError {
     /// - The request has more segments than the queue allows.
     /// - The request is a receive, and the queue pair uses a shared receive queue.
     /// - The transport or the peer does not support the operation.
-    #[error("the queue does not support such a request")]
+    #[error("the queue does not support this request")]
     Unsupported,
 }
 

@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn verdict(row: &Row, previous: Option<&Row>) -> Verdict {
-        row.judge(previous).expect("it has a bar").1
+        row.judge(previous).expect("the row has a limit").1
     }
 
     #[test]

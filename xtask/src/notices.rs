@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn what_is_linked_is_listed_and_nothing_else() {
-        let linked = linked_into(&dist::packages().expect("listed")).expect("cargo knows");
+        let linked =
+            linked_into(&dist::packages().expect("the packages are listed")).expect("cargo knows");
         let lists = |name: &str| linked.iter().any(|work| work.name == name);
         assert!(["libc", "clap", "mio", "toml", "socket2"].into_iter().all(lists));
         // The list must not contain a procedural macro, the macro's dependency, a test dependency,
@@ -139,7 +140,9 @@ mod tests {
 
     #[test]
     fn whatever_is_linked_has_a_notice() {
-        for work in linked_into(&dist::packages().expect("listed")).expect("cargo knows") {
+        for work in
+            linked_into(&dist::packages().expect("the packages are listed")).expect("cargo knows")
+        {
             assert!(!work.notices().expect("files that can be read").is_empty(), "{}", work.name);
         }
     }

@@ -70,7 +70,7 @@ fn visit(dir: &Path, found: &mut BTreeSet<String>) {
         if path.is_dir() {
             visit(&path, found);
         } else {
-            let relative = path.strip_prefix(workspace()).expect("below the workspace");
+            let relative = path.strip_prefix(workspace()).expect("the file is below the workspace");
             found.insert(relative.to_string_lossy().into_owned());
         }
     }

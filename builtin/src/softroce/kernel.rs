@@ -33,8 +33,8 @@ const DEVICE_READY_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns the rxe device of the address `bind`. Without `bind`, returns the rxe device of the
-/// first address of the host that has one. This loads no library. If the host has no RDMA device,
-/// it only reads one directory of sysfs.
+/// first address of the host that has an rxe device. This function loads no library. If the host
+/// has no RDMA device, the function only reads one directory of sysfs.
 pub(crate) fn find(bind: Option<SocketAddr>) -> Option<Rxe> {
     find_in(Path::new(SYSFS), bind, &netdev::addresses().unwrap_or_default())
 }

@@ -11,16 +11,27 @@ use super::*;
 fn engine(params: &str) -> Result<String, OpenError> {
     let adapter = open("softroce", params)?;
     let named = &adapter.attrs().named;
-    Ok(named.iter().find(|(name, _)| name == "engine").expect("it says so").1.clone())
+    Ok(named
+        .iter()
+        .find(|(name, _)| name == "engine")
+        .expect("the adapter names its engine")
+        .1
+        .clone())
 }
 
 #[test]
 fn the_key_engine_is_one_of_several() {
     let engine = |text, defaults| parse(text, defaults).map(|(engine, _)| engine);
     let reason = |text| engine(text, "").expect_err(text).reason;
-    assert_eq!(engine("lo mtu=1024", "").expect("parses"), Engine::Auto);
-    assert_eq!(engine("lo spin=5", "engine=kernel").expect("parses"), Engine::Kernel);
-    assert_eq!(engine("engine=user lo", "engine=kernel").expect("parses"), Engine::User);
+    assert_eq!(engine("lo mtu=1024", "").expect("the parameters are valid"), Engine::Auto);
+    assert_eq!(
+        engine("lo spin=5", "engine=kernel").expect("the parameters are valid"),
+        Engine::Kernel
+    );
+    assert_eq!(
+        engine("engine=user lo", "engine=kernel").expect("the parameters are valid"),
+        Engine::User
+    );
     assert!(reason("engine=kernel engine=user").contains("the key engine occurs twice"));
     assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
     assert_eq!(
@@ -32,17 +43,20 @@ fn the_key_engine_is_one_of_several() {
 
 #[test]
 fn without_a_device_it_is_the_one_in_user_space_and_says_why() {
-    assert_eq!(engine("lo").expect("opens"), "user space: the kernel has no rxe device here");
     assert_eq!(
-        engine("lo engine=auto net=loss=1%").expect("opens"),
+        engine("lo").expect("the adapter opens"),
         "user space: the kernel has no rxe device here"
     );
-    assert_eq!(engine("lo engine=user").expect("opens"), "user space: engine=user");
+    assert_eq!(
+        engine("lo engine=auto net=loss=1%").expect("the adapter opens"),
+        "user space: the kernel has no rxe device here"
+    );
+    assert_eq!(engine("lo engine=user").expect("the adapter opens"), "user space: engine=user");
 }
 
 #[test]
 fn the_kernel_has_none_on_the_loopback() {
-    let error = engine("lo engine=kernel").expect_err("there can be none");
+    let error = engine("lo engine=kernel").expect_err("no kernel engine may be found");
     assert_eq!(error.code, Error::of(DAT_INVALID_ADDRESS));
     assert!(error.reason.contains("specify one, as in \"eth0 engine=kernel\""), "{error}");
 }

@@ -100,7 +100,7 @@ mod tests {
     fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
         let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
         assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
-        assert!(fault.of_library, "it is not tried again");
+        assert!(fault.of_library, "a fault of the library must not be tried again");
     }
 
     #[test]
@@ -120,9 +120,9 @@ mod tests {
         // The process has the socket as its descriptor 3, and runs until the FIFO is written.
         let stays = format!("exec 3<&0; cat {} &", fifo.display());
         assert_eq!(why(&format!("{stays} echo null >&0")), None);
-        fs::write(&fifo, "").expect("it reads");
+        fs::write(&fifo, "").expect("the process reads the pipe");
         let ends = "starting libx.so terminates the program (exit status: 3)";
         assert_eq!(why(&format!("{stays} exit 3")).as_deref(), Some(ends));
-        fs::write(&fifo, "").expect("it reads");
+        fs::write(&fifo, "").expect("the process reads the pipe");
     }
 }

@@ -26,8 +26,8 @@ const MAX_CONNECTING: usize = 32;
 const MAX_WAITING: usize = 512;
 /// The maximum number of clients from one address that wait for a process.
 const MAX_WAITING_OF_ONE: usize = 64;
-/// A client keeps its process for at least this long, even if other clients wait for one. An honest
-/// client usually connects within a second.
+/// A client keeps its process for at least this long, even if other clients wait for a process. An
+/// honest client usually connects within a second.
 const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -195,19 +195,22 @@ mod tests {
     #[test]
     fn the_oldest_that_is_not_connected_makes_room_after_a_time() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback interface is up");
-        let at = listener.local_addr().expect("it is bound");
-        let client = Arc::new(TcpStream::connect(at).expect("it listens"));
+        let at = listener.local_addr().expect("the listener is bound");
+        let client = Arc::new(TcpStream::connect(at).expect("the server listens"));
         let (mut state, start, of) = (State::default(), Instant::now(), address(1));
         let later = start + MIN_CONNECT_TIME;
         for _ in 0..MAX_CONNECTING {
-            let number = state.wait(of).expect("there is room");
+            let number = state.wait(of).expect("the server has a free place");
             assert_eq!(state.try_enter(number, of, &client, start), None);
         }
-        let next = state.wait(of).expect("there is room");
-        let after = state.wait(of).expect("there is room");
-        let other = state.wait(address(2)).expect("there is room");
+        let next = state.wait(of).expect("the server has a free place");
+        let after = state.wait(of).expect("the server has a free place");
+        let other = state.wait(address(2)).expect("the server has a free place");
         assert_eq!(state.try_enter(next, of, &client, start), Some(later));
-        assert!(state.try_enter(after, of, &client, later).is_some(), "another one is before it");
+        assert!(
+            state.try_enter(after, of, &client, later).is_some(),
+            "an earlier client of the address must enter first"
+        );
         assert_eq!(state.try_enter(other, address(2), &client, later), None);
         assert_eq!(state.try_enter(next, of, &client, later), None);
         assert_eq!(state.try_enter(after, of, &client, later), None);
@@ -221,7 +224,7 @@ mod tests {
         let mut state = State::default();
         for number in 0..MAX_CONNECTED {
             let of = address(1 + number / MAX_CONNECTED_OF_ONE);
-            state.wait(of).expect("there is a place");
+            state.wait(of).expect("the server has a free place");
             state.connected.insert(number as u64, of);
             let is_full = number + 1 >= MAX_CONNECTED_OF_ONE;
             assert_eq!(state.check_limits(address(1)).is_err(), is_full);
@@ -235,7 +238,7 @@ mod tests {
     fn one_address_takes_only_some_of_the_waiting_room() {
         let mut state = State::default();
         for _ in 0..MAX_WAITING_OF_ONE {
-            state.wait(address(1)).expect("there is room");
+            state.wait(address(1)).expect("the server has a free place");
         }
         assert!(state.wait(address(1)).is_err() && state.wait(address(2)).is_ok());
     }

@@ -426,7 +426,7 @@ mod tests {
         let flow =
             rounds.map(|slow| trial(&[], Some((1e6 / slow, 1e-6 * slow, 2e-6 * slow)))).to_vec();
         let rounds = Rounds::of(vec![latency.clone(), flow.clone()]);
-        let figures = point.figures(&rounds, 0).expect("figures");
+        let figures = point.figures(&rounds, 0).expect("the rounds have figures");
         assert_eq!((figures.latency.p50, figures.operations_per_second), (5e-6, 1e6));
         assert_eq!(figures.bytes_per_second, 64.0 * figures.operations_per_second);
         assert_eq!((figures.client_cpu, figures.server_cpu), (1e-6, 2e-6));
@@ -449,7 +449,7 @@ mod tests {
         let noisy = [1e5, 4e5, 1e5, 4e5, 2e5].map(of).to_vec();
         let rounds = Rounds::of(vec![steady, noisy]);
         let [first, second] =
-            [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
+            [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("the rounds have figures"));
         assert_eq!((first.operations_per_second, first.noisy), (1e5, false));
         assert_eq!((second.operations_per_second, second.noisy), (2e5, true));
         // Both figures come from the same trial, so their product is the queue depth (Little's

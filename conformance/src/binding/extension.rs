@@ -18,8 +18,8 @@ pub(crate) enum ExtensionOp {
     Linked,
 }
 
-/// The variable arguments, which follow the handle and the operation. Each operation reads only the
-/// first ones that it needs.
+/// The variable arguments, which follow the handle and the operation. Each operation reads only as
+/// many of the first arguments as it needs.
 pub(crate) type Words = [u64; 6];
 
 /// A `va_list` with all arguments in memory, as if earlier arguments had used up the registers

@@ -97,7 +97,11 @@ pub(super) const CASES: &[Row] = &[
             let attr = DAT_EP_ATTR { max_rdma_read_iov, max_rdma_write_iov, ..rig.ep_attr() };
             let is = rig.query(rig.ep_with(&attr)?.ep)?.ep_attr;
             let iovs = (is.max_rdma_read_iov, is.max_rdma_write_iov);
-            ensure_equal("what the EP has", iovs, (max_rdma_read_iov, max_rdma_write_iov))?;
+            ensure_equal(
+                "the numbers of segments of the EP's reads and writes",
+                iovs,
+                (max_rdma_read_iov, max_rdma_write_iov),
+            )?;
             for attr in [
                 DAT_EP_ATTR { max_rdma_read_iov: max_rdma_read_iov.saturating_add(1), ..attr },
                 DAT_EP_ATTR { max_rdma_write_iov: max_rdma_write_iov.saturating_add(1), ..attr },
@@ -420,7 +424,7 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
 }
 
 /// Checks that an EP with this soft watermark reports the first buffer beyond the watermark. If
-/// `is_reported` is false, checks that the EP reports such a buffer only after a call of
+/// `is_reported` is false, checks that the EP reports this buffer only after a call of
 /// dat_ep_set_watermark.
 fn soft_watermark(
     rig: &Rig,

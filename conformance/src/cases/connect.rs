@@ -22,18 +22,36 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
             ensure(
                 param.private_data_size >= 10,
-                format_args!("{} bytes arrived", param.private_data_size),
+                format_args!(
+                    "only {} bytes of private data arrived with the request",
+                    param.private_data_size
+                ),
             )?;
-            ensure_equal("the question", private(param.private_data, 10), b"a question".to_vec())?;
+            ensure_equal(
+                "the private data of the request",
+                private(param.private_data, 10),
+                b"a question".to_vec(),
+            )?;
             ok(rig.accept(arrival.cr, passive.ep, b"an answer"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ensure(
                 up.private_data_size >= 9,
-                format_args!("{} bytes came back", up.private_data_size),
+                format_args!(
+                    "only {} bytes of private data arrived with the answer",
+                    up.private_data_size
+                ),
             )?;
-            ensure_equal("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
+            ensure_equal(
+                "the private data of the answer",
+                private(up.private_data, 9),
+                b"an answer".to_vec(),
+            )?;
             let up = rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            ensure_equal("private data for the passive side", up.private_data_size, 0)
+            ensure_equal(
+                "the size of the private data that the passive side gets",
+                up.private_data_size,
+                0,
+            )
         },
     ),
     must(
@@ -48,7 +66,11 @@ pub(super) const CASES: &[Row] = &[
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-            ensure_equal("the answer", private(up.private_data, 7), b"keep me".to_vec())
+            ensure_equal(
+                "the private data of the answer",
+                private(up.private_data, 7),
+                b"keep me".to_vec(),
+            )
         },
     ),
     must(
@@ -401,7 +423,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.connect(ep.ep, listener.qualifier, b""))?;
             let arrival = rig.request_event(listener.evd)?;
             ensure_equal(
-                "sp_handle and qualifier",
+                "the sp_handle and the qualifier",
                 (arrival.sp, arrival.qualifier),
                 (listener.psp, listener.qualifier),
             )?;
@@ -486,7 +508,7 @@ pub(super) const CASES: &[Row] = &[
                 },
                 "a caller is refused",
             )?;
-            ensure_equal("callers that are refused", refused, 1)
+            ensure_equal("the number of callers that are refused", refused, 1)
         },
     ),
     must(
@@ -642,7 +664,7 @@ pub(super) const CASES: &[Row] = &[
                 created.request_evd_handle,
                 created.connect_evd_handle,
             ];
-            ensure_equal("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
+            ensure_equal("the zone and the EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
             let evds = rig.evds_of_an_ep()?;
             let param = DAT_EP_PARAM {
                 pz_handle: rig.pz()?,
@@ -686,7 +708,10 @@ pub(super) const CASES: &[Row] = &[
             let down = rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
             ensure(
                 down.private_data_size >= 13,
-                format_args!("{} bytes came", down.private_data_size),
+                format_args!(
+                    "only {} bytes of private data arrived with the rejection",
+                    down.private_data_size
+                ),
             )?;
             ensure_equal(
                 "the private data",
@@ -832,7 +857,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
             ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
-            ensure_equal("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
+            ensure_equal(
+                "the IA and the EVD",
+                (param.ia_handle, param.evd_handle),
+                (rig.ia, point.evd),
+            )
         },
     ),
     must(

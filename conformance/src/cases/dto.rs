@@ -22,18 +22,18 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[from.part(0, 42)], u64::MAX))?;
             let received = rig.completion(pair.passive.recv)?;
             ensure_equal(
-                "the receive",
+                "the EP and cookie of the receive",
                 (received.ep, received.cookie),
                 (pair.passive.ep, 0xfeed_face_cafe_beef),
             )?;
             ensure_equal(
-                "its status and bytes",
+                "the status and bytes of the receive",
                 (received.status, received.length),
                 (DAT_DTO_SUCCESS, 42),
             )?;
             let sent = rig.completion(pair.active.request)?;
             ensure_equal(
-                "the send",
+                "the EP, cookie and status of the send",
                 (sent.ep, sent.cookie, sent.status),
                 (pair.active.ep, u64::MAX, DAT_DTO_SUCCESS),
             )?;
@@ -49,12 +49,12 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
             ok(rig.send(pair.active.ep, &[], 2))?;
             ensure_equal(
-                "of the send",
+                "the operation of the send's completion",
                 rig.completion(pair.active.request)?.operation,
                 DAT_DTO_SEND,
             )?;
             ensure_equal(
-                "of the receive",
+                "the operation of the receive's completion",
                 rig.completion(pair.passive.recv)?.operation,
                 DAT_DTO_RECEIVE,
             )
@@ -633,5 +633,9 @@ pub(super) const CASES: &[Row] = &[
 fn idle(rig: &Rig, pair: Pair, wanted: (DAT_BOOLEAN, DAT_BOOLEAN)) -> Outcome {
     let (mut state, mut recv, mut request) = (0, 7, 7);
     ok(rig.api.dat_ep_get_status(pair.passive.ep, &mut state, &mut recv, &mut request))?;
-    ensure_equal("idleness", (recv, request), wanted)
+    ensure_equal(
+        "whether the receive queue and the request queue are idle",
+        (recv, request),
+        wanted,
+    )
 }

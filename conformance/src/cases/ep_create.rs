@@ -161,8 +161,14 @@ pub(super) const CASES: &[Row] = &[
             ] {
                 ensure(is >= requested, format_args!("{what} is {is}, less than {requested}"))?;
             }
-            ensure(is.max_message_size >= requested.max_message_size, "max_message_size is less")?;
-            ensure(is.max_rdma_size >= requested.max_rdma_size, "max_rdma_size is less")
+            ensure(
+                is.max_message_size >= requested.max_message_size,
+                "max_message_size is less than requested",
+            )?;
+            ensure(
+                is.max_rdma_size >= requested.max_rdma_size,
+                "max_rdma_size is less than requested",
+            )
         },
     ),
     must(
@@ -174,15 +180,24 @@ pub(super) const CASES: &[Row] = &[
             let is = rig.query(rig.ep_in(rig.pz()?, None)?.ep)?.ep_attr;
             ensure(
                 is.max_recv_dtos >= 0 && is.max_recv_dtos <= rig.attr.max_dto_per_ep,
-                "max_recv_dtos",
+                "max_recv_dtos is not within the limits of the adapter",
             )?;
             ensure(
                 is.max_request_dtos >= 0 && is.max_request_dtos <= rig.attr.max_dto_per_ep,
-                "max_request_dtos",
+                "max_request_dtos is not within the limits of the adapter",
             )?;
-            ensure(is.max_message_size <= rig.attr.max_message_size, "max_message_size")?;
-            ensure(is.max_rdma_read_in <= rig.attr.max_rdma_read_per_ep_in, "max_rdma_read_in")?;
-            ensure(is.max_rdma_read_out <= rig.attr.max_rdma_read_per_ep_out, "max_rdma_read_out")
+            ensure(
+                is.max_message_size <= rig.attr.max_message_size,
+                "max_message_size exceeds the limit of the adapter",
+            )?;
+            ensure(
+                is.max_rdma_read_in <= rig.attr.max_rdma_read_per_ep_in,
+                "max_rdma_read_in exceeds the limit of the adapter",
+            )?;
+            ensure(
+                is.max_rdma_read_out <= rig.attr.max_rdma_read_per_ep_out,
+                "max_rdma_read_out exceeds the limit of the adapter",
+            )
         },
     ),
     should(

@@ -162,7 +162,7 @@ pub(super) const CASES: &[Row] = &[
             let (status, more) = rig.wait(evd, 1000, 3, &mut event);
             answers(status, DAT_TIMEOUT_EXPIRED)?;
             ensure_equal("nmore", more, 2)?;
-            ensure_equal("events still there", rig.drain(evd)?.len(), 2)
+            ensure_equal("the number of events that are still queued", rig.drain(evd)?.len(), 2)
         },
     ),
     must(
@@ -207,7 +207,7 @@ pub(super) const CASES: &[Row] = &[
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // The providers of OFED return DAT_INVALID_PARAMETER for such a threshold.
+            // The providers of OFED return DAT_INVALID_PARAMETER for a threshold above 1.
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),
@@ -232,7 +232,10 @@ pub(super) const CASES: &[Row] = &[
             let begun = std::time::Instant::now();
             answers(rig.wait(evd, 20_000, 1, &mut DAT_EVENT::zeroed()).0, DAT_TIMEOUT_EXPIRED)?;
             let took = begun.elapsed();
-            ensure(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
+            ensure(
+                took.as_micros() >= 20_000,
+                format_args!("dat_evd_wait returned after only {took:?}"),
+            )
         },
     ),
     must(
@@ -255,7 +258,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()),
                 DAT_INVALID_PARAMETER,
             )?;
-            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
+            ensure_equal("the number of events that are still queued", rig.drain(evd)?.len(), 1)
         },
     ),
     must(
@@ -349,7 +352,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 1)?;
             answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
-            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
+            ensure_equal("the number of events that are still queued", rig.drain(evd)?.len(), 1)
         },
     ),
     must(
@@ -415,7 +418,7 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.post_se(evd, n as usize))?;
             }
             answers(rig.post_se(evd, 99), DAT_QUEUE_FULL)?;
-            ensure_equal("events", rig.drain(evd)?.len(), qlen as usize)?;
+            ensure_equal("the number of queued events", rig.drain(evd)?.len(), qlen as usize)?;
             rig.expect_no_event(rig.async_evd)
         },
     ),
@@ -440,7 +443,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 20)?;
             answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
-            ensure_equal("events", rig.drain(evd)?.len(), 20)
+            ensure_equal("the number of queued events", rig.drain(evd)?.len(), 20)
         },
     ),
     must(

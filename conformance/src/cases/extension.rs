@@ -112,7 +112,11 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv(pair.passive.ep, &[], 1))?;
                 ok(write_immed(rig, pair, segments, 2, &to.remote(), number, 0))?;
                 let received = extended(rig, pair.passive.recv)?;
-                ensure_equal("bytes and bits", (received.length, received.immediate), (0, number))?;
+                ensure_equal(
+                    "the bytes and the immediate data of the receive",
+                    (received.length, received.immediate),
+                    (0, number),
+                )?;
                 ensure_equal(
                     "the bytes of the request",
                     extended(rig, pair.active.request)?.length,
@@ -139,11 +143,19 @@ pub(super) const CASES: &[Row] = &[
             ok(write_immed(rig, pair, &[from.part(0, 8)], 11, &to.remote(), 5, 0))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 8)], 12))?;
             rig.completes(pair.passive.recv, 0, DAT_DTO_SUCCESS)?;
-            ensure_equal("the second", extended(rig, pair.passive.recv)?.cookie, 1)?;
+            ensure_equal(
+                "the cookie of the second receive",
+                extended(rig, pair.passive.recv)?.cookie,
+                1,
+            )?;
             rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS)?;
             ensure_equal("the buffers", buffers.load(0, 24), b"messagesZZZZZZZZmessages".to_vec())?;
             rig.completes(pair.active.request, 10, DAT_DTO_SUCCESS)?;
-            ensure_equal("the second request", extended(rig, pair.active.request)?.cookie, 11)?;
+            ensure_equal(
+                "the cookie of the second request",
+                extended(rig, pair.active.request)?.cookie,
+                11,
+            )?;
             rig.completes(pair.active.request, 12, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -158,7 +170,11 @@ pub(super) const CASES: &[Row] = &[
             let suppress = DAT_COMPLETION_SUPPRESS_FLAG;
             ok(write_immed(rig, pair, &[from.part(0, 8)], 3, &to.remote(), 9, suppress))?;
             ok(rig.send(pair.active.ep, &[], 4))?;
-            ensure_equal("what the peer is told", extended(rig, pair.passive.recv)?.immediate, 9)?;
+            ensure_equal(
+                "the immediate data that the peer gets",
+                extended(rig, pair.passive.recv)?.immediate,
+                9,
+            )?;
             rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
             rig.expect_no_event(pair.active.request)
         },
@@ -229,10 +245,22 @@ pub(super) const CASES: &[Row] = &[
                 let expected =
                     Extended::good(DAT_IB_DTO_FETCH_ADD, DAT_IB_FETCH_AND_ADD, n as u64, 8);
                 ensure_equal("the completion", done, expected)?;
-                ensure_equal("what was there", load(&sink, 0), before)?;
-                ensure_equal("what is there", load(&target, 8), before.wrapping_add(add))?;
+                ensure_equal(
+                    "the number at the target before the operation",
+                    load(&sink, 0),
+                    before,
+                )?;
+                ensure_equal(
+                    "the number at the target after the operation",
+                    load(&target, 8),
+                    before.wrapping_add(add),
+                )?;
             }
-            ensure_equal("what is beside it", (load(&target, 0), load(&target, 16)), (0, 0))
+            ensure_equal(
+                "the memory on both sides of the target",
+                (load(&target, 0), load(&target, 16)),
+                (0, 0),
+            )
         },
     ),
     must(
@@ -251,9 +279,13 @@ pub(super) const CASES: &[Row] = &[
                 let expected =
                     Extended::good(DAT_IB_DTO_CMP_SWAP, DAT_IB_CMP_AND_SWAP, n as u64, 8);
                 ensure_equal("the completion", done, expected)?;
-                ensure_equal("what was there", load(&sink, 8), there)?;
                 ensure_equal(
-                    "what is there",
+                    "the number at the target before the operation",
+                    load(&sink, 8),
+                    there,
+                )?;
+                ensure_equal(
+                    "the number at the target after the operation",
                     load(&target, 8),
                     if compare == there { 42 } else { there },
                 )?;
@@ -300,14 +332,18 @@ pub(super) const CASES: &[Row] = &[
                         found.push(load(&all, dto_completion(&event).cookie as u32));
                     }
                 }
-                // This uses dequeues without a wait, because the peer's side must also make
+                // The loop dequeues without waiting, because the peer's side must also make
                 // progress.
                 let mut event = DAT_EVENT::zeroed();
                 rig.wait(pair.passive.recv, 1000, 1, &mut event);
             }
             found.sort_unstable();
-            ensure_equal("what they found", found, (0..3 * EACH).collect())?;
-            ensure_equal("the sum", (load(&target, 0), load(&sink, 0)), (3 * EACH, 0))
+            ensure_equal("the sorted list of all results", found, (0..3 * EACH).collect())?;
+            ensure_equal(
+                "the numbers at the target and in the sink",
+                (load(&target, 0), load(&sink, 0)),
+                (3 * EACH, 0),
+            )
         },
     ),
     must(
@@ -328,8 +364,12 @@ pub(super) const CASES: &[Row] = &[
                 DAT_COMPLETION_BARRIER_FENCE_FLAG,
             ))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            ensure_equal("what was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
-            ensure_equal("the first completion", extended(rig, pair.active.request)?.cookie, 2)?;
+            ensure_equal("the message that was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
+            ensure_equal(
+                "the cookie of the first completion",
+                extended(rig, pair.active.request)?.cookie,
+                2,
+            )?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -431,9 +471,13 @@ pub(super) const CASES: &[Row] = &[
                 [(1, DAT_IB_FETCH_AND_ADD), (2, DAT_IB_CMP_AND_SWAP), (3, DAT_IB_RDMA_WRITE_IMMED)]
             {
                 let flushed = extended(rig, pair.active.request)?;
-                ensure_equal("which", (flushed.cookie, flushed.kind), (cookie, kind))?;
                 ensure_equal(
-                    "how",
+                    "the cookie and kind of the flushed request",
+                    (flushed.cookie, flushed.kind),
+                    (cookie, kind),
+                )?;
+                ensure_equal(
+                    "the status and outcome of the flushed request",
                     (flushed.status, flushed.outcome),
                     (DAT_DTO_ERR_FLUSHED, DAT_IB_OP_ERR),
                 )?;
@@ -496,19 +540,35 @@ pub(super) const CASES: &[Row] = &[
             };
             let (sends, bytes) = (DCNT_EP_POST_SEND as usize, DCNT_EP_POST_SEND_DATA as usize);
             let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
-            ensure_equal("sends and their bytes", (all[sends], all[bytes]), (3, 60))?;
+            ensure_equal(
+                "the counters of sends and of their bytes",
+                (all[sends], all[bytes]),
+                (3, 60),
+            )?;
             let one = counted(pair.active.ep, DCNT_EP_POST_SEND, true)?;
-            ensure_equal("one of them", (one[sends], one[bytes]), (3, u64::MAX))?;
+            ensure_equal(
+                "the values when only the counter of sends is queried",
+                (one[sends], one[bytes]),
+                (3, u64::MAX),
+            )?;
             let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
-            ensure_equal("after its reset", (all[sends], all[bytes]), (0, 60))?;
+            ensure_equal(
+                "the two counters after the counter of sends was reset",
+                (all[sends], all[bytes]),
+                (0, 60),
+            )?;
             let all = counted(pair.passive.ep, DCNT_EP_ALL_COUNTERS, false)?;
             let of = |counter: u32| all[counter as usize];
             ensure_equal(
-                "the receives",
+                "the counters of posted receives and of their bytes",
                 (of(DCNT_EP_POST_RECV), of(DCNT_EP_POST_RECV_DATA)),
                 (3, 192),
             )?;
-            ensure_equal("the messages", (of(DCNT_EP_RECV), of(DCNT_EP_RECV_DATA)), (3, 60))
+            ensure_equal(
+                "the counters of received messages and of their bytes",
+                (of(DCNT_EP_RECV), of(DCNT_EP_RECV_DATA)),
+                (3, 60),
+            )
         },
     ),
     must(
@@ -525,7 +585,11 @@ pub(super) const CASES: &[Row] = &[
             };
             let (answer, values) = query(rig.ia, DCNT_IA_ALL_COUNTERS);
             ok(answer)?;
-            ensure_equal("the endpoints made", values[DCNT_IA_EP_CREATE as usize], 2)?;
+            ensure_equal(
+                "the counter of created endpoints",
+                values[DCNT_IA_EP_CREATE as usize],
+                2,
+            )?;
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
@@ -646,7 +710,7 @@ struct Extended {
     length: u32,
     kind: DAT_IB_EXT_TYPE,
     outcome: DAT_IB_STATUS,
-    /// The immediate data. 0 if the operation has none.
+    /// The immediate data. 0 if the operation has no immediate data.
     immediate: u32,
 }
 

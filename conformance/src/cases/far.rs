@@ -22,7 +22,7 @@ pub(super) const CASES: &[Row] = &[
                 &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory },
             ))?;
             rig.completes(ep.request, 1, DAT_DTO_SUCCESS)?;
-            ensure_equal("what the peer has", memory.load(0, 8), vec![0; 8])
+            ensure_equal("the data read from the peer", memory.load(0, 8), vec![0; 8])
         },
     ),
     must(

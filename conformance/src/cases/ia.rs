@@ -151,7 +151,7 @@ pub(super) const CASES: &[Row] = &[
             for (object, wanted) in one_of_each(rig)? {
                 let mut kind = DAT_HANDLE_TYPE::MAX;
                 ok(rig.api.dat_get_handle_type(object, &mut kind))?;
-                ensure_equal("the type", kind, wanted)?;
+                ensure_equal("the type of the handle", kind, wanted)?;
             }
             Ok(())
         },
@@ -209,7 +209,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let names = named_infos(rig)?;
             let name = rig.name().to_string_lossy();
-            ensure(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
+            ensure(
+                names.iter().any(|listed| *listed == name),
+                format_args!("the list does not contain the adapter: {names:?}"),
+            )
         },
     ),
     must(

@@ -79,14 +79,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
             ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
-            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
+            ensure_equal("the IA and the zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
             ensure_equal(
-                "type, length, privileges",
+                "the type, length and privileges",
                 (param.mem_type, param.length, param.mem_priv),
                 (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
             )?;
             ensure_equal(
-                "contexts",
+                "the contexts of the region",
                 (param.lmr_context, param.rmr_context),
                 (region.lmr_context, region.rmr_context),
             )
@@ -315,9 +315,13 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (rmr, mut param) = (rig.rmr()?, DAT_RMR_PARAM::zeroed());
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
-            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
             ensure_equal(
-                "bytes and privileges",
+                "the IA and the zone",
+                (param.ia_handle, param.pz_handle),
+                (rig.ia, rig.pz()?),
+            )?;
+            ensure_equal(
+                "the length and the privileges",
                 (param.lmr_triplet.segment_length, param.mem_priv),
                 (0, 0),
             )

@@ -292,7 +292,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            // The flush must already have happened, so the check does not wait for it.
+            // The flush must already have happened, so the case does not wait for the completion.
             let mut event = DAT_EVENT::zeroed();
             ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
             let dto = crate::rig::dto_completion(&event);
@@ -365,8 +365,8 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES 3",
         "dat_ep_post_rdma_write refuses more segments than the EP allows.",
         |rig| {
-            // An adapter that is not strict allows, for each of the two limits, the larger value of
-            // both.
+            // On an adapter that is not strict, the larger of the two values is the limit for all
+            // operations.
             for (max_request_iov, max_rdma_write_iov) in [(1, 2), (2, 1), (2, 0)] {
                 let attr = DAT_EP_ATTR { max_request_iov, max_rdma_write_iov, ..rig.ep_attr() };
                 let (pair, from, to) = (rig.pair_with(&attr)?, rig.memory(64)?, rig.memory(64)?);

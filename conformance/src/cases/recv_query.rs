@@ -150,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
             let supported_count =
                 (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
             ensure_equal(
-                "the number of counts that ep_recv_info_supported lists",
+                "the number of bits that are set in ep_recv_info_supported",
                 supported_count,
                 known,
             )

@@ -36,7 +36,7 @@ pub(super) const CASES: &[Row] = &[
         "crate dat: Adapter::open_in",
         "The crate dat reports that an unknown adapter is not found.",
         |_| match Adapter::open_in(&REGISTRY, "no such adapter") {
-            Ok(_) => Err(failed("it opened")),
+            Ok(_) => Err(failed("an unknown adapter has opened")),
             Err(error) => ensure_equal("the error", error.kind(), ErrorKind::ProviderNotFound),
         },
     ),

@@ -12,7 +12,7 @@ fn a_name_is_a_function_and_words() {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         assert!(!about.is_empty() && about.chars().all(plain), "{}", case.id);
         assert!(case.requirement.ends_with('.') && !case.clause.is_empty(), "{}", case.id);
-        assert!(seen.insert(case.id.clone()), "{} is there twice", case.id);
+        assert!(seen.insert(case.id.clone()), "the name {} occurs twice", case.id);
     }
 }
 
@@ -63,13 +63,13 @@ fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     of_tables.map(|(_, line)| cells(line)).collect()
 }
 
-/// Returns the names of cases in a cell. If a part of the cell begins with "n/t", the rest of the
-/// cell gives the reason why there is no case.
+/// Returns the names of cases in a cell. If a part of the cell begins with "not tested", the rest
+/// of the cell gives the reason why there is no case.
 fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
     cell.split(", ")
         .flat_map(|part| part.split("; "))
         .map(str::trim)
-        .take_while(|part| !part.starts_with("n/t"))
+        .take_while(|part| !part.starts_with("not tested"))
 }
 
 /// Returns the words in the last column of each table about one of the five pages in
@@ -137,7 +137,7 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
                 cases.iter().any(|case| matches_pattern(&id, &case.id))
             };
             let answered =
-                cell.contains("n/t") || cell.trim() == "all others" || words.any(is_case);
+                cell.contains("not tested") || cell.trim() == "all others" || words.any(is_case);
             assert!(answered, "docs/conformance.md, {function}: {row}");
         }
     }
@@ -182,10 +182,10 @@ fn every_function_has_its_return_values() {
 #[test]
 fn every_state_and_corner_point_has_a_case() {
     let (cases, rows) = (all(), mapped());
-    assert!(rows.len() > 80, "{} rows", rows.len());
+    assert!(rows.len() > 80, "there are only {} rows", rows.len());
     for row in rows {
         let named = row.last().expect("a cell");
-        if named.starts_with("n/t ") {
+        if named.starts_with("not tested ") {
             continue;
         }
         for pattern in named.split(", ") {

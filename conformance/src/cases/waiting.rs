@@ -144,7 +144,7 @@ pub(super) const CASES: &[Row] = &[
             }
             calls.until(1)?;
             ensure_equal("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
-            ensure_equal("calls", calls.count(), 1)?;
+            ensure_equal("the number of calls of the agent", calls.count(), 1)?;
             // Afterwards, the CNO and the adapter still work.
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
@@ -205,7 +205,7 @@ pub(super) const CASES: &[Row] = &[
             ensure_equal("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
             let mut woken = null_mut();
             ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut woken))?;
-            ensure_equal("calls", calls.count(), returned)
+            ensure_equal("the number of calls of the agent", calls.count(), returned)
         },
     ),
     must(
@@ -239,7 +239,11 @@ pub(super) const CASES: &[Row] = &[
             (1..=EVENTS).try_for_each(|value| ok(rig.post_se(evd, value)))?;
             let mut taken = rig.dequeue_together(evd, 3, EVENTS);
             taken.sort();
-            ensure_equal("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
+            ensure_equal(
+                "whether the threads have taken each event once",
+                taken == (1..=EVENTS).collect::<Vec<_>>(),
+                true,
+            )?;
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))
         },
     ),

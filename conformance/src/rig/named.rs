@@ -89,6 +89,9 @@ pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
         places.as_mut_ptr(),
     ))?;
     let count = usize::try_from(count).unwrap_or(0);
-    ensure(count <= infos.len(), format_args!("{count} are listed"))?;
+    ensure(
+        count <= infos.len(),
+        format_args!("{count} adapters are listed, more than there was room for"),
+    )?;
     Ok(infos[..count].iter().filter_map(|info| text(&info.ia_name)).collect())
 }

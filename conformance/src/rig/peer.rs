@@ -269,7 +269,8 @@ fn accept(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Ep> {
 }
 
 fn send(rig: &Rig, ep: Option<&Ep>, length: u32) -> Outcome<PeerAnswer> {
-    let (ep, memory) = (ep.ok_or_else(|| failed("nothing was accepted"))?, rig.memory(length)?);
+    let (ep, memory) =
+        (ep.ok_or_else(|| failed("the peer has accepted no connection"))?, rig.memory(length)?);
     memory.store(0, &vec![0xff; length as usize]);
     ok(rig.send(ep.ep, &[memory.all()], 1)).map(|()| PeerAnswer::Done)
 }

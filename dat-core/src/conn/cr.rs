@@ -112,8 +112,8 @@ pub unsafe fn accept<T: Transport>(
     let ep: &Node<Ep<T>> = match (&cr.ep, given) {
         (Some(own), None) => own,
         (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
-        // If the request has an endpoint of its own, the consumer must pass a NULL endpoint. If it
-        // has none, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
+        // If the request has an endpoint of its own, the consumer must pass a NULL endpoint. If the
+        // request has no endpoint, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();
@@ -261,8 +261,8 @@ impl<T: Transport> WithdrawnRequest<T> {
                 // The endpoint is sure to exist only while other objects refer to it. So drop this
                 // reference in the closure, in which the endpoint certainly exists.
                 let ep = ManuallyDrop::new(ep);
-                // SAFETY: the endpoint belongs to this request, and no other call uses it while
-                // this one retires it.
+                // SAFETY: the endpoint belongs to this request, and no other call uses the endpoint
+                // while this call retires it.
                 let retired = unsafe {
                     handle::with_exclusive::<Ep<T>, _>(ep.handle(), move |node| {
                         let mut control = ia.control();

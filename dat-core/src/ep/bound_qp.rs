@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::handle::Ref;
 use crate::provider::{QpCfg, Sink, Token, Transport};
 
-/// A queue pair with its limits and the data about its outstanding work. An endpoint gets a new one
-/// whenever it is configured, reconfigured or reset.
+/// A queue pair with its limits and the data about its outstanding work. An endpoint gets a new
+/// queue pair whenever it is configured, reconfigured or reset.
 pub(super) struct BoundQp<T: Transport> {
     pub(super) qp: T::Qp,
     pub(super) flow: Arc<Flow>,

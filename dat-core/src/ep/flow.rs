@@ -133,8 +133,8 @@ impl Flow {
     }
 
     /// Whether the consumer has taken all completions of one queue, and the thread that took the
-    /// last one no longer uses the flow. Call this only after [`Flow::set_expected`] and after the
-    /// queue pair was dropped.
+    /// last completion no longer uses the flow. Call this only after [`Flow::set_expected`] and
+    /// after the queue pair was dropped.
     fn is_drained(&self, kind: QueueKind) -> bool {
         if self.lost[kind as usize] {
             return true;
@@ -441,10 +441,10 @@ mod tests {
     /// out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
-        let flow =
-            Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally).expect("little memory");
+        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally)
+            .expect("the memory of the flow can be allocated");
         for cookie in 0..posted {
-            flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
+            flow.requests.claim(cookie, suppressed, |_| 0).expect("the flow has a free slot");
         }
         flow.requests.set_expected(posted);
         Arc::new(flow)
@@ -475,7 +475,8 @@ mod tests {
             freed.add((7, Arc::clone(&empty_polls)), &flow(n % 3, true), QueueKind::Requests);
             freed.add((7, Arc::clone(&empty_polls)), &flow(0, true), QueueKind::Receives);
             let mut of_a_dead_evd = flow(1, false);
-            Arc::get_mut(&mut of_a_dead_evd).expect("it is new").lost = [false, true];
+            Arc::get_mut(&mut of_a_dead_evd).expect("the new flow has no other owner").lost =
+                [false, true];
             freed.add((7, Arc::clone(&empty_polls)), &of_a_dead_evd, QueueKind::Requests);
         }
         assert_eq!((freed.len(), freed.inspections), (0, 0));
@@ -504,7 +505,7 @@ mod tests {
             freed.add((7, Arc::clone(&empty_polls)), &flow, QueueKind::Requests);
             flow.requests.take(1);
         }
-        assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} are kept", freed.len());
+        assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} flows are kept", freed.len());
         assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
         freed.forget_evd(7);
         assert_eq!(freed.len(), 0);

@@ -89,15 +89,16 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         && is_within(attr.max_rdma_read_in, reads)
         && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
-        // The standard defines no named attributes of endpoints, so a strict adapter accepts none.
-        // OFED's library ignores their number, so an adapter that is not strict accepts any number.
+        // The standard defines no named attributes of endpoints, so a strict adapter accepts no
+        // named attributes. OFED's library ignores their number, so an adapter that is not strict
+        // accepts any number.
         && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
         && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
-/// The attributes that an endpoint keeps after the check. Named attributes are not kept, because
-/// they are in the consumer's memory.
+/// The attributes that an endpoint keeps after they have been checked. Named attributes are not
+/// kept, because they are in the consumer's memory.
 pub(super) fn without_named_attrs(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
     let none = DAT_EP_ATTR::zeroed();
     DAT_EP_ATTR {

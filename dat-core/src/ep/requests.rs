@@ -10,9 +10,9 @@
 //! - The request was suppressed, so it causes no completion, and the transport has carried it out.
 //!
 //! This module can check the first condition itself. It asks the transport about the second
-//! condition only if the first one does not free the next cell, or if the caller asks whether the
-//! queue is idle. Cells are used in any order. So a request whose completion was not taken keeps
-//! its cell, no matter how many suppressed requests are posted after it.
+//! condition only if the first condition does not free the next cell, or if the caller asks whether
+//! the queue is idle. Cells are used in any order. So a request whose completion was not taken
+//! keeps its cell, no matter how many suppressed requests are posted after it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

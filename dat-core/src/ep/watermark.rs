@@ -99,8 +99,8 @@ impl HeldBuffers {
     }
 
     /// Counts a buffer whose completion the consumer has taken. Only one thread at a time calls
-    /// this: the thread that takes events from the receive EVD or, without such an EVD, the
-    /// transport.
+    /// this function: the thread that takes events from the receive EVD or, if there is no receive
+    /// EVD, the transport.
     #[inline]
     pub(super) fn buffer_returned(&self) {
         self.returned.store(self.returned.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -119,8 +119,8 @@ impl HeldBuffers {
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
             // Exactly one thread succeeds in this exchange and reports the watermark. If another
-            // thread has set a new watermark since this thread read the old one, the exchange fails
-            // and the new watermark stays.
+            // thread has set a new watermark since this thread read the old watermark, the exchange
+            // fails and the new watermark stays.
             soft: above(soft)
                 && self
                     .soft

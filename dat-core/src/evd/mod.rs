@@ -78,7 +78,7 @@ pub enum Order {
 impl<T: Transport> Object for Evd<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EVD;
     // For a NULL EVD handle, OFED's library returns this code, whatever the EVD is for. Programs
-    // print the code, so this library returns the same one.
+    // print the code, so this library returns the same code.
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EVD_REQUEST;
 }
 
@@ -317,12 +317,12 @@ impl<T: Transport> Evd<T> {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let _control = self.ia.control();
-        // SAFETY: the caller guarantees that this thread has the taking side.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
         if depth < unsafe { self.count() } {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         if let Some(cq) = &self.cq {
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             unsafe { cq.resize(depth) }?;
         }
         self.depth.store(depth, Ordering::Relaxed);
@@ -377,8 +377,8 @@ impl<T: Transport> Evd<T> {
         self.shared.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
         self.require_upcalls_for_cno(cno.is_some());
-        // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
-        // waiter.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue, unless there is
+        // a waiter.
         unsafe { self.renotify() };
         Ok(())
     }
@@ -389,8 +389,8 @@ impl<T: Transport> Evd<T> {
     /// The requirements of [`Evd::set_cno`] apply.
     pub unsafe fn set_enabled(&self, enabled: bool) {
         self.shared.enabled.store(enabled, Ordering::Release);
-        // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
-        // waiter.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue, unless there is
+        // a waiter.
         unsafe { self.renotify() };
     }
 
@@ -432,7 +432,7 @@ impl<T: Transport> Evd<T> {
         let wanted = self.shared.has_cno.load(Ordering::Acquire)
             && self.shared.enabled.load(Ordering::Relaxed);
         match &self.cq {
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             Some(cq) if wanted => unsafe { cq.arm(self.shared.solicited()) },
             _ => true,
         }
@@ -449,7 +449,7 @@ impl<T: Transport> Evd<T> {
         fence(Ordering::SeqCst);
         // Arming reads the completion queue. While a thread waits on the EVD, only that thread may
         // read the queue, and it arms the queue when it leaves.
-        // SAFETY: there is no waiter, so the caller has the taking side.
+        // SAFETY: there is no waiter, so the caller has the right to dequeue.
         if self.shared.waiter_slot.is_occupied() || unsafe { self.arm_and_check_events() } {
             self.shared.notify();
         }

@@ -47,7 +47,7 @@ impl<T: Transport> EvdShared<T> {
         self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
-    /// Announces a new event to the waiter or, if there is none, to the CNO. The standard forbids
+    /// Announces a new event to the waiter or, if no thread waits, to the CNO. The standard forbids
     /// notifying both (dat_evd_wait).
     pub(super) fn notify(&self) {
         if self.waiter_slot.record_event() {

@@ -126,7 +126,7 @@ impl<T: Transport> Node<Evd<T>> {
     /// because the thread that changes an endpoint need not be the thread that uses the endpoint's
     /// EVDs.
     fn streams_changed(&self) {
-        // SAFETY: the lock of the handle gives the taking side, unless there is a waiter.
+        // SAFETY: the lock of the handle gives the right to dequeue, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };
         let renotified = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
         if renotified.is_none() {

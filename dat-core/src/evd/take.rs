@@ -23,7 +23,7 @@ pub(super) struct StagedCompletions {
     len: AtomicUsize,
 }
 
-// SAFETY: only the thread that has the taking side of the EVD accesses the completions (see
+// SAFETY: only the thread that has the right to dequeue from the EVD accesses the completions (see
 // `Evd::dequeue`).
 unsafe impl Sync for StagedCompletions {}
 
@@ -42,20 +42,20 @@ impl<T: Transport> Evd<T> {
     /// Implements dat_evd_dequeue: takes the first event.
     ///
     /// # Safety
-    /// The caller has the *taking side* of the EVD, which is the right to take its events. One
-    /// thread at a time has the taking side:
+    /// The caller has the *right to dequeue* from the EVD: only this thread may take events from
+    /// the EVD, and look at its completions. One thread at a time has this right:
     ///
-    /// - While a thread waits on the EVD, that thread has the taking side, and all other threads
-    ///   are refused.
-    /// - At other times, a thread has the taking side while it is in this function or in another
-    ///   function that requires the taking side.
+    /// - While a thread waits on the EVD, that thread has the right to dequeue, and all other
+    ///   threads are refused.
+    /// - At other times, a thread has the right to dequeue while it is in this function or in
+    ///   another function that requires that right.
     ///
     /// On a thread-safe adapter the lock of the EVD's handle ensures this. On other adapters the
     /// consumer ensures it, because the standard lets only one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
-        // SAFETY: the caller guarantees that this thread has the taking side. `event` is a local
-        // variable.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue. `event` is a
+        // local variable.
         unsafe { self.dequeue_into(&mut event) }?;
         Ok(event)
     }
@@ -70,25 +70,25 @@ impl<T: Transport> Evd<T> {
         if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
-        // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
-        // be written to.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue and that `event`
+        // may be written to.
         if let Some(found) = unsafe { self.take(event) } {
             self.shared.counters.tally.add(found, 1);
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             unsafe { self.retrigger_cno_if_any() };
             return Ok(());
         }
         self.ia.transport.progress();
         loop {
-            // SAFETY: the caller guarantees that this thread has the taking side and that `event`
-            // may be written to.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue and that
+            // `event` may be written to.
             if let Some(found) = unsafe { self.take(event) } {
                 self.shared.counters.tally.add(found, 1);
-                // SAFETY: the caller guarantees that this thread has the taking side.
+                // SAFETY: the caller guarantees that this thread has the right to dequeue.
                 unsafe { self.retrigger_cno_if_any() };
                 return Ok(());
             }
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             if unsafe { self.withdraw_trigger_and_arm() } {
                 self.shared.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
                 return Err(self.empty_error());
@@ -104,7 +104,7 @@ impl<T: Transport> Evd<T> {
     pub(super) unsafe fn arm_and_check_events(&self) -> bool {
         // Arm the queue even if events are queued, because the next event must also trigger the
         // CNO.
-        // SAFETY: the caller guarantees that this thread has the taking side.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
         let armed = unsafe { self.arm_for_cno() };
         !armed
             || self.staged.len.load(Ordering::Relaxed) > 0
@@ -128,7 +128,7 @@ impl<T: Transport> Evd<T> {
     /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
     unsafe fn retrigger_cno_if_any(&self) {
-        // SAFETY: the caller guarantees that this thread has the taking side.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
         if self.shared.has_cno.load(Ordering::Acquire) && unsafe { self.arm_and_check_events() } {
             self.shared.retrigger_cno();
         }
@@ -149,7 +149,7 @@ impl<T: Transport> Evd<T> {
                 return false;
             }
         }
-        // SAFETY: the caller guarantees that this thread has the taking side.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
         unsafe { self.arm_for_cno() }
     }
 
@@ -159,8 +159,8 @@ impl<T: Transport> Evd<T> {
     /// The requirements of [`Evd::dequeue_into`] apply.
     #[inline(always)]
     pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
-        // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
-        // be written to.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue and that `event`
+        // may be written to.
         unsafe {
             if self.queued_len.load(Ordering::Acquire) > 0 && self.take_queued(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
@@ -231,7 +231,7 @@ impl<T: Transport> Evd<T> {
             // SAFETY: `take_completion` has just taken the completion `wc`.
             unsafe { wc.qp.flow() }.retire(wc);
         };
-        // SAFETY: the caller guarantees that this thread has the taking side.
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
         while unsafe { self.take_completion(|| false, retire) }.is_some() {}
     }
 

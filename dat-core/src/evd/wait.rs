@@ -13,7 +13,7 @@ use crate::wake::WakeReason;
 
 /// The result of a wait.
 pub struct WaitOutcome {
-    /// The first event, or the reason why there is none.
+    /// The first event, or the reason why there is no event.
     pub event: Result<DAT_EVENT>,
     /// The number of events that remain in the queue.
     pub more: usize,
@@ -26,24 +26,24 @@ pub struct Waiter<'a, T: Transport> {
 }
 
 impl<T: Transport> Evd<T> {
-    /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first one.
-    /// `timeout` is the limit of the whole wait in microseconds. If this function returns an error,
-    /// `nmore` of dat_evd_wait is undefined.
+    /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first
+    /// event. `timeout` is the limit of the whole wait in microseconds. If this function returns an
+    /// error, `nmore` of dat_evd_wait is undefined.
     ///
     /// # Safety
     /// The requirements of [`Evd::begin_wait`] apply.
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
-        // SAFETY: the caller guarantees that no thread except a waiter has the taking side during
-        // this call.
+        // SAFETY: the caller guarantees that no thread except a waiter has the right to dequeue
+        // during this call.
         unsafe { self.begin_wait(threshold) }?.wait(timeout)
     }
 
     /// Makes this thread the waiter. Fails if another thread is already the waiter. The waiter has
-    /// the taking side. On a thread-safe adapter this function is called under the lock of the
+    /// the right to dequeue. On a thread-safe adapter this function is called under the lock of the
     /// handle, but the wait itself does not need that lock.
     ///
     /// # Safety
-    /// While this function runs, no thread except a waiter has the taking side (see
+    /// While this function runs, no thread except a waiter has the right to dequeue (see
     /// [`Evd::dequeue`]). As long as the waiter waits, dat_evd_dequeue and similar functions refuse
     /// other threads.
     pub unsafe fn begin_wait(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
@@ -84,10 +84,10 @@ impl<T: Transport> Waiter<'_, T> {
 
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        // Notify the CNO of events that arrived while this thread was the waiter, because only the
-        // waiter was notified of them. dat_evd_free waits until this is done.
-        // SAFETY: this thread is still the waiter, and has the taking side, when it checks for
-        // events.
+        // Notify the CNO of events that arrived while this thread was the waiter, because only this
+        // thread was notified of them. dat_evd_free waits until this notification is done.
+        // SAFETY: this thread is still the waiter and so has the right to dequeue when it checks
+        // for events.
         let look = || unsafe { self.evd.arm_and_check_events() };
         self.evd.shared.waiter_slot.release(look, || self.evd.shared.notify());
     }
@@ -97,7 +97,7 @@ impl<T: Transport> Evd<T> {
     /// Implements [`Waiter::wait`].
     ///
     /// # Safety
-    /// The caller has the taking side of the EVD.
+    /// The caller has the right to dequeue from the EVD.
     unsafe fn wait_as_waiter(
         &self,
         deadline: Option<Instant>,
@@ -116,7 +116,7 @@ impl<T: Transport> Evd<T> {
             if !self.shared.waitable.load(Ordering::SeqCst) {
                 return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
             }
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             let mut count = unsafe { self.count() };
             // Take queued events before making progress, as dat_evd_dequeue does. A pass of
             // progress for each event would end the batch of requests that the consumer posts
@@ -124,11 +124,11 @@ impl<T: Transport> Evd<T> {
             if count < threshold && !made_pass {
                 self.ia.transport.progress();
                 made_pass = true;
-                // SAFETY: the caller guarantees that this thread has the taking side.
+                // SAFETY: the caller guarantees that this thread has the right to dequeue.
                 count = unsafe { self.count() };
             }
             let mut event = DAT_EVENT::zeroed();
-            // SAFETY: the caller guarantees that this thread has the taking side.
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
                 return Ok(WaitOutcome { event: Ok(event), more: count - 1 });
             }

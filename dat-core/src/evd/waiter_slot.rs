@@ -57,8 +57,8 @@ impl WaiterSlot {
     }
 
     /// Records that an event was queued, and returns whether there is a waiter. If there is one,
-    /// the waiter handles the event, or sees it before it leaves. If there is none, the caller must
-    /// notify the CNO.
+    /// the waiter handles the event, or sees it before it leaves. If there is no waiter, the caller
+    /// must notify the CNO.
     pub(super) fn record_event(&self) -> bool {
         self.event_count.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);

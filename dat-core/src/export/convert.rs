@@ -23,7 +23,7 @@ use crate::provider::{Segment, Transport};
 /// - Unless the adapter is thread-safe, nobody frees an object that another call is using.
 ///
 /// On a thread-safe adapter, the body itself keeps objects alive. It first pins the objects that
-/// the arguments after the first one name. Then it uses the object of the first argument with
+/// all arguments except the first name. Then it uses the object of the first argument with
 /// [`handle::with_object`], or frees that object with [`handle::with_exclusive`].
 macro_rules! control_functions {
     ($(

@@ -10,7 +10,7 @@
 //!   before it locks the object that it is made on, so no call waits for one lock while it holds
 //!   another.
 //! - A call on an adapter pins the adapter instead of holding its lock, so that other threads need
-//!   not wait, for example while this one registers memory.
+//!   not wait, for example while the calling thread registers memory.
 //! - A thread that frees the object takes the lock, waits until there are no pins, makes the handle
 //!   stale, and then frees the object. New pins need the lock, so this wait ends with the calls
 //!   that are in progress.
@@ -34,7 +34,7 @@ const TRIES_BEFORE_CHECK: u32 = 1000;
 
 /// The lock of one handle. Zeroed memory is the lock of a stale handle.
 pub(super) struct HandleLock {
-    /// The type of the object ([`tag`](super::tag)), or 0 if there is none.
+    /// The type of the object ([`tag`](super::tag)), or 0 if there is no object.
     tag: AtomicU64,
     /// An address on the stack of the thread that has the lock, or 0.
     owner: AtomicUsize,

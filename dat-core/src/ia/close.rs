@@ -135,7 +135,7 @@ fn finish_close<T: Transport>(
     let unused = !removed.in_use();
     debug_assert!(unused, "a call or object still uses adapter {}", removed.name);
     if !unused {
-        // It is better to leak memory than to use it after it was freed.
+        // Leaking the memory is better than using it after it was freed.
         std::mem::forget(removed);
     }
 }

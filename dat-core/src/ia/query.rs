@@ -163,8 +163,8 @@ impl<T: Transport> Ia<T> {
     }
 }
 
-// These are bits of three attributes for which the headers define no names. The values are those in
-// OFED's documentation.
+// The constants are bits of three attributes. The headers define no names for these bits. The
+// values are those in OFED's documentation.
 const SRQ_LOW_WATERMARK: DAT_COUNT = 0x1;
 const EP_SOFT_WATERMARK: DAT_COUNT = 0x10;
 const EP_HARD_WATERMARK: DAT_COUNT = 0x100;

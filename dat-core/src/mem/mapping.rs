@@ -24,7 +24,7 @@ pub(crate) enum MappingError {
     NotReadable,
     /// Some of the memory cannot be written.
     NotWritable,
-    /// The check itself has found no memory for its own needs.
+    /// There was no memory for checking the mapping.
     NoMemory,
 }
 
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(
                 check_by_text(addr, len, wanted),
                 expected,
-                "{page} {len} {wanted:?}, by reading the list as text"
+                "page {page}, {len} octets, {wanted:?}: the list was read as text"
             );
             assert_eq!(
                 is_mapped(addr, len),

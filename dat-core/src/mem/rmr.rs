@@ -59,8 +59,8 @@ impl<T: Transport> Object for Rmr<T> {
 }
 
 /// Implements dat_rmr_create (scope `DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (scope
-/// `DAT_RMR_SCOPE_EP`). With the latter scope, only the peer of the endpoint to which a bind is
-/// posted may use the RMR.
+/// `DAT_RMR_SCOPE_EP`). With the scope `DAT_RMR_SCOPE_EP`, only the peer of the endpoint to which a
+/// bind is posted may use the RMR.
 pub fn create<T: Transport>(
     pz: &Node<Pz<T>>,
     scope: DAT_RMR_SCOPE,

@@ -58,8 +58,8 @@ pub struct View<'a, T: Transport> {
 pub struct Allocated {
     /// The number of buffers.
     pub buffers: usize,
-    /// The number of messages between the last completed message and the last message that has a
-    /// buffer, including the latter. It is at least `buffers`. It is larger only if messages are
-    /// received out of order.
+    /// The number of messages after the last completed message, up to and including the last
+    /// message that has a buffer. The span is at least `buffers`, and is larger only if messages
+    /// are received out of order.
     pub span: usize,
 }

@@ -242,7 +242,7 @@ impl Caller<'_> {
         if kind == Kind::Ia { 0 } else { self.below(HANDLES_PER_KIND) }
     }
 
-    /// Makes a new handle known to all threads, instead of another one. The object of the other
+    /// Makes a new handle known to all threads, instead of an older handle. The object of the older
     /// handle is freed, although other threads may use it.
     pub(crate) fn publish(
         &mut self,

@@ -279,7 +279,7 @@ impl EpAccount {
                 .collect();
             queue.retire(|op| before.contains(&op.cookie));
         }
-        let at = queue.position(cookie).expect("found above");
+        let at = queue.position(cookie).expect("the queue has this cookie");
         queue.take(at, status);
         queue.failed -= usize::from(at_once && queue.failed > 0);
         Ok(())

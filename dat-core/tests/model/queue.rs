@@ -135,7 +135,11 @@ impl Queue {
             {
                 return Err(format!("{seen:?} came before {early:?}, which was queued earlier"));
             }
-            let taken = self.streams[i].1.drain(..=at).next_back().expect("at least one");
+            let taken = self.streams[i]
+                .1
+                .drain(..=at)
+                .next_back()
+                .expect("the stream has a completion at this position");
             return Ok((source, taken.event));
         }
         Err(format!("{seen:?} is not expected next; the streams contain {:#?}", self.streams))

@@ -481,7 +481,7 @@ impl Model {
     /// Checks what the library reports about an endpoint after each call. The report must explain
     /// every receive and every request.
     pub(crate) fn check_reported(&self, slot: usize, reported: &Reported) -> Result<(), String> {
-        let ep = self.ep(slot).expect("live");
+        let ep = self.ep(slot).expect("the slot has a live endpoint");
         let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
         let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
         // The number of posted receives whose completions the consumer has not taken. They are

@@ -43,7 +43,7 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
         round(seed, table, name);
         before.await_same(seed);
         drop(done);
-        watchdog.join().expect("a watchdog");
+        watchdog.join().expect("the watchdog ends without a panic");
     }
 }
 
@@ -173,9 +173,12 @@ fn round(seed: u64, table: Table, name: &str) {
         }
         let mut made = [Numbers::new(), Numbers::new()];
         for (index, maker) in makers {
-            made[index].extend(maker.join().expect("a maker"));
+            made[index]
+                .extend(maker.join().expect("the thread that makes objects ends without a panic"));
         }
-        others.into_iter().for_each(|other| other.join().expect("a meddler"));
+        others
+            .into_iter()
+            .for_each(|other| other.join().expect("the other threads end without a panic"));
         for arena in &arenas {
             arena.until(|| {
                 let all =
@@ -193,7 +196,8 @@ fn round(seed: u64, table: Table, name: &str) {
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
-            taken[index].extend(reader.join().expect("a taker"));
+            taken[index]
+                .extend(reader.join().expect("the thread that takes objects ends without a panic"));
         }
         for index in 0..2 {
             made[index].sort_unstable();

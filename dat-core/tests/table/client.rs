@@ -111,7 +111,7 @@ pub(crate) fn register<P: Provider + Default>(
     let info = info(name, 2, 0, thread_safe);
     // SAFETY: `info` is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(provider, REGISTRY, &info, params.as_ptr()) };
-    table(name).expect("registered")
+    table(name).expect("the adapter is registered")
 }
 
 /// Returns a name that no other test uses.

@@ -123,7 +123,8 @@ fn a_region_is_checked_before_it_is_registered() {
     let all = DAT_MEM_PRIV_ALL_FLAG;
     let pz = side.pz;
     let refused = |region, length, privileges, va_type| {
-        create(&side, region, length, pz, privileges, va_type).expect_err("refused")
+        create(&side, region, length, pz, privileges, va_type)
+            .expect_err("the region must be refused")
     };
     assert_eq!(refused(at(null_mut()), 64, all, 0), Error::arg(3));
     assert_eq!(refused(here, 0, all, 0), Error::of(DAT_LENGTH_ERROR));
@@ -380,7 +381,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    // This is the example in uDAPL 1.2, dat_srq_query.
+    // The following calls are the example in uDAPL 1.2, dat_srq_query.
     assert_eq!(counts(&b, srq), [10, 3, 3]);
     let mut hello = *b"hello";
     let greeting = a.register(&mut hello);

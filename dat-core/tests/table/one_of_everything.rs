@@ -77,8 +77,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
                         evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
                     )
                 };
-                // Another thread finds out by calls of dat_evd_wait whether this thread waits. If
-                // such a call comes first, this wait is refused and must be repeated.
+                // Another thread finds out by calls of dat_evd_wait whether this thread waits. If a
+                // call of the other thread comes first, this wait is refused and must be repeated.
                 let mut answer = wait();
                 while answer == second {
                     answer = wait();

@@ -225,7 +225,7 @@ fn records_have_the_measured_layout() {
 fn the_table_is_the_beginning_of_the_one_of_2_0() {
     let fields = |records: &'static [&'static [describe::Record]]| {
         let mut all = records.iter().copied().flatten();
-        all.find(|record| record.name == "DAT_PROVIDER").expect("declared").fields
+        all.find(|record| record.name == "DAT_PROVIDER").expect("the structure is declared").fields
     };
     let (old, new) = (fields(v1::RECORDS), fields(describe::RECORDS));
     assert_eq!(old.len(), 70);

@@ -20,7 +20,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new() -> Self {
-        let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
+        let adapter = Adapter::open("tcp-emu").expect("tcp-emu opens without any configuration");
         let zone = adapter.zone().expect("a zone");
         let events = adapter.dispatcher(32).expect("a dispatcher");
         let memory = zone.register(vec![0; 4096], Access::ALL).expect("memory");
@@ -61,11 +61,14 @@ pub(crate) fn loopback() -> Address {
 /// A connected client and server, with one receive posted at the server.
 pub(crate) fn connected() -> (Peer, Peer) {
     let (mut client, mut server) = (Peer::new(), Peer::new());
-    let listener = server.adapter.listen_any(&server.events).expect("listens");
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
     let buffer = server.memory.segment(0..1024).expect("the segment is inside the region");
     server.endpoint.post_receive(&[buffer], 100).expect("a receive before the connection");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
-    server.request().accept(&mut server.endpoint, b"").expect("accepts");
+    client
+        .endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
+    server.request().accept(&mut server.endpoint, b"").expect("the request is accepted");
     assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     assert_eq!(client.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     (client, server)

@@ -712,6 +712,6 @@ typedef struct dat_provider_info {
 typedef int DAT_EXTENDED_OP;
 
 #define DAT_OPEN_EXTENSION_BASE  0x1000 /* from here on: operations that open an IA by name */
-#define DAT_CLOSE_EXTENSION_BASE 0x2000 /* from here on: operations that close such an IA */
+#define DAT_CLOSE_EXTENSION_BASE 0x2000 /* from here on: operations that close it again */
 
 #endif /* DAT2_DAT_H */

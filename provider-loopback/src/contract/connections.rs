@@ -17,7 +17,7 @@ pub fn private_data_and_addresses_arrive<T: Transport>(a: &T, b: &T) {
         let (request, from, to, private) = service.request(&rig);
         assert_arrived(&private, &hello);
         assert_eq!((from.ip(), to.ip()), (a.t.attrs().address.ip(), b.t.attrs().address.ip()));
-        b.qp.accept(request, &welcome, DEPTH).expect("accept");
+        b.qp.accept(request, &welcome, DEPTH).expect("the request is accepted");
         match rig.next("the active side", &a.log) {
             Event::Established { private, peer, local, .. } => {
                 assert_arrived(&private, &welcome);
@@ -51,9 +51,9 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
         let service = Service::new(b.t, 1);
         let (addr, port) = (b.t.attrs().address, service.port(b.t));
         a.qp.connect(&Connect { addr, port, private: b"", timeout: None, depth: active })
-            .expect("connect");
+            .expect("the attempt to connect begins");
         let (request, ..) = service.request(&rig);
-        b.qp.accept(request, b"", passive).expect("accept");
+        b.qp.accept(request, b"", passive).expect("the request is accepted");
         let depth = |end: &End<'_, T>| match rig.until("the connection", || end.log.take()) {
             Event::Established { depth, .. } => depth,
             other => panic!("{other:?}"),
@@ -78,7 +78,7 @@ pub fn a_rejection_carries_private_data<T: Transport>(a: &T, b: &T) {
     a.recv(5, &[a.mem.segment(0, 8)]);
     a.connect(service.port(b), b"please", None);
     let (request, ..) = service.request(&rig);
-    b.reject(request, b"no, thank you").expect("reject");
+    b.reject(request, b"no, thank you").expect("the request is rejected");
     match rig.next("the rejection", &a.log) {
         Event::Rejected { by_peer: true, private } => assert_arrived(&private, b"no, thank you"),
         other => panic!("{other:?}"),
@@ -119,7 +119,7 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
 
     // Answering a request frees an entry of the backlog.
     let answering = End::new(b);
-    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
+    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("the request is accepted");
     assert_established(&rig, &callers[0]);
     callers[3].connect(service.port(b), b"", None);
     requests.push(service.request(&rig).0);
@@ -127,7 +127,7 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     // A request that the consumer has seen stays valid when its service point is closed.
     drop(service);
     let answering = End::new(b);
-    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
+    answering.qp.accept(requests.remove(0), b"", DEPTH).expect("the request is accepted");
     assert_established(&rig, &callers[1]);
     drop(requests);
     assert_refused(&rig, &callers[3]);
@@ -147,12 +147,15 @@ fn assert_refused<'t, T: Transport>(rig: &Rig<'t, T>, caller: &End<'t, T>) {
 
 pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     let log = Log::new(b);
-    let first = b.listen(Port::Any, 1, log.sink()).expect("listen");
-    let second = b.listen(Port::Any, 1, log.sink()).expect("listen");
+    let first = b.listen(Port::Any, 1, log.sink()).expect("the listener opens");
+    let second = b.listen(Port::Any, 1, log.sink()).expect("the listener opens");
     let port = b.port(&first);
     assert_ne!(port, b.port(&second));
     assert!(port >= 1024, "the port must not be a privileged one");
-    let error = b.listen(Port::Qualifier(port), 1, log.sink()).err().expect("taken");
+    let error = b
+        .listen(Port::Qualifier(port), 1, log.sink())
+        .err()
+        .expect("a qualifier in use must be refused");
     assert_eq!(error.kind(), dat_sys::DAT_CONN_QUAL_IN_USE);
     drop(first);
     let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("the service is free again");
@@ -179,7 +182,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
 
     // The request is accepted too late. Some wires detect that at once, others only after an
     // exchange with the peer.
-    b.qp.accept(request, b"", DEPTH).expect("accept");
+    b.qp.accept(request, b"", DEPTH).expect("the request is accepted");
     match rig.next("the failure", &b.log) {
         Event::AcceptFailed => {}
         Event::Established { .. } => {
@@ -342,7 +345,7 @@ pub fn an_attempt_can_be_abandoned<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&poll::<T>(&caller.recvs, 2)), [(1, WcStatus::Flushed)]);
     drop(caller);
     b.recv(2, &[]);
-    b.qp.accept(request, b"", DEPTH).expect("accept");
+    b.qp.accept(request, b"", DEPTH).expect("the request is accepted");
     let mut event = rig.next("the failure", &b.log);
     if let Event::Established { .. } = event {
         event = rig.next("the end", &b.log);

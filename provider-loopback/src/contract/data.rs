@@ -203,7 +203,7 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
             quiet: false,
         };
         // SAFETY: the buffer outlives the case.
-        unsafe { a.qp.post_send(&send) }.expect("post");
+        unsafe { a.qp.post_send(&send) }.expect("the post succeeds");
         rig.completions(&b.recvs, 1);
         assert_eq!(b.mem.read(16384, 8192), pattern(round, 8192));
         assert_eq!(

@@ -138,8 +138,10 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
         return;
     }
     // SAFETY: the receives have no memory.
-    let post =
-        |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
+    let post = |id| {
+        unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }
+            .expect("the post succeeds")
+    };
     let mut received = [0; 3];
     // Waits until `all` messages have arrived: at all endpoints or, if `others`, at the last two.
     let mut take = |all: u64, others: bool| {

@@ -21,7 +21,7 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
                 quiet: false,
             };
             // SAFETY: the buffer outlives the case.
-            unsafe { a.qp.post_send(&wr) }.expect("post");
+            unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
         }
         assert_eq!(
             outcomes(&rig.completions(&a.requests, 1)),
@@ -76,7 +76,7 @@ pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
             quiet: false,
         };
         // SAFETY: the send has no memory.
-        unsafe { a.qp.post_send(&wr) }.expect("post");
+        unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
     };
     for i in 0..4 {
         b.recv(i, &[]);
@@ -107,11 +107,11 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
         let wr =
             SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
         // SAFETY: the send has no memory.
-        unsafe { a.qp.post_send(&wr) }.expect("post");
+        unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
     };
     let recv = |id, quiet| {
         // SAFETY: the receive has no segments, so no memory must stay valid.
-        unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("post");
+        unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("the post succeeds");
     };
     for id in 0..4 {
         recv(id, id % 2 == 0);
@@ -189,7 +189,8 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
     assert!(!arm::<T>(&b.recvs, false), "arming a queue that is not empty must fail");
-    let error = resize::<T>(&b.recvs, 4).expect_err("eight are in it");
+    let error =
+        resize::<T>(&b.recvs, 4).expect_err("a queue with eight completions cannot shrink to four");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     resize::<T>(&b.recvs, 16).expect("a queue may grow while it holds completions");
     for i in 8..16 {
@@ -198,11 +199,11 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     rig.completions(&a.requests, 8);
     let want: Vec<_> = (0..16).map(|id| (id, WcStatus::Success)).collect();
     let half = rig.completions(&b.recvs, 8);
-    resize::<T>(&b.recvs, 32).expect("and again");
+    resize::<T>(&b.recvs, 32).expect("the queue can grow again");
     let rest = rig.completions(&b.recvs, 8);
     assert_eq!(outcomes(&[half, rest].concat()), want);
     b.recvs_log.assert_silent();
-    resize::<T>(&b.recvs, 1).expect("it is empty");
+    resize::<T>(&b.recvs, 1).expect("an empty queue can shrink");
 }
 
 pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
@@ -234,14 +235,14 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         unsafe { srq.post_recv(&wr) }
     };
     for id in 0..10 {
-        post(id).expect("post");
+        post(id).expect("the post succeeds");
     }
     assert_eq!(post(10), Err(PostError::Full));
     assert_eq!(srq.available(), 10);
     let own = RecvWr { id: 0, segments: &[], quiet: false };
     // SAFETY: the receive has no segments, so no memory must stay valid.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
-    assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
+    assert!(refused.is_err(), "an endpoint with a shared queue has no receive queue of its own");
 
     srq.set_low_watermark(8);
     srq_log.assert_silent();
@@ -279,9 +280,9 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         srq.resize(5).is_err(),
         "the queue holds six receives, so the size of five must be refused"
     );
-    srq.resize(20).expect("grow");
+    srq.resize(20).expect("the shared queue can grow");
     for id in 10..24 {
-        post(id).expect("post");
+        post(id).expect("the post succeeds");
     }
     assert_eq!(post(24), Err(PostError::Full));
     drop(ends);
@@ -324,7 +325,8 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
         match &srq {
             Some(srq) => {
                 // SAFETY: the receive has no segments, so no memory must stay valid.
-                unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
+                unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }
+                    .expect("the post succeeds")
             }
             None => end.recv(id, &[]),
         }

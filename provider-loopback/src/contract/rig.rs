@@ -112,7 +112,7 @@ impl<'t, T: Transport> Rig<'t, T> {
         let service = Service::new(b.t, 8);
         a.connect(service.port(b.t), b"", None);
         let (request, ..) = service.request(self);
-        b.qp.accept(request, b"", DEPTH).expect("accept");
+        b.qp.accept(request, b"", DEPTH).expect("the request is accepted");
         for end in [a, b] {
             match self.next("the connection", &end.log) {
                 Event::Established { .. } => {}
@@ -131,7 +131,7 @@ pub struct Service<'t, T: Transport> {
 impl<'t, T: Transport> Service<'t, T> {
     pub fn new(t: &'t T, backlog: usize) -> Self {
         let log = Log::new(t);
-        let listener = t.listen(Port::Any, backlog, log.sink()).expect("listen");
+        let listener = t.listen(Port::Any, backlog, log.sink()).expect("the listener opens");
         Service { listener, log }
     }
 
@@ -197,11 +197,13 @@ impl<'t, T: Transport> End<'t, T> {
 
     pub fn connect(&self, port: u64, private: &[u8], timeout: Option<Duration>) {
         let addr = SocketAddr::new(self.t.attrs().address.ip(), 0);
-        self.qp.connect(&Connect { addr, port, private, timeout, depth: DEPTH }).expect("connect");
+        self.qp
+            .connect(&Connect { addr, port, private, timeout, depth: DEPTH })
+            .expect("the attempt to connect begins");
     }
 
     pub fn post(&self, id: u64, op: SendOp, segments: &[Segment]) {
-        self.try_post(id, op, segments).expect("post");
+        self.try_post(id, op, segments).expect("the post succeeds");
     }
 
     /// Posts a request like `post`, but the request starts after all earlier reads have completed.
@@ -216,7 +218,7 @@ impl<'t, T: Transport> End<'t, T> {
             quiet: false,
         };
         // SAFETY: the cases keep their buffers until the requests are done.
-        unsafe { self.qp.post_send(&wr) }.expect("post");
+        unsafe { self.qp.post_send(&wr) }.expect("the post succeeds");
     }
 
     pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
@@ -238,7 +240,7 @@ impl<'t, T: Transport> End<'t, T> {
     }
 
     pub fn bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> u32 {
-        self.try_bind(id, window, view).expect("post a bind")
+        self.try_bind(id, window, view).expect("the bind is accepted")
     }
 
     pub fn try_bind(
@@ -355,7 +357,7 @@ impl<T: Transport> Buffer<T> {
         let memory = Memory::new(len);
         // SAFETY: `mr` is dropped before `memory`.
         let mr = unsafe { t.mr(pd, Mem { addr: memory.addr, len, zero_based }, access) }
-            .expect("register memory");
+            .expect("the memory can be registered");
         Buffer { mr, memory }
     }
 

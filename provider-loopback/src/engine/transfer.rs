@@ -254,7 +254,8 @@ impl Engine {
                     len: ATOMIC_SIZE,
                     key: 0,
                 };
-                // SAFETY: the local segments were just checked, and the other one is `original`.
+                // SAFETY: the local segments were just checked, and the source of the copy is
+                // `original`.
                 unsafe { copy_segments(&[from], local) }
             }
             Err(status) => Outcome::Failed(status),

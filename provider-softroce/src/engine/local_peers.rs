@@ -24,7 +24,7 @@ impl Engine {
     }
 
     /// Handles the end of a peer adapter on this host. The peer has sent no DREQ if it was killed.
-    /// It may have sent other packets before its end, so one turn of reads comes first.
+    /// The peer may have sent other packets before it ended, so one turn of reads comes first.
     pub(super) fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
         let Engine { local_addresses, links, resources, .. } = self;

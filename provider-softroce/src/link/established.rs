@@ -182,7 +182,8 @@ mod tests {
     fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
         for every in [Duration::from_millis(5), Duration::from_millis(100), timeout, SECOND] {
-            let known = known_after(every, |_| 7).expect("it is over");
+            let known =
+                known_after(every, |_| 7).expect("the adapter learns that the port is refused");
             assert!(PORT_REFUSED_MIN < known && known < 5 * SECOND, "{every:?}: {known:?}");
         }
     }

@@ -413,7 +413,7 @@ fn request_from_any(
         }
         match requests.add(&names.address(Name::Slot(slot))?, ANSWER_TIMEOUT) {
             Err(error) if is_descriptor_limit(&error) => return Err(error),
-            // The adapter does not answer or has ended, so the next one is asked.
+            // The adapter does not answer or has ended, so the next adapter is asked.
             Ok(()) | Err(_) => {}
         }
         if let Some(sockets) = requests.first_answer(deadline.min(now + ANSWER_TIMEOUT))? {

@@ -87,7 +87,8 @@ struct Directory {
 
 impl Drop for Directory {
     /// The last owner removes the directory. A process that opens the directory at the same time
-    /// waits for the lock, then sees that the directory no longer exists, and creates a new one.
+    /// waits for the lock, then sees that the directory no longer exists, and creates a new
+    /// directory.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
             fs::remove_dir_all(&self.path).ok();
@@ -374,14 +375,17 @@ mod tests {
         for name in [Name::Slot(0), Name::Service(7)] {
             drop(UnixDatagram::bind(names.path(name)).expect("the address is free"));
         }
-        drop(UnixListener::bind(liveness_path(names.directory(), 0)).expect("bound"));
+        drop(
+            UnixListener::bind(liveness_path(names.directory(), 0))
+                .expect("the socket can be bound"),
+        );
         assert_eq!(names.taken_slots().expect("descriptors").next(), None);
         let (slot, local_socket) = names.claim_slot().expect("no error").expect("a slot");
         assert_eq!(slot, 0);
         drop(names.bind_liveness(0).expect("the slot is free"));
         let service = names.claim_service(7).expect("the service is free");
         assert_eq!(
-            names.claim_service(7).map(drop).expect_err("taken").kind(),
+            names.claim_service(7).map(drop).expect_err("a service in use must be refused").kind(),
             io::ErrorKind::AddrInUse
         );
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
@@ -398,11 +402,11 @@ mod tests {
             (root.path().join("4"), |name: &str| root.path().join("4").join(name));
         let (first, second) = (
             Names::at(at("address")).expect("the directory can be made"),
-            Names::at(at("address")).expect("found"),
+            Names::at(at("address")).expect("the directory is found again"),
         );
         let (life, _) = (first.bind_liveness(0).expect("the slot is free"), drop(first));
         // A killed process leaves the file of its socket behind.
-        drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("bound"));
+        drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("the socket can be bound"));
         drop(second);
         assert!(at("address/life-0").exists(), "the file must exist while an adapter has it");
         let other = Names::at(at("other")).expect("the directory can be made");
@@ -457,7 +461,8 @@ mod tests {
         let (_root, names) = names();
         // This socket is a stream socket. The kernel refuses to connect a datagram socket to it,
         // but with an error that does not say that the name is free.
-        let _of_another_type = UnixListener::bind(names.path(Name::Slot(0))).expect("bound");
+        let _of_another_type =
+            UnixListener::bind(names.path(Name::Slot(0))).expect("the socket can be bound");
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
         assert!(names.path(Name::Slot(0)).exists());
     }
@@ -479,7 +484,7 @@ mod tests {
         for root in PLACES {
             let path =
                 format!("{root}/{user}/{:x}/{}/service-{:x}", u32::MAX, name_of(longest), u64::MAX);
-            SocketAddrUnix::new(path).expect("it fits");
+            SocketAddrUnix::new(path).expect("the path fits in a socket address");
         }
     }
 

@@ -201,7 +201,7 @@ mod tests {
         for n in 0..4 {
             assert!(send(&mut send_queue, A, n, now, &mut receivers));
         }
-        // The receiver has room again, but the new message must wait behind the earlier ones.
+        // The receiver has room again, but the new message must wait behind the earlier messages.
         receivers.make_room(1);
         assert!(send(&mut send_queue, A, 4, now, &mut receivers));
         // The full queue of one receiver does not affect messages to another receiver. If a

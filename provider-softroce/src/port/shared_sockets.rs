@@ -59,8 +59,8 @@ pub(super) struct SharedSockets(Vec<UnixDatagram>);
 impl SharedSockets {
     /// Binds the sockets of the first part.
     pub(super) fn bind_first(address: SocketAddr) -> io::Result<Self> {
-        // Check that no socket is bound to the address. Without the check, binding shared sockets
-        // would also succeed while another adapter is closing its sockets.
+        // Check that no socket is bound to the address. Otherwise binding shared sockets would also
+        // succeed while another adapter is closing its sockets.
         Udp::check_free(address)?;
         let sockets = bind(address, 0)?;
         Ok(SharedSockets(vec![store_descriptors(&sockets)?]))
@@ -234,13 +234,13 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
                 let left = deadline.saturating_duration_since(Instant::now());
                 let limit = Timespec::try_from(left).unwrap_or_default();
                 match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
-                    // A signal has interrupted the call. The next call waits for the rest of
-                    // the time.
+                    // A signal has interrupted the call. The next call waits for the time that is
+                    // left.
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Ok(false),
                     polled => polled?,
                 };
-                // Datagrams of other senders may have arrived before this one.
+                // Datagrams of other senders may have arrived before the expected datagram.
                 let (length, _) = rustix::net::recv(socket, &mut octets[..], RecvFlags::DONTWAIT)?;
                 if octets[..length] == datagram {
                     return Ok(true);

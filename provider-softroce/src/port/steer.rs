@@ -61,7 +61,7 @@ fn program() -> [libc::sock_filter; 9] {
         load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
         op(BPF_RET | BPF_K, position_of(REQ_SLOT) as u32, 0, 0),
-        // This is the same computation as in `position_of`.
+        // The following instructions compute the same as `position_of`.
         add(1),
         and(POSITIONS as u32 - 1),
         op(BPF_RET | A, 0, 0, 0),

@@ -111,8 +111,8 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     for (qpn, connection, expected) in [
         (0x12_3400 << 1, 0, [1, 0, 0]),
         (0x12_3401, 0, [0, 1, 0]),
-        // These are messages of the connection manager: first a request, then messages about
-        // connections.
+        // The following rows are messages of the connection manager: first a request, then messages
+        // about connections.
         (1, 0, [0, 0, 1]),
         (1, 0x7700, [1, 0, 0]),
         (1, 0x7781, [0, 1, 0]),
@@ -162,7 +162,8 @@ fn requests_reach_the_adapter_that_listens() {
     let second =
         while_answering(&[&first], || open(first.address())).expect("a further port opens");
     let service = second.listen(0x0106_1234).expect("the service is free");
-    let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
+    let error =
+        first.listen(0x0106_1234).map(drop).expect_err("a qualifier in use must be refused");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
     assert!(first.forward_request(0x0106_1234, from, b"request", now));
@@ -177,11 +178,14 @@ fn requests_reach_the_adapter_that_listens() {
         }
         _ => panic!("no packet"),
     }
-    assert!(service.local_socket.receive(&mut buffer).expect("empty").is_none());
+    assert!(service.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
     let Service { local_socket, mut closed } = service;
     closed.link().expect("no error");
     drop(local_socket);
-    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "it has requests");
+    assert!(
+        first.forward_request(0x0106_1234, from, b"repetition", now),
+        "the closed service still has requests"
+    );
     assert!(matches!(
         second.local_socket.receive(&mut buffer),
         Ok(Some(LocalMessage::Packet { packet: b"repetition", .. }))
@@ -189,10 +193,16 @@ fn requests_reach_the_adapter_that_listens() {
     let mut closed_later = first.names.closed_service(0x0106_1234, first.slot);
     closed_later.link().expect("no error");
     drop(closed);
-    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "this adapter has some");
+    assert!(
+        first.forward_request(0x0106_1234, from, b"repetition", now),
+        "the first adapter still has requests"
+    );
     drop(closed_later);
-    assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
-    first.listen(0x0106_1234).expect("free again");
+    assert!(
+        !first.forward_request(0x0106_1234, from, b"repetition", now),
+        "no adapter has requests any more"
+    );
+    first.listen(0x0106_1234).expect("the service is free again");
     // Here the adapter forwards a packet by the slot of its receiver, and not by a service.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
@@ -215,13 +225,16 @@ fn a_flood_is_passed_on_in_part() {
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     let asked = (0..FLOOD).filter(|&n| !first.forward_request(0x0106_2000 + n % 7, from, b"", now));
     let asked = asked.count() as u64;
-    assert!((100..1000).contains(&asked), "{asked} were looked for");
+    assert!(
+        (100..1000).contains(&asked),
+        "the adapter asked others for {asked} requests; expected 100 to 999"
+    );
     assert_eq!(first.dropped(), FLOOD - asked);
     for n in 0..FLOOD {
         first.forward((n % 128) as u8, (from, false), b"forged", now);
     }
     let mut buffer = ReceiveBuffer::default();
-    assert!(second.local_socket.receive(&mut buffer).expect("empty").is_none());
+    assert!(second.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
     // An adapter starts to listen for a service after the flood has begun.
     let service = second.listen(0x0106_1234).expect("the service is free");
     let soon = now + Duration::from_millis(101);
@@ -267,7 +280,7 @@ fn a_full_queue_loses_nothing() {
                 }
                 Some(LocalMessage::SocketRequest(_)) => panic!("no request was sent"),
                 None => {
-                    now = first.deadline().expect("some wait");
+                    now = first.deadline().expect("a deadline is set while packets wait");
                     first.retry_sends(now);
                 }
             }
@@ -278,9 +291,9 @@ fn a_full_queue_loses_nothing() {
 
 #[test]
 fn a_taken_port_is_reported_as_such() {
-    let taken = Udp::bind_exclusive(with_port(address())).expect("free");
+    let taken = Udp::bind_exclusive(with_port(address())).expect("the port is free");
     let address = taken.local_addr().expect("the socket is bound");
-    let error = open(address).map(drop).expect_err("taken").to_string();
+    let error = open(address).map(drop).expect_err("a port in use must be refused").to_string();
     let expected = format!(
         "UDP port 4791 of {} is taken: by adapters or a program of another user",
         address.ip()
@@ -307,13 +320,17 @@ fn adapters_that_do_not_answer_are_an_error() {
         matches!(port.local_socket.receive(&mut buffer), Ok(Some(LocalMessage::SocketRequest(_))))
     };
     let asked = std::iter::once(&first).chain(&others).filter(was_asked).count();
-    assert!((1..=ASKED_MAX).contains(&asked), "{asked} adapters were asked");
+    assert!(
+        (1..=ASKED_MAX).contains(&asked),
+        "{asked} adapters were asked; expected 1 to {ASKED_MAX}"
+    );
 }
 
 #[test]
 fn there_are_127_slots() {
     let address = with_port(address());
-    let all = open_up_to(REQ_SLOT.into(), address, Vec::new()).expect("a slot for each");
+    let all = open_up_to(REQ_SLOT.into(), address, Vec::new())
+        .expect("each adapter opens in a slot of its own");
     assert_each_gets_its_packets(&all);
     let one_more = open_up_to(all.len() + 1, address, all).map(drop);
     assert!(matches!(one_more, Err(PortError::Full(_))));
@@ -357,17 +374,22 @@ fn slots_are_added_when_needed_and_removed_with_their_owners() {
 #[test]
 fn sockets_that_others_have_bound_in_between_are_noticed() {
     let address = with_port(address());
-    let ports = open_up_to(15, address, Vec::new()).expect("the first part's slots");
-    // This simulates the sockets of an adapter that is closing.
-    let in_between = Udp::bind_shared(address).expect("of the same user");
+    let ports = open_up_to(15, address, Vec::new())
+        .expect("15 adapters open in the slots of the first part");
+    // This socket stands for the sockets of an adapter that is closing.
+    let in_between =
+        Udp::bind_shared(address).expect("a socket of the same user can share the port");
     let mut shared_sockets = ports[0].shared_sockets.try_clone().expect("descriptors");
     assert_eq!(
-        shared_sockets.bind_more(address).expect_err("not at their positions").kind(),
+        shared_sockets
+            .bind_more(address)
+            .expect_err("the sockets must not take their positions")
+            .kind(),
         io::ErrorKind::TimedOut
     );
     assert_each_gets_its_packets(&ports);
     drop(in_between);
-    shared_sockets.bind_more(address).expect("at their positions");
+    shared_sockets.bind_more(address).expect("the sockets take their positions");
     assert_each_gets_its_packets(&ports);
 }
 
@@ -410,15 +432,16 @@ fn the_end_of_an_adapter_is_seen_by_its_peers() {
     let error =
         first.connect_liveness(first.address(), 2).map(drop).expect_err("no adapter has slot 2");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    let connections: Vec<LivenessConnection> =
-        (0..3).map(|_| first.connect_liveness(first.address(), 1).expect("it exists")).collect();
+    let connections: Vec<LivenessConnection> = (0..3)
+        .map(|_| first.connect_liveness(first.address(), 1).expect("the peer adapter exists"))
+        .collect();
     let has_ended = |connection: &LivenessConnection| {
         let mut fd = libc::pollfd { fd: connection.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: `fd` is valid for reads and writes during the call.
         unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents & libc::POLLHUP != 0 }
     };
     second.liveness.accept(|_, _| Ok(()));
-    let late = first.connect_liveness(first.address(), 1).expect("it exists");
+    let late = first.connect_liveness(first.address(), 1).expect("the peer adapter exists");
     assert!(!connections.iter().chain([&late]).any(has_ended));
     drop(second);
     assert!(
@@ -476,7 +499,7 @@ fn another_user_cannot_send_from_the_same_source() {
 }
 
 /// Another user already has two of the four ports, on another address. An adapter must use only a
-/// port that no user has. When two adapters have the other two ports, a third adapter gets none.
+/// port that no user has. When two adapters have the other two ports, a third adapter gets no port.
 #[test]
 fn a_port_that_another_user_has_is_not_used() {
     if !rustix::process::geteuid().is_root() {
@@ -534,7 +557,10 @@ fn another_user_is_kept_out() {
     let next = names[4].with_file_name("slot-1");
     as_nobody(|| {
         let denied = |result: io::Result<()>| {
-            assert_eq!(result.expect_err("kept out").kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                result.expect_err("another user must be kept out").kind(),
+                io::ErrorKind::PermissionDenied
+            );
         };
         let socket = UnixDatagram::unbound().expect("a socket");
         for name in &names {
@@ -578,7 +604,7 @@ fn an_adapter_gives_up_its_slot_last() {
     let port = open(address()).expect("the first port opens");
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE)
-        .expect("watched");
+        .expect("the directory can be watched");
     drop(port);
     let mut space = [std::mem::MaybeUninit::uninit(); 1024];
     let mut events = inotify::Reader::new(&watch, &mut space);
@@ -616,7 +642,8 @@ fn a_full_queue_does_not_delay_other_messages() {
 #[test]
 fn a_request_that_is_not_answered_fails_at_once() {
     let first = open(address()).expect("the first port opens");
-    let to = first.names.address(Name::Slot(0)).expect("short enough");
+    let to =
+        first.names.address(Name::Slot(0)).expect("the path is short enough for a socket address");
     let refused = std::thread::scope(|scope| {
         let requester = scope.spawn(|| {
             let (mut requests, later) =
@@ -640,8 +667,9 @@ fn a_request_that_is_not_answered_fails_at_once() {
 /// late answer counts.
 #[test]
 fn a_late_answer_counts() {
-    let first = open(address()).expect("opens first");
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let first = open(address()).expect("the first adapter opens");
+    let second = while_answering(&[&first], || open(first.address()))
+        .expect("the second adapter opens, too");
     let third = std::thread::scope(|scope| {
         let third = scope.spawn(|| open(first.address()));
         // The first adapter answers only after the second one has been asked. The second adapter
@@ -657,5 +685,5 @@ fn a_late_answer_counts() {
         first.send_shared_sockets(&late);
         third.join().expect("no panic")
     });
-    assert_eq!(third.expect("opens").slot(), 2);
+    assert_eq!(third.expect("the adapter opens").slot(), 2);
 }

@@ -30,8 +30,8 @@ struct Control(
     #[expect(dead_code, reason = "only the kernel accesses it, through the header")] [u8; 32],
 );
 
-/// Packets of one sender that arrived together. Each has `size` octets, except that the last one
-/// may be shorter.
+/// Packets of one sender that arrived together. Each packet has `size` octets, except that the last
+/// packet may be shorter.
 pub(crate) struct Datagrams<'a> {
     pub(crate) from: SocketAddr,
     pub(crate) octets: &'a [u8],

@@ -47,8 +47,8 @@ impl Cm {
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
                         // The caller has received the REP, so its address is not forged. Further
-                        // acceptances no longer shorten the time of this one, which ends after
-                        // `MAX_MRA_WAIT`.
+                        // acceptances no longer shorten the time of this acceptance, which ends
+                        // after `MAX_MRA_WAIT`.
                         let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_MRA_WAIT);
                         self.half_open.remove(source, id);
@@ -69,7 +69,7 @@ impl Cm {
         self.transmits.push_back(transmit);
     }
 
-    /// Enters a state and sets its timers. The state may be the current one.
+    /// Enters a state and sets its timers. The new state may be the current state.
     fn enter_state(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let source = conn.remote.ip();

@@ -37,8 +37,8 @@ pub(super) struct Conn {
     pub(super) ack_timeout: Timeout,
     /// The time for which the connection is kept after its end.
     pub(super) retention: Duration,
-    /// Whether no more events of the connection are reported, because the last one was reported or
-    /// the consumer has forgotten the connection.
+    /// Whether no more events of the connection are reported, because the last event was reported
+    /// or the consumer has forgotten the connection.
     pub(super) muted: bool,
     /// Whether the connection broke on this side. A DREQ tells the peer that the connection broke.
     pub(super) broke: bool,

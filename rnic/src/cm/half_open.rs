@@ -19,26 +19,27 @@ use crate::allowance::network;
 /// of that address ends the oldest acceptance if the oldest acceptance has waited for
 /// [`EVICTABLE_AFTER`]. Otherwise the REQ is [deferred](DeferredReq).
 pub(super) const MAX_PER_SOURCE: usize = 64;
-/// An acceptance that has waited for this time may be ended to make room for another one. The time
-/// is longer than any round trip, so even a caller that makes many connections at once answers
-/// within this time.
+/// An acceptance that has waited for this time may be ended to make room for another acceptance.
+/// The time is longer than any round trip, so even a caller that makes many connections at once
+/// answers within this time.
 pub(super) const EVICTABLE_AFTER: Duration = Duration::from_millis(250);
 /// While `n` acceptances wait, a new acceptance waits for an `n`-th of this time.
 const SHARED_RTU_WAIT: Duration = Duration::from_secs(16);
 /// The minimum time for which an acceptance waits.
 const MIN_RTU_WAIT: Duration = Duration::from_millis(500);
 /// The maximum number of deferred REQs of one caller's address. A further REQ replaces the oldest
-/// one.
+/// deferred REQ.
 pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
 /// The maximum number of deferred REQs of all addresses together. A further REQ replaces the oldest
-/// one of its own address. If that address has none, the further REQ is dropped.
+/// deferred REQ of the same address. If that address has no deferred REQ, the further REQ is
+/// dropped.
 pub(super) const MAX_DEFERRED: usize = 1024;
 /// The time after which a deferred REQ is dropped if its caller has not repeated it: the caller has
 /// given up. Linux repeats a REQ after 4.6 s.
 pub(super) const DEFERRED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Whether an acceptance that has waited since the time `since` may be ended to make room for
-/// another one.
+/// another acceptance.
 fn is_evictable(since: Instant, now: Instant) -> bool {
     now >= since + EVICTABLE_AFTER
 }

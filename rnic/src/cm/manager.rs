@@ -313,8 +313,9 @@ impl Cm {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.deadline = None;
         if conn.state == State::RepSent {
-            // The REQ may be forged, and may ask for the longest times. So the connection sends
-            // only a few DREQs to the alleged caller, for a short time.
+            // The REQ may be forged, and may ask for the longest response time and for many
+            // retries. So the connection sends only a few DREQs to the alleged caller, and waits
+            // for the DREP only for a short time.
             (conn.interval, conn.retries) = (conn.interval.min(ABRUPT_END_TIMEOUT), 0);
         }
         self.apply(now, id, Input::Deadline, None);

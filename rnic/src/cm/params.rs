@@ -12,7 +12,7 @@ pub struct Cfg {
     /// The low 7 bits of all communication IDs. The number is below 128.
     pub slot: u8,
     /// The CA GUID, by which peers distinguish adapters. It must not be 0, and no other adapter may
-    /// have the same one.
+    /// have the same GUID.
     pub ca_guid: u64,
     /// The largest path MTU that is accepted from callers.
     pub path_mtu: PathMtu,

@@ -46,8 +46,8 @@ pub(super) struct Listener {
     /// The number of requests that wait for a decision, for each address that has any.
     pending_of: HashMap<IpAddr, usize>,
     /// REQs that arrived while the backlog was full of requests of other addresses, the oldest
-    /// first. The consumer's next decision admits the oldest one, so requests of one address cannot
-    /// exclude other addresses.
+    /// first. The consumer's next decision admits the oldest of them, so requests of one address
+    /// cannot exclude other addresses.
     pub(super) deferred: VecDeque<DeferredReq>,
 }
 

@@ -11,7 +11,7 @@ pub enum State {
     ReqRcvd,
     /// Passive: the request was rejected, or was withdrawn by the caller. The request is kept for a
     /// while, because the REJ may be lost and the REQ may come again. If the request were forgotten
-    /// at once, the repeated REQ would count as a new one, and would end the connection in which
+    /// at once, the repeated REQ would count as a new REQ, and would end the connection in which
     /// the caller's queue pair is at that time.
     Rejected,
     /// Passive: the connection waits for the answer to its REP.

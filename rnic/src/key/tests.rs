@@ -140,13 +140,16 @@ fn stags_are_spread() {
         (0..4096).map(|_| keys.register(pd, 0, 1, ALL, false).unwrap()).collect();
     for bit in 0..32 {
         let ones = stags.iter().filter(|&&stag| stag & (1 << bit) != 0).count();
-        assert!((1700..2400).contains(&ones), "bit {bit}: {ones} of 4096");
+        assert!(
+            (1700..2400).contains(&ones),
+            "bit {bit} is set in {ones} of 4096 STags; expected about half"
+        );
     }
     stags.sort_unstable();
     stags.dedup();
     assert_eq!(stags.len(), 4096);
     let near = stags.windows(2).filter(|pair| pair[1] - pair[0] < 16).count();
-    assert!(near < 20, "{near} close pairs");
+    assert!(near < 20, "{near} pairs of STags are close; expected fewer than 20");
     // Another adapter chooses other STags.
     let other = Keys::new();
     let again =

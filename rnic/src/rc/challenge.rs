@@ -112,7 +112,7 @@ impl Requester {
         self.challenge.is_some() && psn == self.last_acknowledged()
     }
 
-    /// The PSN before the oldest unacknowledged one.
+    /// The PSN before the oldest unacknowledged PSN.
     fn last_acknowledged(&self) -> Psn {
         self.oldest.psn.previous()
     }

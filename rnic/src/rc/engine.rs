@@ -152,8 +152,8 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 /// ```
 ///
 /// [`acknowledge`](Self::acknowledge) is called last, so that an acknowledgement does not delay an
-/// answer that the consumer sends. `transmit` adds an acknowledgement only if many packets have
-/// arrived, or many acknowledgements are requested, since the last one.
+/// answer that the consumer sends. `transmit` adds an acknowledgement only if, since the last
+/// acknowledgement, many packets have arrived or many acknowledgements were requested.
 ///
 /// `transmit` carries out a READ of the peer, because it creates the responses; `receive` carries
 /// out all other requests. A caller that wants a READ to return the memory as it was before a later

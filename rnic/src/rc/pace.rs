@@ -83,7 +83,7 @@ impl CongestionWindow {
     }
 
     /// Grows the window after `packets` PSNs have been acknowledged. `oldest` is the first
-    /// unacknowledged one.
+    /// unacknowledged PSN.
     #[inline]
     pub(super) fn on_ack(&mut self, packets: u32, oldest: Psn) {
         if self.recovery_end.is_some_and(|end| !oldest.is_before(end)) {

@@ -39,9 +39,9 @@ pub(super) struct Requester {
     /// The maximum length of `awaited_responses`.
     initiator_depth: usize,
     /// The maximum number of packets that one READ request asks for. The number is constant,
-    /// because a repeated request must lie within the original one.
+    /// because a repeated request must lie within the original request.
     read_part_packets: u32,
-    /// The number of packets sent since the last one that requested an acknowledgement.
+    /// The number of packets sent since the last packet that requested an acknowledgement.
     pub(super) packets_since_ack_request: u32,
     /// The position of a request that cannot be carried out, and its status. The request fails when
     /// all earlier requests are done.
@@ -269,9 +269,9 @@ impl Requester {
         self.timer.on_ack(self.oldest.psn, self.oldest.psn == self.first_unsent, now);
     }
 
-    /// Handles the loss of the oldest packet: sends this packet and all later ones again.
-    /// `detected_by` is the PSN of the response that shows the loss, which answers a later packet
-    /// or the oldest one. Does nothing if the packets have already been sent again and the response
+    /// Handles the loss of the oldest packet: sends this packet and all later packets again.
+    /// `detected_by` is the PSN of the response that shows the loss, which answers this packet or a
+    /// later packet. Does nothing if the packets have already been sent again and the response
     /// refers to the first transmission.
     pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
         let psn = self.oldest.psn;

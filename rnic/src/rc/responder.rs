@@ -25,7 +25,7 @@ pub(super) struct Responder {
     pub(super) message: Message,
     pub(super) resources: ResponderResources,
     /// If a packet is missing and a NAK has reported this to the peer: the PSN of the latest packet
-    /// that arrived after the missing one.
+    /// that arrived after the missing packet.
     last_after_gap: Option<Psn>,
     /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
@@ -148,7 +148,7 @@ impl Responder {
     fn on_gap(&mut self, psn: Psn, stats: &mut Stats) {
         // One NAK is enough for all packets that were in flight. A PSN that is not higher than the
         // PSN of the previous packet after the gap shows that the peer has sent the packets again,
-        // and that the missing one was lost again. Then another NAK is sent.
+        // and that the missing packet was lost again. Then another NAK is sent.
         let is_reported = self.last_after_gap.is_some_and(|last| psn.is_after(last));
         self.last_after_gap = Some(psn);
         if !is_reported {

@@ -132,8 +132,8 @@ impl Requester {
         let (index, packets) = (self.oldest.index, packets(wqe, path.mtu));
         let offset = index as usize * path.mtu.octets();
         let ends_part = self.part_end(index, packets) == index + 1;
-        // The check does not require a FIRST packet, because after a loss a responder may either
-        // start a new response or continue the old one.
+        // The packet need not be a FIRST packet, because after a loss a responder may either start
+        // a new response or continue the old response.
         let fits = packet.payload.len() == (wqe.len as usize - offset).min(path.mtu.octets());
         if !fits || packet.bth.opcode.position().ends() != ends_part {
             return Err(self.bad_response(work));

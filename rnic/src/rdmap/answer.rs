@@ -44,8 +44,8 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Returns the request at position `at` of the queue. Returns `None` if there is none, or if it
-    /// is an atomic operation that still waits for earlier reads.
+    /// Returns the request at position `at` of the queue. Returns `None` if there is no request at
+    /// that position, or if the request is an atomic operation that still waits for earlier reads.
     #[inline]
     pub(super) fn ready(&self, at: usize) -> Option<&Answer> {
         self.queue.get(at).filter(|answer| !matches!(answer, Answer::Atomic { .. }))

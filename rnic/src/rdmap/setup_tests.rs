@@ -111,7 +111,10 @@ fn rfc_7306_takes_two() {
         let Reply::Accepted { terms, .. } = feed_reply(&mut ours, &reply, 64) else {
             panic!("refused")
         };
-        assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
+        assert!(
+            !terms.extended && !theirs.extended,
+            "the caller offers extensions: {active}; the callee offers them: {passive}"
+        );
         assert!(
             !Gate::initiator(&terms, at(0)).is_open(),
             "the peer may run another implementation, so there must be a delay"

@@ -122,7 +122,7 @@ pub struct Stream {
     pub(super) waits: bool,
     pub(super) tx: Tx,
     pub(super) rx: Rx,
-    /// Requests of the peer that wait for their response. The response to the first one may be
+    /// Requests of the peer that wait for their response. The response to the first request may be
     /// partly sent.
     pub(super) answers: Answers,
     pub(super) reads: Reads,
@@ -219,8 +219,9 @@ impl Stream {
 
     /// Handles `EFAULT`: registered memory that [`tx`](Self::tx) gathered is no longer mapped, so
     /// the kernel could not read it and has accepted nothing. If the vector holds only one message,
-    /// that message fails. If it holds several, only the first one stays in the vector. The caller
-    /// sends it, and then calls `tx_done` as usual or, after another `EFAULT`, this function again.
+    /// that message fails. If the vector holds several messages, only the first message stays in
+    /// it. The caller sends this message, and then calls `tx_done` as usual or, after another
+    /// `EFAULT`, this function again.
     #[cold]
     pub fn tx_fault(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         let result = self.faulted(tx);

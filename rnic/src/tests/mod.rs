@@ -138,7 +138,7 @@ impl Buf {
         for at in [0, GUARD + self.len] {
             // SAFETY: `new` allocated this memory.
             let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
-            assert_eq!(guard, [GUARD_BYTE; GUARD], "written outside the region");
+            assert_eq!(guard, [GUARD_BYTE; GUARD], "memory outside the region was written");
         }
     }
 }

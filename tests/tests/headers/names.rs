@@ -194,7 +194,7 @@ fn compile(headers: &Headers, names: &Names) {
         };
         let output = language
             .command(&compiler, headers)
-            // This suppresses warnings about 64-bit integers, which are newer than C90.
+            // `-Wno-long-long` suppresses warnings about 64-bit integers, which are newer than C90.
             .args(["-Wno-long-long", "-c"])
             .arg(&source)
             .output()

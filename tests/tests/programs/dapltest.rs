@@ -432,7 +432,7 @@ pub(crate) fn run_functions(
     );
     for case in cases {
         let result = result_of(&ended.text, *case);
-        // This is the only case that dapltest leaves out: CRs cannot be queried without a peer.
+        // dapltest leaves out only case 5 of `queryinfo`: CRs cannot be queried without a peer.
         let expected = if feature == "queryinfo" && *case == 5 { "UNSUPP" } else { "PASS" };
         if result != Some(expected) {
             complaints.push(format!("case {case}: result {result:?} instead of {expected}"));

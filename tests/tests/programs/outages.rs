@@ -179,7 +179,8 @@ fn expect_same_event(
     client_arguments: &[&str],
     cut: fn() -> Result<(), String>,
 ) -> Result<(), Stop> {
-    /// The line in which the program prints the event, with its number in uDAPL 2.0.
+    /// The line that the program `cut` prints when the connection has ended. The number is that of
+    /// DAT_CONNECTION_EVENT_BROKEN in uDAPL 2.0.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = c_program(&Dist::locate()?, "cut", dir.path())?;

@@ -105,7 +105,7 @@ impl Pair {
             ended.succeeded(label).map_err(|why| why + &server.report("served it"))?;
             first.get_or_insert(ended);
         }
-        let client = first.expect("there is a client");
+        let client = first.expect("the pair has a client");
         Ok((server, client))
     }
 

@@ -98,8 +98,8 @@ mod tests {
         }
     }
 
-    /// This is figure 5 of RFC 5044: a SEND of 24 zero octets after the stream's first marker. The
-    /// CRC covers the marker.
+    /// The frame is figure 5 of RFC 5044: a SEND of 24 zero octets after the stream's first marker.
+    /// The CRC covers the marker.
     #[test]
     fn rfc_5044_figure_5() {
         let mut frame = [0; 48];
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(crc.to_wire(), [0x52, 0x23, 0x99, 0x83]);
     }
 
-    /// This is figure 6 of RFC 5044: the second SEND, with a marker in the middle. The CRC covers
-    /// the marker.
+    /// The frame is figure 6 of RFC 5044: the second SEND, with a marker in the middle. The CRC
+    /// covers the marker.
     #[test]
     fn rfc_5044_figure_6() {
         let mut frame = [0; 48];

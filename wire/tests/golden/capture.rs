@@ -64,8 +64,8 @@ impl<'a> Ip<'a> {
         let packet = &frame[14..];
         match be16(frame, 12) {
             0x0800 => {
-                assert_eq!(packet[0], 0x45, "IP options");
-                assert_eq!(be16(packet, 6) & 0x3FFF, 0, "an IP fragment");
+                assert_eq!(packet[0], 0x45, "the IPv4 header must have no options");
+                assert_eq!(be16(packet, 6) & 0x3FFF, 0, "the packet must not be a fragment");
                 let address = |at| IpAddr::from(*packet[at..].first_chunk::<4>().unwrap());
                 let (header, payload) = packet[..usize::from(be16(packet, 2))].split_at(20);
                 Some(Self {

@@ -41,7 +41,7 @@ pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
             responder: stream((to, from)),
         })
         .collect();
-    assert!(sides.is_empty(), "TCP without an opening: {:?}", sides.keys());
+    assert!(sides.is_empty(), "these streams have no SYN: {:?}", sides.keys());
     connections
 }
 

@@ -64,9 +64,9 @@ mod tests {
         times.set("a job".to_owned(), Duration::from_millis(2500));
         times.save();
         let loaded = Times::load(path.clone(), typical);
-        let text = std::fs::read_to_string(&path).expect("it was written");
+        let text = std::fs::read_to_string(&path).expect("the file was written");
         assert_eq!(text, "2.5 a job\n", "a job that did not run may have been removed");
-        std::fs::remove_file(path).expect("it was written");
+        std::fs::remove_file(path).expect("the file was written");
         let of = |job| loaded.of(job).map(|time| time.as_millis());
         assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);
     }

@@ -28,7 +28,7 @@ pub(super) fn same() -> &'static Api {
 }
 
 pub(super) fn changed() -> &'static Changed {
-    CHANGED.get().expect("as above")
+    CHANGED.get().expect("the library was loaded before its functions were handed out")
 }
 
 macro_rules! changed {

@@ -228,7 +228,7 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     let theirs = transcript(&Child::new("differential::child", &original, &vendor.conf()).run());
     let our = transcript(&Child::new("differential::child", ours(), &vendor.conf()).run());
     assert_eq!(our.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
-    assert!(our.len() > 500, "{} calls", our.len());
+    assert!(our.len() > 500, "only {} calls were made; expected more than 500", our.len());
     let mut unexpected = String::new();
     let mut used = vec![0; DIFFERENCES.len()];
     for (call, answer) in &our {
@@ -249,7 +249,7 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     assert_eq!(unexpected, "");
     let unused: Vec<_> =
         DIFFERENCES.iter().zip(used).filter(|(_, n)| *n == 0).map(|(d, _)| d.call).collect();
-    assert_eq!(unused, [""; 0], "expected differences that did not occur");
+    assert_eq!(unused, [""; 0], "these expected differences did not occur");
 }
 
 /// Checks the statuses on which programs rely against values that were measured with OFED's
@@ -387,7 +387,7 @@ type Any = unsafe extern "C" fn(DAT_HANDLE, [usize; 2], [usize; 2], [usize; 2]) 
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Calls<'_> {
     fn function<T: Copy>(&self, name: &str) -> T {
-        *unsafe { self.0.get::<T>(name) }.expect("exported")
+        *unsafe { self.0.get::<T>(name) }.expect("the library exports the function")
     }
 
     fn bad_handles(&self) {

@@ -97,7 +97,7 @@ fn open(library: &Library, name: &str) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
     let (mut evd, mut ia) = (null_mut(), null_mut());
     // SAFETY: the function has this type, and the arguments are valid.
     let status = unsafe {
-        let open = library.get::<Open>("dat_ia_openv").expect("exported");
+        let open = library.get::<Open>("dat_ia_openv").expect("the library exports the function");
         open(name.as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE)
     };
     if status == DAT_SUCCESS { Ok(ia) } else { Err(status) }
@@ -106,7 +106,10 @@ fn open(library: &Library, name: &str) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
 fn close(library: &Library, ia: DAT_IA_HANDLE) {
     // SAFETY: the function has this type.
     let status = unsafe {
-        library.get::<Close>("dat_ia_close").expect("exported")(ia, DAT_CLOSE_ABRUPT_FLAG)
+        library.get::<Close>("dat_ia_close").expect("the library exports the function")(
+            ia,
+            DAT_CLOSE_ABRUPT_FLAG,
+        )
     };
     assert_eq!(status, DAT_SUCCESS);
 }
@@ -124,7 +127,7 @@ fn a_library_that_was_opened_locally_still_loads_providers() {
 #[ignore = "not a test: the test above runs this in a child process"]
 fn child_opened_locally() {
     let Some(library) = load(false) else { return };
-    let ia = open(&library, "v").expect("opens");
+    let ia = open(&library, "v").expect("the adapter opens");
     close(&library, ia);
 }
 
@@ -141,7 +144,7 @@ fn ending_with_open_adapters_is_no_crash() {
 fn child_leaves_adapters_open() {
     for _ in 0..2 {
         let Some(library) = load(false) else { return };
-        open(&library, "v").expect("opens");
+        open(&library, "v").expect("the adapter opens");
         library.close().expect("dlclose");
     }
 }
@@ -161,7 +164,7 @@ fn child_closes_a_busy_library() {
     let before = threads();
     for round in 0..40 {
         let Some(library) = load(false) else { return };
-        let ia = open(&library, "tcp-emu").expect("opens");
+        let ia = open(&library, "tcp-emu").expect("the adapter opens");
         listen(&library, ia);
         // The kernel lists a thread for a moment after it has ended and was joined.
         let (expected, since) = (before + 1 + round / 2, Instant::now());
@@ -184,7 +187,8 @@ fn listen(library: &Library, ia: DAT_IA_HANDLE) {
     // SAFETY: the functions have these types, the arguments are valid, and a handle points to its
     // table.
     unsafe {
-        let mapped = library.get::<Mapped>("dats_get_ia_handle").expect("exported");
+        let mapped =
+            library.get::<Mapped>("dats_get_ia_handle").expect("the library exports the function");
         assert_eq!(mapped(ia, &mut handle), DAT_SUCCESS);
         let table = &**handle.cast::<*const DAT_PROVIDER>();
         let create = table.evd_create_func.expect("every slot is filled");
@@ -213,8 +217,8 @@ fn opening_and_closing_leaves_nothing_behind() {
 fn child_opens_a_thousand_times() {
     let cycle = || {
         let Some(library) = load(false) else { return };
-        open(&library, "no").expect_err("its provider refuses");
-        let ia = open(&library, "v").expect("opens");
+        open(&library, "no").expect_err("the provider must refuse");
+        let ia = open(&library, "v").expect("the adapter opens");
         assert_eq!(ia.addr(), 1);
         close(&library, ia);
         library.close().expect("dlclose");
@@ -338,8 +342,8 @@ fn child_asks_for_relations() {
     type Related =
         unsafe extern "C" fn(*const c_char, *const c_char, *mut DAT_HA_RELATIONSHIP) -> DAT_RETURN;
     // SAFETY: the function has this type.
-    let related =
-        *unsafe { library.get::<Related>("dat_registry_providers_related") }.expect("exported");
+    let related = *unsafe { library.get::<Related>("dat_registry_providers_related") }
+        .expect("the library exports the function");
     let ask = |one: &str, two: &str| {
         let (one, two) = (CString::new(one).expect("no NUL"), CString::new(two).expect("no NUL"));
         let mut answer = 99;
@@ -348,7 +352,7 @@ fn child_asks_for_relations() {
         if status == DAT_SUCCESS { Ok(answer) } else { Err(status) }
     };
     assert_eq!(ask("a", "b"), Ok(DAT_HA_UNKNOWN)); // No IA is open.
-    let ia = open(&library, "a").expect("opens");
+    let ia = open(&library, "a").expect("the adapter opens");
     assert_eq!(ask("a", "b"), Ok(DAT_HA_FALSE));
     assert_eq!(ask("b", "a"), Ok(DAT_HA_FALSE));
     assert_eq!(ask("a", "a"), Ok(DAT_HA_TRUE));

@@ -231,7 +231,11 @@ fn an_acceptance_that_is_given_up_is_soon_forgotten() {
         pair.accept_all();
     }
     let mut sent = pair.pass_without_receiving(12 * SECOND);
-    assert!(pair.cms[B].len() <= 3, "{} are left", pair.cms[B].len());
+    assert!(
+        pair.cms[B].len() <= 3,
+        "{} connections are left; expected at most 3",
+        pair.cms[B].len()
+    );
     sent += pair.pass_without_receiving(8 * SECOND);
     // Each REQ causes three REPs, a REJ and five DREQs. The first REQ causes some more REPs.
     assert!(sent <= 9 * REQS as usize + 10, "{sent} messages");
@@ -311,7 +315,11 @@ fn many_requests_are_accepted_at_once() {
     }
     assert_eq!(pair.accept_all(), 0);
     pair.pass_without_receiving(Duration::from_millis(500));
-    assert!(pair.half_open() <= MAX as usize, "{} wait", pair.half_open());
+    assert!(
+        pair.half_open() <= MAX as usize,
+        "{} accepted requests wait; expected at most {MAX}",
+        pair.half_open()
+    );
 }
 
 /// One host may have all IPv6 addresses with the same first 64 bits.
@@ -606,8 +614,8 @@ fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
         forge(&mut pair.cms[B], 100_000 + n, address(A), pair.now);
         pair.pass_without_receiving(Duration::from_millis(1));
     }
-    assert!(accepted > 10 * MAX, "{accepted} accepted in three seconds");
-    assert!(most <= MAX + BACKLOG, "{most} waited");
+    assert!(accepted > 10 * MAX, "only {accepted} requests were accepted in three seconds");
+    assert!(most <= MAX + BACKLOG, "{most} requests waited; expected at most {}", MAX + BACKLOG);
 }
 
 /// REQs of one address fill the backlog. A REQ of another address is deferred until the consumer
@@ -675,8 +683,8 @@ fn a_deferred_request_is_not_refused_when_it_is_repeated() {
             pair.pass(due.saturating_duration_since(pair.now));
         }
         pair.run();
-        assert_eq!(pair.events(A), [], "no call is refused");
-        assert_eq!(pair.events(B), [], "one request at a time");
+        assert_eq!(pair.events(A), [], "no call may be refused");
+        assert_eq!(pair.events(B), [], "only one request at a time may reach the consumer");
         pair.accept(id, 0x1234 + n as u32);
         pair.run();
         accepted.extend(pair.events(A).into_iter().map(|(id, _)| id));
@@ -697,7 +705,7 @@ fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
     for n in 1..200 {
         forge(&mut pair.cms[B], n, [10, 9, 0, 2].into(), pair.now);
     }
-    assert_eq!(deferred(&pair), 8, "REQs of one address");
+    assert_eq!(deferred(&pair), 8, "at most 8 REQs of one address may be deferred");
     for n in 200..400 {
         forge(&mut pair.cms[B], n, [10, 9, 1, n as u8].into(), pair.now);
     }

@@ -160,5 +160,8 @@ fn a_last_acknowledgement_may_be_lost() {
         delivered -= u32::from(statuses == [WcStatus::Success]);
     }
     assert!(in_doubt > 100, "{in_doubt} networks are too few for this test");
-    assert_eq!(delivered, 0, "delivered messages were reported as failed, of {in_doubt}");
+    assert_eq!(
+        delivered, 0,
+        "in {in_doubt} networks, some delivered messages were reported as failed"
+    );
 }

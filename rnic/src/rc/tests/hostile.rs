@@ -149,7 +149,7 @@ fn a_hundred_thousand_packets() {
         }
         assert!(
             [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()) == memory,
-            "nothing new is taken"
+            "the packets must not change any memory"
         );
         let done = side.completions();
         assert_eq!(done.len(), posted);
@@ -171,12 +171,12 @@ fn a_hundred_thousand_packets() {
         return;
     }
     // The test is useful only if the packets cause many of these events.
-    assert!(ends > 5_000 && taken > 10_000, "{ends} failures, {taken} messages");
+    assert!(ends > 5_000 && taken > 10_000, "only {ends} failures and {taken} messages occurred");
     assert!(
         answered > 20_000 && invalidated > 100,
-        "{answered} packets sent, {invalidated} invalidations"
+        "only {answered} packets were sent, with {invalidated} invalidations"
     );
-    assert!(answered_again > 5_000, "{answered_again} packets sent after the end");
+    assert!(answered_again > 5_000, "only {answered_again} packets were sent after the end");
     let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
     assert!(written > 50, "{written} octets of the window were written");
 }

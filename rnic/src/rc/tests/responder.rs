@@ -547,8 +547,8 @@ fn a_read_is_asked_for_again() {
     // The peer requests a part of the READ again.
     fixture.side.take(fixture.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
     assert_eq!(fixture.sent_words().len(), 2);
-    // These requests are not part of the original one: they have another address, a greater length
-    // or another PSN.
+    // The following requests are not part of the original request: they have another address, a
+    // greater length or another PSN.
     for other in [
         ask(first, OCTETS, OCTETS),
         ask(first + 1, OCTETS, 3 * OCTETS),

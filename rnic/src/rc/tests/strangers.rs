@@ -366,7 +366,7 @@ fn a_connection_notices_nothing_of_silent_callers() {
     let (beside, [accepted, given_up, _]) = Scene::new(&conditions, Strangers::Callers).run();
     assert!(
         accepted > 200 && given_up + ENDPOINTS as u32 >= accepted - 1,
-        "{given_up} of {accepted}"
+        "{given_up} of {accepted} accepted connections were given up"
     );
     assert!(alone.packets.len() > 100_000, "{}", alone.packets.len());
     assert_eq!(alone.packets.len(), beside.packets.len());

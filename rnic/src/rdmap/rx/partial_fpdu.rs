@@ -41,7 +41,7 @@ impl PartialFpdu {
         self.len = self.memory.len().min(self.len + octets);
     }
 
-    /// Empties the FPDU and keeps its memory for the next one.
+    /// Empties the FPDU and keeps its memory for the next FPDU.
     pub(super) fn cleared(mut self) -> Self {
         const { assert!(fpdu_len(fpdu::MAX_ULPDU) < 1 << 17) };
         self.len = 0;
@@ -73,7 +73,11 @@ mod tests {
         fpdu.filled(2);
         assert_eq!(fpdu.octets(), [1, 2, 0, 0]);
         fpdu.filled(100);
-        assert_eq!(fpdu.octets(), [1, 2, 0, 0, 0], "there was no more room");
+        assert_eq!(
+            fpdu.octets(),
+            [1, 2, 0, 0, 0],
+            "only octets for which there is room may be kept"
+        );
         let mut next = fpdu.cleared();
         assert!(next.is_empty());
         next.filled(1);

@@ -131,7 +131,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Returns the receive of the current message, or `None` if the message waits for one. If
+    /// Returns the receive of the current message, or `None` if the message waits for a receive. If
     /// the message must not use the receive, the receive is flushed when the connection ends.
     #[inline]
     fn receive(&mut self) -> Result<Option<Rqe>, Failure> {

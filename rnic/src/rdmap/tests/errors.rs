@@ -176,7 +176,9 @@ fn every_rule_of_reception() {
         for (what, (layer, etype, code), included, frames) in &rules {
             let mut target = Target::new(StreamCfg { crc, ..cfg() });
             let frames = frames(&target);
-            let failure = target.run(&frames, crc).unwrap_or_else(|| panic!("{what}: accepted"));
+            let failure = target
+                .run(&frames, crc)
+                .unwrap_or_else(|| panic!("{what}: the frames must be refused"));
             let cause = Cause { layer: *layer, etype: *etype, code: *code };
             assert_eq!(failure, Failure { by_peer: false, cause }, "{what}");
 
@@ -265,7 +267,7 @@ fn a_damaged_frame() {
     frame[60] ^= 1;
     let failure = target.side.stream.rx_bytes(&frame).unwrap_err();
     assert_eq!(failure.cause, Cause::MPA_CRC);
-    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing may be placed");
+    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "no data may be placed in memory");
     let terminate = target.side.stream.terminate();
     assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
     // Without CRC, the receiver ignores the field of the CRC.

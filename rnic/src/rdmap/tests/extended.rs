@@ -397,7 +397,7 @@ fn frames_that_break_a_rule() {
             let failure = fed.and_then(|()| {
                 loop {
                     let n = side.stream.tx(&mut side.tx)?;
-                    assert!(n > 0, "{what}: accepted");
+                    assert!(n > 0, "{what}: the frames must be refused");
                     side.stream.tx_done(&mut side.tx, n);
                 }
                 #[expect(unreachable_code, reason = "the loop ends with the failure")]

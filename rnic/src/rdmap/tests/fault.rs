@@ -16,7 +16,7 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
         a.post(send(id, &[memory.seg(0, SIZE)]));
     }
     let all = a.stream.tx(&mut a.tx).unwrap();
-    a.stream.tx_fault(&mut a.tx).expect("others are with it");
+    a.stream.tx_fault(&mut a.tx).expect("other messages are in the batch");
     let first = a.tx.bytes();
     assert_eq!(3 * first, all);
     assert_eq!(a.tx.iov().iter().map(|element| element.iov_len).sum::<usize>(), first);

@@ -146,7 +146,7 @@ fn step_tx(
     let wants = side.stream.wants_tx();
     let bytes = side.stream.tx(&mut side.tx)?;
     // `wants_tx` is also true for a bind, which has been carried out when `tx` returns.
-    assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "wants_tx and tx agree");
+    assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "`wants_tx` and `tx` must agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
     out.bytes.extend(gathered(&side.tx, accepted));

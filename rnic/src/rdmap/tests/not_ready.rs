@@ -1,4 +1,5 @@
-//! A message for which no receive is posted waits for one, and all octets after it wait, too.
+//! A message for which no receive is posted waits for a receive, and all octets after the message
+//! wait, too.
 
 use std::collections::VecDeque;
 

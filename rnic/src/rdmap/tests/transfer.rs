@@ -51,7 +51,7 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
 }
 
 /// The consumer changes the memory of a frame that is partly sent. The rest of the frame must be
-/// sent with its old octets. If it were sent with the new ones, the CRC would not match, and the
+/// sent with its old octets. If it were sent with the new octets, the CRC would not match, and the
 /// peer would consider the frame damaged.
 #[test]
 fn a_partly_sent_frame_does_not_change() {
@@ -304,7 +304,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
         pair.a.post(write(id, &[from.seg(0, 16 << 10)], to.remote(0)));
     }
     let bytes = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    assert!(bytes >= 1 << 20, "all in one call: {bytes}");
+    assert!(bytes >= 1 << 20, "one call must send at least 1 MiB, but it sent {bytes} octets");
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
     pair.drive().unwrap();
     pair.a.completions();
@@ -529,8 +529,8 @@ fn a_shared_receive_queue_serves_many() {
     for (at, &byte) in sink.bytes().iter().enumerate() {
         assert_eq!(usize::from(byte), at / 10);
     }
-    // Flushing one queue pair flushes the buffer into which this queue pair is receiving a message.
-    // It does not flush the other buffers of the shared receive queue.
+    // Flushing one queue pair flushes the buffer into which this queue pair is receiving a message,
+    // but not the other buffers of the shared receive queue.
     share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
     share(&srq, 21, &[]).unwrap();
     let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);

@@ -265,8 +265,8 @@ fn over_ipv6() -> Vec<Program> {
 }
 
 /// Returns the tests over siw. dtestx is left out because iWARP lacks the operations that it tests.
-/// Tests of memory windows are left out because siw has none. `calls_that_nobody_answers` is left
-/// out because siw holds up the caller.
+/// Tests of memory windows are left out because siw has no memory windows.
+/// `calls_that_nobody_answers` is left out because siw holds up the caller.
 fn over_siw() -> Vec<Program> {
     let mut programs = vec![Program::Dtest];
     programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));

@@ -71,7 +71,10 @@ const PEERS: &[Peer] = &[
 
 impl Peer {
     fn provider(&self) -> &'static Provider {
-        PROVIDERS.iter().find(|provider| provider.ia == self.ia).expect("one of ours")
+        PROVIDERS
+            .iter()
+            .find(|provider| provider.ia == self.ia)
+            .expect("the adapter belongs to a known provider")
     }
 
     /// Returns whether the driver supports the CRC setting of this wire. In RoCEv2 the ICRC is

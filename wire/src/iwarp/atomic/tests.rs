@@ -14,7 +14,10 @@ fn segment(opcode: UntaggedOpcode, queue: Queue, msn: u32, body: &[u8]) -> Vec<u
 fn emit(size: usize, emit: impl Fn(&mut [u8]) -> usize) -> Vec<u8> {
     let mut buf = [0xEE; 64];
     assert_eq!(emit(&mut buf), size);
-    assert!(buf[size..].iter().all(|&octet| octet == 0xEE), "wrote past its size");
+    assert!(
+        buf[size..].iter().all(|&octet| octet == 0xEE),
+        "octets beyond the returned length must stay unchanged"
+    );
     buf[..size].to_vec()
 }
 
@@ -114,15 +117,15 @@ fn immediate_data_by_hand() {
 fn what_operations_do() {
     let add = |original, add, mask| AtomicOp::FetchAdd { add, mask }.apply(original);
     assert_eq!(AtomicOp::fetch_add(3).apply(39), 42);
-    assert_eq!(AtomicOp::fetch_add(1).apply(u64::MAX), 0, "wraps");
-    assert_eq!(add(0xFF, 1, 0x80), 0, "a carry out of the field of eight bits is lost");
+    assert_eq!(AtomicOp::fetch_add(1).apply(u64::MAX), 0, "the sum must wrap around");
+    assert_eq!(add(0xFF, 1, 0x80), 0, "no carry may leave a field of eight bits");
     assert_eq!(add(0x7F, 1, 0x80), 0x80);
     assert_eq!(
         add(0xFFFF_FFFF_FFFF_FFFF, 0x0000_0001_0000_0001, 0x8000_0000_8000_0000),
         0,
-        "two fields"
+        "no carry may leave a field of 32 bits"
     );
-    assert_eq!(add(0b1010, 0b1110, u64::MAX), 0b0100, "fields of one bit");
+    assert_eq!(add(0b1010, 0b1110, u64::MAX), 0b0100, "no carry may leave a field of one bit");
 
     let swap = AtomicOp::cmp_swap(5, 9);
     assert_eq!((swap.apply(5), swap.apply(6)), (9, 6));

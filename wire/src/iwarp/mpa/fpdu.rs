@@ -190,7 +190,8 @@ mod tests {
             assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + Trailer::size(ulpdu_len));
             assert_eq!(Trailer::without_crc(ulpdu_len).as_bytes().len(), pad + 4);
         }
-        // These are the frames of rping with 64 octets: READ request, READ response.
+        // The two lengths are those of rping's frames with 64 octets: READ request and READ
+        // response.
         assert_eq!((fpdu_len(0x2E), fpdu_len(0x4E)), (52, 84));
     }
 

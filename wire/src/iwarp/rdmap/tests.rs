@@ -7,11 +7,14 @@ fn parse(bytes: &[u8]) -> (Header, usize) {
 fn emit(header: Header) -> Vec<u8> {
     let mut buf = [0xEE; UNTAGGED_SIZE];
     let len = header.emit(&mut buf);
-    assert!(buf[len..].iter().all(|&octet| octet == 0xEE), "wrote past its size");
+    assert!(
+        buf[len..].iter().all(|&octet| octet == 0xEE),
+        "octets beyond the returned length must stay unchanged"
+    );
     buf[..len].to_vec()
 }
 
-/// These are the headers that rping with 64 octets sends, as captured.
+/// The octets are the headers that rping with 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
     let untagged =
@@ -183,7 +186,7 @@ fn errors_speak() {
     assert_eq!(error(&[0x41, 0x4C]), "unexpected opcode 0xc in an untagged segment");
 }
 
-/// This is the READ request of the rping capture.
+/// The octets are the READ request of the rping capture.
 #[test]
 fn read_request() {
     let bytes = [

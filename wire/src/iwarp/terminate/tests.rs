@@ -5,7 +5,10 @@ fn emit(terminate: Terminate) -> Vec<u8> {
     let mut buf = [0xEE; Terminate::MAX_SIZE];
     let len = terminate.emit(&mut buf);
     assert_eq!(len, terminate.len());
-    assert!(buf[len..].iter().all(|&octet| octet == 0xEE), "wrote past its size");
+    assert!(
+        buf[len..].iter().all(|&octet| octet == 0xEE),
+        "octets beyond the returned length must stay unchanged"
+    );
     buf[..len].to_vec()
 }
 

@@ -4,7 +4,10 @@ use crate::rocev2::{NakCode, Operation, Position, Psn, RnrTimer, SendKind, Syndr
 fn emit(packet: &Packet<'_>) -> Vec<u8> {
     let mut buf = [0xEE; 128];
     let len = packet.emit(&mut buf);
-    assert!(buf[len..].iter().all(|&octet| octet == 0xEE), "wrote past its size");
+    assert!(
+        buf[len..].iter().all(|&octet| octet == 0xEE),
+        "octets beyond the returned length must stay unchanged"
+    );
     buf[..len].to_vec()
 }
 

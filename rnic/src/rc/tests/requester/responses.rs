@@ -98,7 +98,7 @@ fn a_read_and_its_responses() {
     fixture.ack(5);
     assert_eq!(fixture.sent_words(), [""; 0]);
     assert_eq!(sink.bytes()[OCTETS..], [0; 2 * OCTETS + 1]);
-    // The responder may continue the old response or start a new one.
+    // The responder may continue the old response or start a new response.
     fixture.response(Middle, 2, OCTETS).unwrap();
     fixture.response(First, 3, OCTETS).unwrap();
     // The packet is a copy of an old response.

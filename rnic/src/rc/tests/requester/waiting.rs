@@ -245,7 +245,7 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
         assert_eq!(
             fixture.wait(),
             Ok(Duration::from_millis(5)),
-            "after answers that took {delay} ms"
+            "the wait must be 5 ms after answers that took {delay} ms"
         );
     }
 }
@@ -350,8 +350,8 @@ fn a_peer_that_was_silent_for_long_goes_on() {
         assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
     }
     assert_eq!(fixture.done(), ok([0, 1]));
-    // It is not known any more whether the peer is alive, so the connection's retry count applies
-    // again.
+    // The requester no longer knows whether the peer is alive, so the connection's retry count
+    // applies again.
     fixture.side.post(send(2, &[]));
     fixture.sent();
     let start = fixture.now;
