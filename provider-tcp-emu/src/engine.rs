@@ -1,6 +1,7 @@
 //! The engine of an adapter: connections, listeners and timers. The engine lock protects all of
 //! them.
 
+mod direct;
 mod resources;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use dat_sys::DAT_INVALID_STATE;
 use mio::event::Event;
 use rnic::Work;
 
+use self::direct::Direct;
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
 use crate::link::Link;
@@ -22,17 +24,9 @@ use crate::listeners::{Listeners, Request};
 use crate::params::Params;
 use crate::socket;
 
-/// The number of connections that each pass of a polling consumer reads without asking the poller.
-const MAX_POLLED: usize = 8;
-/// The number of consecutive reads without data after which a connection is no longer polled and
-/// the poller reports it again, if the adapter has other connections.
-const MAX_EMPTY_READS: u32 = 256;
-/// The number of successful reads after which a polled connection leaves the poller. Its wake-ups
+/// The number of successful reads after which the direct connection leaves the poller. Its wake-ups
 /// are not needed, and they would cost each message a part of a microsecond.
 const READS_BEFORE_SUSPENSION: u32 = 64;
-/// The number of consecutive passes without data after which the poller is asked although all
-/// connections are polled. Only the poller reports new callers.
-const EMPTY_PASSES_PER_POLL: u32 = 256;
 
 /// The engine of an open adapter.
 pub struct Engine {
@@ -40,14 +34,10 @@ pub struct Engine {
     links: Table<Link>,
     listeners: Listeners,
     lingering: LingeringSockets,
-    /// The connections that a consumer's pass reads, at most [`MAX_POLLED`]. The most recently
-    /// active connection is first.
-    polled: Vec<usize>,
-    /// The polled connections that have left the poller. They return to it before a thread sleeps
-    /// there.
-    suspended: Vec<usize>,
-    /// The number of consecutive passes of polling consumers without data.
-    empty_passes: u32,
+    /// The connection that a consumer's pass reads without asking the poller.
+    direct: Direct,
+    /// The direct connection, if it has left the poller. It returns before a thread sleeps there.
+    suspended: Option<usize>,
     /// The result of [`adapter::MakeProgress::take_partial`].
     partial: bool,
 }
@@ -59,9 +49,8 @@ impl Engine {
             links: Table::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
-            polled: Vec::with_capacity(MAX_POLLED + 1),
-            suspended: Vec::new(),
-            empty_passes: 0,
+            direct: Direct::default(),
+            suspended: None,
             partial: false,
         }
     }
@@ -72,38 +61,28 @@ impl Engine {
             link.writable(&mut self.resources, &mut self.lingering);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            (link.empty_reads, link.successful_reads) = (0, 0);
+            link.successful_reads = 0;
             // The poller reports the end of the stream once. So a short read must not stop before
             // the end.
             let until_end = event.is_read_closed() || event.is_error();
             if until_end {
                 link.peer_has_ended();
             }
-            link.receive_until(&mut self.resources, &mut self.lingering, until_end);
+            let has_moved = link.receive_until(&mut self.resources, &mut self.lingering, until_end);
             self.partial = link.is_mid_message();
-        }
-        self.poll_first(index);
-    }
-
-    /// Makes a connection the first of the polled ones.
-    fn poll_first(&mut self, index: usize) {
-        if self.polled.first() == Some(&index) {
-            return;
-        }
-        self.polled.retain(|&i| i != index);
-        self.polled.insert(0, index);
-        if self.polled.len() > MAX_POLLED {
-            self.polled.truncate(MAX_POLLED);
-            self.resume_suspended();
-        }
-    }
-
-    /// Returns all suspended connections to the poller.
-    fn resume_suspended(&mut self) {
-        while let Some(index) = self.suspended.pop() {
-            if let Some(link) = self.links.get_mut(index) {
-                link.resume_polling(&mut self.resources, &mut self.lingering);
+            if has_moved {
+                self.direct.has_reported(index, self.partial);
+                if self.suspended != self.direct.connection() {
+                    self.resume_suspended();
+                }
             }
+        }
+    }
+
+    /// Returns the suspended connection to the poller, if there is one.
+    fn resume_suspended(&mut self) {
+        if let Some(link) = self.suspended.take().and_then(|index| self.links.get_mut(index)) {
+            link.resume_polling(&mut self.resources, &mut self.lingering);
         }
     }
 
@@ -136,48 +115,31 @@ impl MakeProgress for Engine {
     #[inline]
     fn poll(&mut self) -> Progress {
         self.advance();
-        let (mut has_moved, mut blocked, mut stale) = (false, false, false);
-        for i in 0..self.polled.len() {
-            let Some(link) = self.polled.get(i).and_then(|&i| self.links.get_mut(i)) else {
-                continue;
-            };
-            match link.receive(&mut self.resources, &mut self.lingering) {
-                false => link.empty_reads += 1,
-                true => {
-                    has_moved = true;
-                    self.partial = link.is_mid_message();
-                    link.empty_reads = 0;
-                    link.successful_reads += 1;
-                    if link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION)
-                        && !self.resources.context.has_sleeper()
-                        && link.suspend_polling(&self.resources)
-                    {
-                        self.suspended.push(self.polled[i]);
-                    }
-                }
+        let has_others = self.links.len() > 1;
+        let Some(index) = self.direct.next_pass(has_others) else { return Progress::AskPoller };
+        let link = match self.links.get_mut(index) {
+            Some(link) if link.is_established() => link,
+            _ => {
+                self.direct.has_ended();
+                return Progress::AskPoller;
             }
-            blocked |= link.is_blocked();
-            stale |= !link.is_established() || link.empty_reads > MAX_EMPTY_READS;
+        };
+        let has_moved = link.receive(&mut self.resources, &mut self.lingering);
+        if has_moved {
+            self.partial = link.is_mid_message();
+            self.direct.has_read();
+            link.successful_reads += 1;
+            if link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION)
+                && !self.resources.context.has_sleeper()
+                && link.suspend_polling(&self.resources)
+            {
+                self.suspended = Some(index);
+            }
         }
-        self.empty_passes = if has_moved { 0 } else { self.empty_passes.wrapping_add(1) };
-        if stale && self.links.len() > 1 {
-            let links = &mut self.links;
-            self.polled.retain(|&i| {
-                links
-                    .get_mut(i)
-                    .is_some_and(|l| l.is_established() && l.empty_reads <= MAX_EMPTY_READS)
-            });
-            self.resume_suspended();
-        }
-        let has_unpolled = self.links.len() > self.polled.len();
-        match blocked
-            || self.has_closed()
-            || (!has_moved
-                && (has_unpolled || self.empty_passes.is_multiple_of(EMPTY_PASSES_PER_POLL)))
-        {
-            true => Progress::AskPoller,
-            false if has_moved => Progress::Moved,
-            false => Progress::Nothing,
+        match (link.is_blocked() || self.has_closed(), has_moved) {
+            (true, _) => Progress::AskPoller,
+            (false, true) => Progress::Moved,
+            (false, false) => Progress::Nothing,
         }
     }
 
@@ -201,7 +163,7 @@ impl MakeProgress for Engine {
 
     #[inline]
     fn advance(&mut self) {
-        if !self.suspended.is_empty() && self.resources.context.has_sleeper() {
+        if self.suspended.is_some() && self.resources.context.has_sleeper() {
             self.resume_suspended();
         }
         // Each link has one turn per pass. A link with more work queues itself again, behind the
@@ -247,9 +209,6 @@ impl MakeProgress for Engine {
         if link.is_stalled() {
             link.receive_until(&mut self.resources, &mut self.lingering, true);
         }
-        if self.polled.len() < MAX_POLLED && !self.polled.contains(&qp) {
-            self.poll_first(qp);
-        }
     }
 
     fn refuse(&mut self, request: Request) {
@@ -275,7 +234,9 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn remove_qp(&mut self, qp: usize) {
-        self.polled.retain(|&i| i != qp);
+        if self.direct.connection() == Some(qp) {
+            self.direct.has_ended();
+        }
         self.resources.pending.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);

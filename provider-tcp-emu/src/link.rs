@@ -43,8 +43,6 @@ pub(crate) struct Link {
     shared: Arc<Shared>,
     phase: Phase,
     pub(crate) timer: Timer,
-    /// The number of consecutive reads without data.
-    pub(crate) empty_reads: u32,
     /// The number of reads with data since the poller last had to report the connection.
     pub(crate) successful_reads: u32,
 }
@@ -100,7 +98,6 @@ impl Link {
             shared,
             phase: Phase::Idle(work),
             timer: Timer::default(),
-            empty_reads: 0,
             successful_reads: 0,
         }
     }
