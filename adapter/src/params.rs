@@ -18,8 +18,9 @@
 //!
 //! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
 //!   default is none.
-//! - `spin`: how many µs a blocking wait polls before it sleeps. The default is 30. On a host with
-//!   one processor and over verbs devices, the default is 0.
+//! - `spin`: how many µs a blocking wait polls before it sleeps. A software adapter does so unless
+//!   polling has made waits longer. The default is 30. On a host with one processor and over verbs
+//!   devices, the default is 0.
 //! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
 //! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
 //!   it (docs/compatibility.md). The default is `off`.

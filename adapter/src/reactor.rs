@@ -1,11 +1,11 @@
 //! Decides which thread makes progress. Preferably it is a thread that waits anyway:
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
-//! - A consumer that blocks polls for some microseconds and then sleeps in the poller itself
-//!   ([`Reactor::sleep`]). So a message costs one wake-up and no hand-over to another thread. There
-//!   is one poller: of several threads that block, one is the leader and the others are followers,
-//!   which sleep on their own [`Wake`]. A leader that leaves wakes a follower to be the next
-//!   leader.
+//! - A consumer that blocks polls for some microseconds, if that has made earlier waits shorter
+//!   ([`Spin`]), and then sleeps in the poller itself ([`Reactor::sleep`]). So a message costs one
+//!   wake-up and no hand-over to another thread. There is one poller: of several threads that
+//!   block, one is the leader and the others are followers, which sleep on their own [`Wake`]. A
+//!   leader that leaves wakes a follower to be the next leader.
 //! - The progress thread serves adapters whose consumer neither polls nor blocks:
 //!
 //! ```text
@@ -40,13 +40,14 @@
 
 pub(crate) mod progress_thread;
 mod schedule;
+mod spin;
 #[cfg(test)]
 mod tests;
 mod thread_state;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,7 @@ use mio::{Events, Poll};
 use telemetry::trace;
 
 use self::schedule::DEFAULT_TICK;
+use self::spin::Spin;
 use self::thread_state::{ACTIVE, ProgressThread, RESTING};
 use crate::engine_lock::{Deferring, EngineLock};
 use crate::locked::LockedEngine;
@@ -91,7 +93,11 @@ pub(crate) struct Reactor<E: MakeProgress> {
     leader_changes: AtomicU32,
     /// Counts polls that found another thread at work.
     misses: AtomicU32,
-    spin: Spin,
+    /// The time for which a blocking wait polls before it sleeps, if `spin` says so.
+    spin_limit: Duration,
+    /// The lock is held by the thread that polls before it sleeps. There is only one at a time,
+    /// because several would slow each other down.
+    spin: Mutex<Spin>,
     progress_thread: ProgressThread,
 }
 
@@ -106,15 +112,6 @@ struct Follower(*const Wake);
 
 // SAFETY: a `Wake` is Sync, and the lock of the list keeps it alive while it is used.
 unsafe impl Send for Follower {}
-
-/// The time that a blocking wait polls before it sleeps.
-struct Spin {
-    max: Duration,
-    current_us: AtomicU32,
-    /// Whether a thread is polling before it sleeps. Only one thread may do so at a time, because
-    /// several would slow each other down.
-    in_use: AtomicBool,
-}
 
 impl<E: MakeProgress> Reactor<E> {
     pub(crate) fn new(
@@ -132,11 +129,8 @@ impl<E: MakeProgress> Reactor<E> {
             followers: Mutex::default(),
             leader_changes: AtomicU32::new(0),
             misses: AtomicU32::new(0),
-            spin: Spin {
-                max: spin,
-                current_us: AtomicU32::new(spin.as_micros() as u32),
-                in_use: AtomicBool::new(false),
-            },
+            spin_limit: spin,
+            spin: Mutex::new(Spin::new(spin)),
             progress_thread: ProgressThread::default(),
         }
     }
@@ -187,13 +181,24 @@ impl<E: MakeProgress> Reactor<E> {
 
     /// Makes progress until `wake` is signalled. Sleeps while there is nothing to do.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
-        if self.spin(wake, deadline) {
-            return WakeReason::Woken;
+        if self.spin_limit.is_zero() {
+            return self.lead_or_follow(wake, deadline);
         }
-        let asleep_since = (!self.spin.max.is_zero()).then(Instant::now);
+        let start = Instant::now();
+        let mut polled = None;
+        if let Ok(mut spin) = self.spin.try_lock() {
+            let polls = spin.next_polls();
+            if polls && self.poll_until(wake, start, deadline) {
+                spin.record(polls, start.elapsed());
+                return WakeReason::Woken;
+            }
+            polled = Some(polls);
+        }
         let slept = self.lead_or_follow(wake, deadline);
-        if let Some(since) = asleep_since {
-            self.spin.adapt(since.elapsed());
+        if let Some(polled) = polled
+            && let Ok(mut spin) = self.spin.try_lock()
+        {
+            spin.record(polled, start.elapsed());
         }
         slept
     }
@@ -213,27 +218,22 @@ impl<E: MakeProgress> Reactor<E> {
         self.shared.wake();
     }
 
-    /// Polls for a while. Returns true if `wake` is signalled.
-    fn spin(&self, wake: &Wake, deadline: Option<Instant>) -> bool {
-        let limit = Duration::from_micros(self.spin.current_us.load(Ordering::Relaxed).into());
-        if limit.is_zero() || self.spin.in_use.swap(true, Ordering::Relaxed) {
-            return wake.is_signalled();
-        }
-        let end = Instant::now() + limit;
+    /// Polls until `wake` is signalled, or until the deadline or `spin_limit` has passed. Returns
+    /// whether `wake` is signalled.
+    fn poll_until(&self, wake: &Wake, start: Instant, deadline: Option<Instant>) -> bool {
+        let end = start + self.spin_limit;
         let end = deadline.map_or(end, |deadline| deadline.min(end));
-        let signalled = 'spinning: loop {
+        loop {
             for _ in 0..POLLS_PER_CLOCK_READ {
                 self.poll();
                 if wake.is_signalled() {
-                    break 'spinning true;
+                    return true;
                 }
             }
             if Instant::now() >= end {
-                break false;
+                return false;
             }
-        };
-        self.spin.in_use.store(false, Ordering::Relaxed);
-        signalled
+        }
     }
 
     /// Sleeps in the poller as the leader.
@@ -461,18 +461,5 @@ fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
     match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
-    }
-}
-
-impl Spin {
-    /// Adapts the polling time after a sleep of `slept`: it grows to the maximum if longer polling
-    /// would have caught the event, and otherwise is halved.
-    fn adapt(&self, slept: Duration) {
-        let now = self.current_us.load(Ordering::Relaxed);
-        let next = match slept < 2 * self.max {
-            true => self.max.as_micros() as u32,
-            false => now / 2,
-        };
-        self.current_us.store(next, Ordering::Relaxed);
     }
 }

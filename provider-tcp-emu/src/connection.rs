@@ -120,6 +120,14 @@ impl Connection {
         outcome
     }
 
+    /// Switches to sending by shared memory if both sides use the memory. So the peer need not look
+    /// at the socket any more, even if this side sends nothing.
+    pub(crate) fn switch_if_accepted(&mut self) {
+        if let Some(memory) = &mut self.shared_memory {
+            memory.sends(self.sent);
+        }
+    }
+
     /// Whether this side sends by shared memory.
     #[inline]
     pub(crate) fn sends_by_memory(&self) -> bool {

@@ -1,6 +1,8 @@
 //! The engine of an adapter: connections, listeners and timers. The engine lock protects all of
 //! them.
 
+mod awake;
+mod direct;
 mod resources;
 
 use std::io;
@@ -19,6 +21,8 @@ use mio::event::Event;
 use rnic::Work;
 use tracing::debug;
 
+use self::awake::Awake;
+use self::direct::Direct;
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
 use crate::link::Link;
@@ -27,17 +31,9 @@ use crate::params::Params;
 use crate::shm::OfferSocket;
 use crate::socket;
 
-/// The number of connections that each pass of a polling consumer reads without asking the poller.
-const MAX_POLLED: usize = 8;
-/// After this number of consecutive reads without data, passes no longer read the connection if the
-/// adapter has other connections. The poller then reports the connection again.
-const MAX_EMPTY_READS: u32 = 256;
-/// After this number of successful reads, a polled connection leaves the poller. The poller's
-/// wake-ups are not needed then, and they would cost each message a part of a microsecond.
+/// The number of successful reads after which the direct connection leaves the poller. Its wake-ups
+/// are not needed, and they would cost each message a part of a microsecond.
 const READS_BEFORE_SUSPENSION: u32 = 64;
-/// The number of consecutive passes without data after which the poller is asked although all
-/// connections are polled. Only the poller reports new callers.
-const EMPTY_PASSES_PER_POLL: u32 = 256;
 
 /// The engine of an open adapter.
 pub struct Engine {
@@ -45,14 +41,12 @@ pub struct Engine {
     links: Table<Link>,
     listeners: Listeners,
     lingering: LingeringSockets,
-    /// The connections that each pass of a polling consumer reads, at most [`MAX_POLLED`]. The most
-    /// recently active connection is first.
-    polled: Vec<usize>,
-    /// The polled connections whose sockets have left the poller. The sockets return to the poller
-    /// before a thread sleeps there.
-    suspended: Vec<usize>,
-    /// The number of consecutive passes of polling consumers without data.
-    empty_passes: u32,
+    /// The connection that a consumer's pass reads without asking the poller.
+    direct: Direct,
+    /// The direct connection, if it has left the poller. It returns before a thread sleeps there.
+    suspended: Option<usize>,
+    /// The connections whose shared memory each pass of a consumer reads.
+    awake: Awake,
     /// Whether the data that arrived last end in the middle of a message: the result of
     /// [`adapter::MakeProgress::take_partial`].
     partial: bool,
@@ -65,9 +59,9 @@ impl Engine {
             links: Table::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
-            polled: Vec::with_capacity(MAX_POLLED + 1),
-            suspended: Vec::new(),
-            empty_passes: 0,
+            direct: Direct::default(),
+            suspended: None,
+            awake: Awake::default(),
             partial: false,
         }
     }
@@ -78,7 +72,7 @@ impl Engine {
             link.writable(&mut self.resources, &mut self.lingering);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            (link.empty_reads, link.successful_reads) = (0, 0);
+            link.successful_reads = 0;
             // The poller reports the end of the stream only once. So the link must receive until
             // the end, even after a short read.
             let until_end = event.is_read_closed() || event.is_error();
@@ -86,18 +80,15 @@ impl Engine {
             if until_end {
                 link.peer_has_ended();
             }
-            link.receive_until(&mut self.resources, &mut self.lingering, until_end);
+            let has_moved = link.receive_until(&mut self.resources, &mut self.lingering, until_end);
             self.partial = link.is_mid_message();
+            if has_moved && !link.has_shared_memory() {
+                self.direct.has_reported(index, self.partial);
+                if self.suspended != self.direct.connection() {
+                    self.resume_suspended();
+                }
+            }
         }
-        self.poll_first(index);
-    }
-
-    fn on_doorbell(&mut self, index: usize) {
-        let Some(link) = self.links.get_mut(index) else { return };
-        (link.empty_reads, link.successful_reads) = (0, 0);
-        link.on_doorbell(&mut self.resources, &mut self.lingering);
-        self.partial = link.is_mid_message();
-        self.poll_first(index);
     }
 
     /// Accepts the offers of shared memory that have arrived.
@@ -126,25 +117,10 @@ impl Engine {
         resources.offers.as_mut().map_or(Ok(()), |offers| offers.publish(listener))
     }
 
-    /// Moves a connection to the front of the polled connections.
-    fn poll_first(&mut self, index: usize) {
-        if self.polled.first() == Some(&index) {
-            return;
-        }
-        self.polled.retain(|&i| i != index);
-        self.polled.insert(0, index);
-        if self.polled.len() > MAX_POLLED {
-            self.polled.truncate(MAX_POLLED);
-            self.resume_suspended();
-        }
-    }
-
-    /// Returns all suspended connections to the poller.
+    /// Returns the suspended connection to the poller, if there is one.
     fn resume_suspended(&mut self) {
-        while let Some(index) = self.suspended.pop() {
-            if let Some(link) = self.links.get_mut(index) {
-                link.resume_polling(&mut self.resources, &mut self.lingering);
-            }
+        if let Some(link) = self.suspended.take().and_then(|index| self.links.get_mut(index)) {
+            link.resume_polling(&mut self.resources, &mut self.lingering);
         }
     }
 
@@ -179,54 +155,39 @@ impl MakeProgress for Engine {
     #[inline]
     fn poll(&mut self) -> Progress {
         self.advance();
-        let (mut has_moved, mut blocked, mut stale) = (false, false, false);
-        for i in 0..self.polled.len() {
-            let Some(link) = self.polled.get(i).and_then(|&i| self.links.get_mut(i)) else {
-                continue;
+        let shared_has_moved = self.poll_shared_memory();
+        let has_others = self.links.len() > 1;
+        let Some(index) = self.direct.next_pass(has_others) else {
+            let spares_poller = self.direct.connection().is_none() && self.awake.spares_poller();
+            return match (spares_poller && !self.has_closed(), shared_has_moved) {
+                (false, _) => Progress::AskPoller,
+                (true, true) => Progress::Moved,
+                (true, false) => Progress::Nothing,
             };
-            match link.receive(&mut self.resources, &mut self.lingering) {
-                false => link.empty_reads += 1,
-                true => {
-                    has_moved = true;
-                    self.partial = link.is_mid_message();
-                    link.empty_reads = 0;
-                    link.successful_reads += 1;
-                    if (link.sends_by_memory()
-                        || link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION))
-                        && !self.resources.context.has_sleeper()
-                        && link.suspend_polling(&self.resources)
-                    {
-                        self.suspended.push(self.polled[i]);
-                    }
-                }
+        };
+        let link = match self.links.get_mut(index) {
+            Some(link) if link.is_established() && !link.has_shared_memory() => link,
+            _ => {
+                self.direct.has_ended();
+                return Progress::AskPoller;
             }
-            if link.is_blocked() {
-                match link.sends_by_memory() {
-                    true => link.continue_blocked_send(&mut self.resources, &mut self.lingering),
-                    false => blocked = true,
-                }
+        };
+        let has_moved = link.receive(&mut self.resources, &mut self.lingering);
+        if has_moved {
+            self.partial = link.is_mid_message();
+            self.direct.has_read();
+            link.successful_reads += 1;
+            if link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION)
+                && !self.resources.context.has_sleeper()
+                && link.suspend_polling(&self.resources)
+            {
+                self.suspended = Some(index);
             }
-            stale |= !link.is_established() || link.empty_reads > MAX_EMPTY_READS;
         }
-        self.empty_passes = if has_moved { 0 } else { self.empty_passes.wrapping_add(1) };
-        if stale && self.links.len() > 1 {
-            let links = &mut self.links;
-            self.polled.retain(|&i| {
-                links
-                    .get_mut(i)
-                    .is_some_and(|l| l.is_established() && l.empty_reads <= MAX_EMPTY_READS)
-            });
-            self.resume_suspended();
-        }
-        let has_unpolled = self.links.len() > self.polled.len();
-        match blocked
-            || self.has_closed()
-            || (!has_moved
-                && (has_unpolled || self.empty_passes.is_multiple_of(EMPTY_PASSES_PER_POLL)))
-        {
-            true => Progress::AskPoller,
-            false if has_moved => Progress::Moved,
-            false => Progress::Nothing,
+        match (link.is_blocked() || self.has_closed(), has_moved || shared_has_moved) {
+            (true, _) => Progress::AskPoller,
+            (false, true) => Progress::Moved,
+            (false, false) => Progress::Nothing,
         }
     }
 
@@ -252,8 +213,11 @@ impl MakeProgress for Engine {
 
     #[inline]
     fn advance(&mut self) {
-        if !self.suspended.is_empty() && self.resources.context.has_sleeper() {
-            self.resume_suspended();
+        if self.resources.context.has_sleeper() {
+            if self.suspended.is_some() {
+                self.resume_suspended();
+            }
+            self.let_peers_wake();
         }
         // Each link has one turn per pass. A link with more work queues itself again, behind the
         // others.
@@ -298,9 +262,7 @@ impl MakeProgress for Engine {
         if link.is_stalled() {
             link.receive_until(&mut self.resources, &mut self.lingering, true);
         }
-        if self.polled.len() < MAX_POLLED && !self.polled.contains(&qp) {
-            self.poll_first(qp);
-        }
+        self.stay_awake(qp);
     }
 
     fn refuse(&mut self, request: Request) {
@@ -328,7 +290,9 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn remove_qp(&mut self, qp: usize) {
-        self.polled.retain(|&i| i != qp);
+        if self.direct.connection() == Some(qp) {
+            self.direct.has_ended();
+        }
         self.resources.pending.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);

@@ -45,7 +45,7 @@ pub(crate) struct Link {
     shared: Arc<Shared>,
     phase: Phase,
     pub(crate) timer: Timer,
-    /// The number of consecutive reads without data.
+    /// The number of consecutive reads of shared memory without data.
     pub(crate) empty_reads: u32,
     /// The number of reads with data since the poller last reported the connection, or since the
     /// socket last returned to the poller.
@@ -297,9 +297,7 @@ impl Link {
                 Ok(_) if conn.window_watch == WindowWatch::Requested => {
                     self.start_window_watch(resources, lingering)
                 }
-                Ok(WriteOutcome::Done)
-                    if conn.is_suspended && !conn.writable && !conn.socket.sends_by_memory() =>
-                {
+                Ok(WriteOutcome::Done) if conn.is_suspended && !conn.writable => {
                     self.resume_polling(resources, lingering)
                 }
                 Ok(WriteOutcome::Done) => {}
@@ -332,25 +330,20 @@ impl Link {
     }
 
     /// Removes the socket from the poller, because consumers read it in each pass. Returns false if
-    /// the socket must stay in the poller. With shared memory, the peer need not wake this side any
-    /// more.
+    /// the socket must stay in the poller.
     pub(crate) fn suspend_polling(&mut self, resources: &EngineResources) -> bool {
         match &mut self.phase {
             // The socket must stay in the poller if the connection waits for room in the send
             // buffer, or if a message waits for a receive. In these states only the poller reports
-            // the room, or the peer's end.
-            Phase::Established(conn) if !conn.is_suspended => {
-                conn.is_suspended = match &mut conn.socket.shared_memory {
-                    Some(memory) => {
-                        memory.poll();
-                        true
-                    }
-                    None => {
-                        conn.writable
-                            && !conn.stream.is_stalled()
-                            && resources.context.suspend(&conn.socket).is_ok()
-                    }
-                };
+            // the room, or the peer's end. With shared memory, only the poller reports the peer's
+            // end at any time.
+            Phase::Established(conn)
+                if conn.writable
+                    && !conn.is_suspended
+                    && !conn.stream.is_stalled()
+                    && conn.socket.shared_memory.is_none() =>
+            {
+                conn.is_suspended = resources.context.suspend(&conn.socket).is_ok();
                 conn.is_suspended
             }
             _ => false,
@@ -365,16 +358,10 @@ impl Link {
     ) {
         self.successful_reads = 0;
         let key = self.key();
-        let Phase::Established(conn) = &mut self.phase else { return };
-        if !std::mem::take(&mut conn.is_suspended) {
-            return;
-        }
-        if let Some(memory) = &mut conn.socket.shared_memory {
-            if memory.sleep(!conn.writable) {
-                conn.writable = true;
-                self.queue_pending(resources);
-            }
-        } else if resources.context.resume(key, &conn.socket, READ_WRITE).is_err() {
+        if let Phase::Established(conn) = &mut self.phase
+            && std::mem::take(&mut conn.is_suspended)
+            && resources.context.resume(key, &conn.socket, READ_WRITE).is_err()
+        {
             // There is no memory to register the socket. The poller would never report this
             // connection again, so the connection ends.
             self.end(resources, lingering, EndReason::Lost(Loss::Poller));

@@ -201,6 +201,12 @@ impl SharedMemory {
         self.consumer.stay_awake();
     }
 
+    /// Whether this side looks at the rings again and again.
+    #[inline]
+    pub(crate) fn polls(&self) -> bool {
+        self.polls
+    }
+
     /// From now on the peer wakes this side. `is_blocked`: the last send found the ring full.
     /// Returns whether something can be done now.
     pub(crate) fn sleep(&mut self, is_blocked: bool) -> bool {

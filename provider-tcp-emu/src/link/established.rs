@@ -39,8 +39,7 @@ pub(super) struct Established {
     pub(super) send_errno: Option<i32>,
     /// Whether the link is queued in `EngineResources::pending`.
     pub(super) is_pending: bool,
-    /// Whether the socket has left the poller. With shared memory: whether the peer does not wake
-    /// this side, because it polls.
+    /// Whether the socket has left the poller.
     pub(super) is_suspended: bool,
     /// Whether and when the connection moves to shared memory.
     pub(super) sharing: Sharing,

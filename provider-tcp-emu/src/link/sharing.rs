@@ -106,9 +106,10 @@ impl Link {
             && let Ok(memory) = SharedMemory::open(offer, count)
             && self.attach(resources, lingering, memory)
             && let Phase::Established(conn) = &mut self.phase
-            && let Some(memory) = &conn.socket.shared_memory
+            && let Some(memory) = &mut conn.socket.shared_memory
         {
             memory.accept();
+            conn.socket.switch_if_accepted();
         }
         None
     }
@@ -145,9 +146,9 @@ impl Link {
         let Some(memory) = &mut conn.socket.shared_memory else { return };
         if memory.on_doorbell() == Doorbell::Refused {
             conn.socket.shared_memory = None;
-            conn.is_suspended = false;
             return;
         }
+        conn.socket.switch_if_accepted();
         self.continue_blocked_send(resources, lingering);
         self.receive(resources, lingering);
     }
@@ -166,10 +167,50 @@ impl Link {
         }
     }
 
-    /// Returns whether the connection sends by shared memory, which is polled without a system
-    /// call.
+    /// Returns whether the connection has shared memory.
     #[inline]
-    pub(crate) fn sends_by_memory(&self) -> bool {
-        matches!(&self.phase, Phase::Established(conn) if conn.socket.sends_by_memory())
+    pub(crate) fn has_shared_memory(&self) -> bool {
+        matches!(&self.phase, Phase::Established(conn) if conn.socket.shared_memory.is_some())
+    }
+
+    fn shared_memory_mut(&mut self) -> Option<&mut SharedMemory> {
+        match &mut self.phase {
+            Phase::Established(conn) => conn.socket.shared_memory.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether passes read the connection's ring, so that the peer need not wake this side.
+    #[inline]
+    pub(crate) fn polls_memory(&self) -> bool {
+        match &self.phase {
+            Phase::Established(conn) => {
+                conn.socket.shared_memory.as_ref().is_some_and(|memory| memory.polls())
+            }
+            _ => false,
+        }
+    }
+
+    /// From now on passes read the connection's ring. Returns false if they did before.
+    #[inline]
+    pub(crate) fn poll_memory(&mut self) -> bool {
+        match self.shared_memory_mut() {
+            Some(memory) if !memory.polls() => {
+                memory.poll();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// From now on passes do not read the connection's ring, and the peer wakes this side.
+    pub(crate) fn let_peer_wake(&mut self, resources: &mut EngineResources) {
+        if let Phase::Established(conn) = &mut self.phase
+            && let Some(memory) = &mut conn.socket.shared_memory
+            && memory.sleep(!conn.writable)
+        {
+            conn.writable = true;
+            self.queue_pending(resources);
+        }
     }
 }

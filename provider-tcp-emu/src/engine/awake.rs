@@ -1,0 +1,94 @@
+//! The connections with shared memory that consumers poll.
+//!
+//! Reading a ring without data takes some nanoseconds. So a pass reads the rings of all connections
+//! that were active lately, and their peers need not wake this side. Before a thread sleeps in the
+//! poller, the peers are asked to wake it.
+
+use super::Engine;
+
+/// After this number of consecutive reads without data, passes no longer read the ring of a
+/// connection, and its peer wakes this side again.
+const MAX_EMPTY_READS: u32 = 1000;
+/// While there are such connections, one of this number of passes asks the poller, which reports the
+/// other connections, callers, and peers that have ended.
+const PASSES_PER_POLL: u32 = 64;
+
+/// The connections whose rings each pass reads.
+#[derive(Default)]
+pub(super) struct Awake {
+    connections: Vec<usize>,
+    /// The number of passes since the poller was last asked.
+    passes: u32,
+}
+
+impl Awake {
+    /// Returns whether this pass need not ask the poller.
+    #[inline]
+    pub(super) fn spares_poller(&mut self) -> bool {
+        self.passes = if self.passes < PASSES_PER_POLL { self.passes + 1 } else { 0 };
+        self.passes > 0 && !self.connections.is_empty()
+    }
+}
+
+impl Engine {
+    /// Reads the rings of the active connections. Returns whether data arrived.
+    #[inline]
+    pub(super) fn poll_shared_memory(&mut self) -> bool {
+        let mut has_moved = false;
+        let mut at = 0;
+        while let Some(&index) = self.awake.connections.get(at) {
+            let Some(link) = self.links.get_mut(index).filter(|link| link.polls_memory()) else {
+                self.awake.connections.swap_remove(at);
+                continue;
+            };
+            if link.is_blocked() {
+                link.continue_blocked_send(&mut self.resources, &mut self.lingering);
+            }
+            if link.receive(&mut self.resources, &mut self.lingering) {
+                has_moved = true;
+                self.partial = link.is_mid_message();
+                link.empty_reads = 0;
+            } else {
+                link.empty_reads += 1;
+                if link.empty_reads > MAX_EMPTY_READS {
+                    link.let_peer_wake(&mut self.resources);
+                }
+            }
+            at += 1;
+        }
+        has_moved
+    }
+
+    /// Handles an event of a connection's doorbell.
+    pub(super) fn on_doorbell(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        link.on_doorbell(&mut self.resources, &mut self.lingering);
+        self.partial = link.is_mid_message();
+        self.stay_awake(index);
+    }
+
+    /// Makes passes read the ring of a connection that is active, unless a thread sleeps in the
+    /// poller, which the peer must wake.
+    #[inline]
+    pub(super) fn stay_awake(&mut self, index: usize) {
+        if let Some(link) = self.links.get_mut(index)
+            && link.has_shared_memory()
+            && !self.resources.context.has_sleeper()
+        {
+            link.empty_reads = 0;
+            if link.poll_memory() {
+                self.awake.connections.push(index);
+            }
+        }
+    }
+
+    /// Asks the peers of all active connections to wake this side.
+    #[inline]
+    pub(super) fn let_peers_wake(&mut self) {
+        while let Some(index) = self.awake.connections.pop() {
+            if let Some(link) = self.links.get_mut(index) {
+                link.let_peer_wake(&mut self.resources);
+            }
+        }
+    }
+}
