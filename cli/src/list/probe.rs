@@ -213,7 +213,7 @@ mod tests {
     fn fails(script: &str, limit: Duration) -> String {
         match opened(script, limit) {
             Answer::Fails(reason) => reason,
-            _ => panic!("{script}: it does not fail"),
+            _ => panic!("{script}: the entry must not open"),
         }
     }
 
