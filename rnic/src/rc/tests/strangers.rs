@@ -124,7 +124,7 @@ impl Adapter {
         Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
     }
 
-    /// Sends the packets and messages of this side. Returns whether there were any.
+    /// Sends the packets and messages of this side. Returns whether anything was sent.
     fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.side.sent();
         let mut any = !packets.is_empty();
