@@ -42,7 +42,7 @@ const MESSAGE: usize = 14 + 20 + 8 + 12 + Deth::SIZE + MAD_SIZE + 4;
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
     Nobody,
-    /// Strangers call from their own addresses and from the peer's, and send messages of
+    /// Strangers call from their own addresses and from the peer's address, and send messages of
     /// connections that do not exist.
     Callers,
     /// The same as `Callers`, and some of the strangers name the peer's queue pair.
