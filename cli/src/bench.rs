@@ -173,7 +173,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (Role::Client, Message::Connected(connected)) => info = connected,
             (Role::Client, Message::Progress(done)) => progress.show(done),
             (Role::Client, Message::Measured(Outcome { point, figures })) => {
-                let point = *points.get(point).context("an unexpected row")?;
+                let point = *points
+                    .get(point)
+                    .context("the client measured a row that was not requested")?;
                 let row = Measured::new(point, point.wait(wait), figures);
                 progress.suspend(|| options.print_row(&names, &row))?;
                 measured.push(row);

@@ -49,7 +49,7 @@ pub(crate) struct Ports {
     pub(crate) qualifiers: Vec<u64>,
     pub(crate) tcp: u16,
     pub(crate) udp: u16,
-    /// The providers, one for each adapter. An older server does not send them.
+    /// The providers, one for each adapter. An older server does not send this field.
     #[serde(default)]
     pub(crate) providers: Vec<String>,
 }

@@ -46,7 +46,8 @@ be run.";
 
 /// Replaces this process by the program to trace.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
-    let (program, arguments) = options.command.split_first().context("a program is needed")?;
+    let (program, arguments) =
+        options.command.split_first().context("no program to trace was given")?;
     if let Some(library) = programs::foreign_library_of(program) {
         let remedy = programs::own_library_directory().map_or_else(
             || "set LD_LIBRARY_PATH to the directory of OpenDAT's library".to_owned(),

@@ -553,7 +553,7 @@ fn bench_measures_a_row_against_plain_tcp() {
     let document = json(&output);
     assert!(output.status.success(), "{}", stderr(&output));
     let [row] = document["rows"].as_array().expect("rows").as_slice() else {
-        panic!("one row: {document}")
+        panic!("the table must have one row: {document}")
     };
     // On a very busy machine there are fewer rounds.
     assert!(

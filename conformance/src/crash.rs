@@ -243,7 +243,7 @@ mod tests {
                 let nowhere = std::hint::black_box(std::ptr::without_provenance(8));
                 // SAFETY: this is not safe. This process must crash.
                 std::hint::black_box(unsafe { libc::strlen(nowhere) });
-                unreachable!("there is nothing at 8");
+                unreachable!("no memory is mapped at address 8");
             }
             Err(_) => {}
         }

@@ -209,7 +209,7 @@ impl EpCounters {
 #[derive(Debug)]
 pub struct EvdCounters {
     /// The counters. The thread that takes events or waits for them increments all counters except
-    /// those of callbacks. The thread that makes a callback increments these.
+    /// those of callbacks. The thread that makes a callback increments the counters of callbacks.
     pub tally: CounterArray<EVD>,
     reset: Mutex<[u64; EVD]>,
 }

@@ -208,7 +208,7 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     while unsafe { first.dequeue() }.is_ok() {}
     assert!(!readable(fd));
 
-    // The file descriptor belongs to the CNO and is closed with it.
+    // The file descriptor belongs to the CNO and is closed together with the CNO.
     for evd in [first, second] {
         // SAFETY: after this call nobody uses a reference to the EVD.
         unsafe { evd::free(evd) }.unwrap();

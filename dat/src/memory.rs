@@ -432,7 +432,7 @@ mod tests {
                 .segment_length,
             0
         );
-        #[expect(clippy::reversed_empty_ranges, reason = "that is the case")]
+        #[expect(clippy::reversed_empty_ranges, reason = "the test needs a reversed range")]
         let outside = [0..9, 9..9, 5..4, usize::MAX..0];
         for range in outside {
             let error = region

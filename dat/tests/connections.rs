@@ -195,7 +195,7 @@ fn a_notification_object_tells_which_dispatcher() {
     let Some(Event::ConnectionRequest(request)) =
         requests.dequeue().expect("the EVD can be polled")
     else {
-        panic!("expected the request");
+        panic!("expected the connection request");
     };
     request.accept(&mut server.endpoint, b"").expect("the request is accepted");
     assert!(matches!(client.connection(), ConnectionEvent::Established { .. }));

@@ -419,7 +419,9 @@ mod tests {
             .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);
-        assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!("it is believed")));
+        assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!(
+            "the name of an adapter on another host must be ignored"
+        )));
         let local_peer = Port::open(own(1), OPEN_TIMEOUT).expect("the address is free");
         let mut is_watched = false;
         assert!(

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `mtu` | maximum payload of a packet: 256, 512, 1024, 2048 or 4096 octets | the interface's |
 //! | `gso` | `on`, `off` or `auto`: whether the kernel splits batches into packets | `auto` |
-//! | `timeout` | milliseconds to await an acknowledgement, 32 to 600,000 | 537, or the caller's |
-//! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 | 6, or the caller's |
+//! | `timeout` | the time to wait for an acknowledgement, 32 to 600,000 ms | 537 ms, or the caller's value |
+//! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 times | 6 times, or the caller's value |
 //! | `net` | an emulated network, see [`netem::Conditions`] | `off` |
 //!
 //! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.

@@ -119,7 +119,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(icrcs[0], icrcs[1], "{packet:?}");
             }
         }
-        // The longest packet shows the MTU: the interface's MTU, or the one in the ia_params.
+        // The longest packet shows the MTU: the interface's MTU, or the MTU in the ia_params.
         let lengths = contents
             .iter()
             .flat_map(|contents| &contents.packets)

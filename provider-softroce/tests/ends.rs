@@ -375,7 +375,7 @@ fn received_messages_are_acknowledged_again() {
     end.qp.disconnect(Close::Graceful);
     assert_eq!(rig.until("the first acknowledgement", || peer.receive()), Received::Ack(call.psn));
     let Received::Dreq { transaction } = rig.until("a DREQ", || peer.receive()) else {
-        panic!("no DREQ")
+        panic!("no DREQ has arrived")
     };
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(2, WcStatus::Flushed)]);
 

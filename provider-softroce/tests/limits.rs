@@ -1,4 +1,5 @@
-//! The limits that dat_ia_query reports hold over RoCEv2: exactly that many objects can be created.
+//! Tests that the limits that dat_ia_query reports hold over RoCEv2: exactly as many objects can be
+//! created as the limits say.
 
 #[path = "../../dat-core/tests/table/adapter_limits.rs"]
 mod adapter_limits;

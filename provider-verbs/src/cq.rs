@@ -475,7 +475,7 @@ impl CqShared {
         }
     }
 
-    /// Takes the notifications from the queue's channel. Returns whether there were any.
+    /// Takes the notifications from the queue's channel. Returns whether there was a notification.
     pub(crate) fn take_notifications(&self) -> bool {
         let verbs = &self.progress.device.core.verbs;
         let (mut cq, mut context, mut unacknowledged) = (ptr::null_mut(), ptr::null_mut(), 0);

@@ -149,7 +149,9 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
     assert_eq!(list.names(), ["any", "any-a", "any-b"]);
     let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
     let of_b = find("any-b").expect("the entry exists");
-    let [Candidate { entry, builtin: Some(_) }] = of_b[..] else { panic!("one: {of_b:?}") };
+    let [Candidate { entry, builtin: Some(_) }] = of_b[..] else {
+        panic!("one entry must be listed: {of_b:?}")
+    };
     assert_eq!(
         (entry.ia_params.as_str(), entry.threadsafe, &entry.origin),
         ("b", true, &Origin::Builtin)
@@ -161,7 +163,7 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
 #[test]
 fn nobody_looks_for_devices_who_asks_for_something_else() {
     const UNTOUCHED: Builtin =
-        Builtin { discover: Some(|| panic!("there is no need to look")), ..EMU };
+        Builtin { discover: Some(|| panic!("the devices must not be listed")), ..EMU };
     let builtins = Builtins { adapters: &[&[UNTOUCHED, ANY]], ..WITH_DEVICES };
     let list = List::new(Some("/dev/null".into()), None, builtins);
     for name in ["emu", "any"] {

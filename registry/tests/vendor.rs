@@ -254,7 +254,9 @@ fn each_entry_can_be_tried_by_itself() {
          each u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
     );
     let registry = registry(&vendor.conf(), &[]);
-    let [first, second] = registry.list().candidates()[..] else { panic!("two entries") };
+    let [first, second] = registry.list().candidates()[..] else {
+        panic!("two entries must be listed")
+    };
     assert_eq!(open_candidate(first, &request("each")).err(), Some(refused(0x8003_0003)));
     close_abruptly(open_candidate(second, &request("each")).expect("the adapter opens"));
     assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);

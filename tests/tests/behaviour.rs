@@ -197,7 +197,7 @@ fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
 }
 
 /// Returns the registry for 10,000 connections. Each process needs a descriptor for each
-/// connection, and one process needs a port for each.
+/// connection, and one process needs a port for each connection.
 fn for_many_connections(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     const DESCRIPTORS: u64 = 10_500;
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();

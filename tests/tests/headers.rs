@@ -57,8 +57,8 @@ fn a_program_that_uses_every_function_compiles_without_warnings() {
     }
 }
 
-/// Compiles a program that uses every name. The test does so in each language in which programs are
-/// written, including the oldest.
+/// Compiles a program that uses every name, in each language in which programs are written,
+/// including the oldest language.
 #[test]
 fn names_that_only_programs_use_are_there() {
     for headers in [our_headers(), our_headers_1_2()] {

@@ -41,9 +41,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) fn run_with_progress(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
     let began = Instant::now();
     println!("{what}");
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
-    let mut stdout = child.stdout.take().context("it has no output")?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{what}: the command cannot be started"))?;
+    let mut stdout = child.stdout.take().context("the command has no standard output")?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();

@@ -76,7 +76,7 @@ pub(crate) fn read(file: &[u8]) -> Contents {
                     body,
                 });
             }
-            other => panic!("block of type {other}"),
+            other => panic!("the file has a block of the unknown type {other}"),
         }
         rest = behind;
     }
@@ -99,7 +99,12 @@ fn options(mut octets: &[u8]) -> Options {
 }
 
 fn value(options: &Options, code: u16) -> Vec<u8> {
-    options.iter().find(|(c, _)| *c == code).unwrap_or_else(|| panic!("no option {code}")).1.clone()
+    options
+        .iter()
+        .find(|(c, _)| *c == code)
+        .unwrap_or_else(|| panic!("the block has no option {code}"))
+        .1
+        .clone()
 }
 
 fn text(options: &Options, code: u16) -> String {
@@ -133,7 +138,7 @@ fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
             };
             (ip(8), ip(24), None, packet[6], &packet[40..])
         }
-        other => panic!("EtherType {other:04X}"),
+        other => panic!("unknown EtherType {other:04X}"),
     };
     assert_eq!(pseudo_checksum(src, dst, protocol, body), 0);
     let (src, dst) = (SocketAddr::new(src, be16(body, 0)), SocketAddr::new(dst, be16(body, 2)));
@@ -152,7 +157,7 @@ fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
                 payload: body[header..].to_vec(),
             }
         }
-        other => panic!("protocol {other}"),
+        other => panic!("unknown IP protocol {other}"),
     };
     (src, dst, body)
 }

@@ -416,7 +416,9 @@ mod tests {
             assert!(wide.contains(words), "{words}: {wide}");
         }
         let names = ["tcp-emu".to_owned(), "softroce".to_owned()];
-        let [_, head] = &header_lines(&names[..1], true)[..] else { panic!("two lines") };
+        let [_, head] = &header_lines(&names[..1], true)[..] else {
+            panic!("the table must have two header lines")
+        };
         assert_eq!(head.find("client + server").map(|at| at + 15), Some(head.len()));
         assert_eq!(wide.chars().count(), head.chars().count());
         let both = Measured { figures: vec![row.figures[0]; 2], ..longest() };

@@ -65,7 +65,7 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
 pub(crate) fn inspect() -> Result<bool> {
     let line: String = parent::receive_plan()?;
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
-    let entry = entries.first().context("no entry of dat.conf")?;
+    let entry = entries.first().context("the parent sent no entry of dat.conf")?;
     let fault = registry::check_starts(entry).err();
     parent::send(&fault.map(|error| LibraryFault {
         why: error.to_string(),

@@ -154,7 +154,7 @@ fn append_output(mut reason: String, printed: [File; 2]) -> Result<String> {
 }
 
 fn read_output(file: &mut File) -> std::io::Result<String> {
-    /// The maximum size of the output that becomes part of the reason. Nobody reads more.
+    /// The maximum size of the output that becomes part of the reason. Further output is left out.
     const MAX_OUTPUT_BYTES: u64 = 1 << 20;
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -213,7 +213,7 @@ mod tests {
     fn fails(script: &str, limit: Duration) -> String {
         match opened(script, limit) {
             Answer::Fails(reason) => reason,
-            _ => panic!("{script}: it does not fail"),
+            _ => panic!("{script}: the entry must not open"),
         }
     }
 

@@ -34,7 +34,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the server waits after `accept` has failed, for example because the process has no free
 /// descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// The number of clients that are accepted before the plans of others are read.
+/// The number of clients that are accepted before the plans of other clients are read.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
 
 /// The token of the listener in the poller. The token of a client is its index.

@@ -218,8 +218,9 @@ impl Work {
             run_schedule(&mut schedule, sockets, role, report_share, |sockets, step| {
                 let connections =
                     adapters.get_mut(step.part / kinds.len()).context(UNKNOWN_ADAPTER)?;
-                let connections =
-                    connections.get_mut(..point.connections).context("too few connections")?;
+                let connections = connections
+                    .get_mut(..point.connections)
+                    .context("there are fewer connections than the plan says")?;
                 point.trial(
                     connections,
                     sockets,

@@ -217,7 +217,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_fd_create/descriptor",
         "2.0 headers: dat_cno_fd_create",
-        "A CNO can be created with a file descriptor. dat_cno_query reports that it has one.",
+        "A CNO can be created with a file descriptor. dat_cno_query reports that the CNO has a \
+         file descriptor.",
         |rig| {
             let (mut fd, mut cno) = (-1, null_mut());
             ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;

@@ -142,7 +142,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/attributes",
         "DESCRIPTION 6",
-        "A new EP has the requested attributes, or larger ones.",
+        "The attributes of a new EP are at least as large as requested.",
         |rig| {
             let requested = rig.ep_attr();
             let is = rig.query(rig.ep_with(&requested)?.ep)?.ep_attr;
@@ -277,7 +277,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-connect-evd",
         "PARAMETERS 5",
-        "An EP can be created without a connect EVD, and can get one later.",
+        "An EP can be created without a connect EVD, and can get a connect EVD later.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());

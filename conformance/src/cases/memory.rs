@@ -492,7 +492,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/too-many",
         "RETURN VALUES: insufficient resources",
-        "A bind occupies one of the EP's slots for requests. It is refused if no slot is free.",
+        "A bind occupies one of the EP's slots for requests. The bind is refused if no slot is \
+         free.",
         |rig| {
             let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
             let (ep, mut context) = (pair.active.ep, 0);

@@ -234,7 +234,7 @@ impl Region {
         let room = self.length.saturating_sub(from) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
         // SAFETY: the bytes are inside the block or mapping, which exists as long as the rig. No
-        // reference to it exists.
+        // reference to the bytes exists.
         unsafe {
             let to = (self.address as *mut u8).add(from as usize);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -246,7 +246,7 @@ impl Region {
         let length = length.min(self.length.saturating_sub(from)) as usize;
         let mut bytes = vec![0; length];
         // SAFETY: the bytes are inside the block or mapping, which exists as long as the rig. No
-        // reference to it exists.
+        // reference to the bytes exists.
         unsafe {
             let source = (self.address as *const u8).add(from as usize);
             source.copy_to_nonoverlapping(bytes.as_mut_ptr(), length);

@@ -263,8 +263,8 @@ impl<T: Transport> EpShared<T> {
     /// Reports that the endpoint holds more receive buffers than its soft watermark.
     pub(super) fn exceeds_soft_watermark(&self) {
         let ep = self.ep as *mut c_void;
-        // The standard defines a reason for an exceeded watermark, but no event number for it. The
-        // handle in the event names the endpoint.
+        // The standard defines a reason for an exceeded watermark, but no event number for this
+        // event. The handle in the event names the endpoint.
         self.ia.report(
             DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
             ep,

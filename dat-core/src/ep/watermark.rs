@@ -92,8 +92,8 @@ impl HeldBuffers {
         exceeded
     }
 
-    /// Counts a buffer as taken although no message has taken it. Its completion then counts it as
-    /// returned.
+    /// Counts a buffer as taken although no message has taken it. The completion of the receive
+    /// then counts the buffer as returned.
     pub(super) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }

@@ -309,7 +309,7 @@ impl<T: Transport> Evd<T> {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
         }
         // Counting the events takes completions out of the transport. While a thread waits on the
-        // EVD, only that thread may do so.
+        // EVD, only that thread may take completions.
         if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }

@@ -137,8 +137,8 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     if breaks(&rig, &peers[0], &ends[0]) {
         return;
     }
-    // SAFETY: the receives have no memory.
     let post = |id| {
+        // SAFETY: the receives have no memory.
         unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }
             .expect("the post succeeds")
     };

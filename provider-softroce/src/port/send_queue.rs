@@ -210,7 +210,7 @@ mod tests {
         assert!(!send(&mut send_queue, Name::Slot(1), 9, now, &mut receivers));
         assert_eq!((receivers.messages(A), receivers.messages(B)), (&[0][..], &[9][..]));
         let due = send_queue.deadline().expect("messages wait");
-        send_queue.retry(due - RETRY_INTERVAL / 2, |_, _, _| panic!("it is not time"));
+        send_queue.retry(due - RETRY_INTERVAL / 2, |_, _, _| panic!("no message may be sent yet"));
         receivers.make_room(3);
         send_queue.retry(due, |to, _, packet| receivers.send(to, packet));
         assert_eq!(receivers.messages(A), [0, 1, 2, 3]);

@@ -176,7 +176,7 @@ fn requests_reach_the_adapter_that_listens() {
         Ok(Some(LocalMessage::Packet { from: sender, packet })) => {
             assert_eq!((sender, packet), (from, &b"request"[..]));
         }
-        _ => panic!("no packet"),
+        _ => panic!("no packet has arrived"),
     }
     assert!(service.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
     let Service { local_socket, mut closed } = service;

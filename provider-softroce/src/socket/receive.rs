@@ -143,7 +143,7 @@ impl ReceiveStrategy {
 }
 
 impl Udp {
-    /// Reads the datagrams that have arrived. Returns whether there were any.
+    /// Reads the datagrams that have arrived. Returns whether any datagram had arrived.
     #[inline]
     pub(crate) fn receive(&self, batch: &mut RxBatch, strategy: &mut ReceiveStrategy) -> bool {
         let count =

@@ -154,8 +154,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        // The peer has left this connection and does not answer the DREQ, so it is sent only once.
-        // In other states, a connection that the peer has left ends without a DREQ.
+        // The peer has left this connection and does not answer the DREQ, so this side sends the
+        // DREQ only once. In other states, a connection that the peer has left ends without a DREQ.
         (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),

@@ -181,8 +181,8 @@ fn replies_of_siw() {
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     // The reply switches CRC on although neither side asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
-    // The first reply names more READs than this side has offered. The second one leaves the depths
-    // open.
+    // The first reply names more READs than this side has offered. The second reply leaves the
+    // depths open.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
     // siw copies unknown bits of the request. A copied bit is not an agreement.

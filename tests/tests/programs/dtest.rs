@@ -31,7 +31,7 @@ enum Phase {
 
 const WRITE_READ_PING: &[Phase] = &[Phase::Write, Phase::ReadAndPing];
 /// The burst (`-B`) is a multiple of the signal rate (`-S`), as it is by default. Otherwise dtest
-/// overwrites its buffer while the last, unsignalled writes from it are under way.
+/// overwrites its buffer while the last, unsignalled writes from this buffer are under way.
 const VARIANTS: &[Variant] = &[
     Variant { name: "cno", args: &["-c", "-b", "65536"], phases: WRITE_READ_PING },
     Variant { name: "polling", args: &["-p", "-b", "65536"], phases: WRITE_READ_PING },

@@ -213,8 +213,8 @@ pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT
         let mut number = (*event).event_number;
         let data = &raw const (*event).event_data;
         let event_data = match (*event).event_number {
-            // A peer that uses 2.0 can send a write with immediate data. 1.2 has no event number
-            // for it, so it becomes a normal completion.
+            // A peer that uses 2.0 can send a write with immediate data. uDAPL 1.2 has no event
+            // number for the peer's receive, so the receive is reported as a normal completion.
             DAT_DTO_COMPLETION_EVENT | DAT_IB_DTO_EVENT => {
                 number = DAT_DTO_COMPLETION_EVENT;
                 let dto = (*data).dto_completion_event_data;

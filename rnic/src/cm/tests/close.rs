@@ -99,8 +99,8 @@ fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     assert_eq!(pair.events(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
 }
 
-/// A connection breaks on one side. The consumer of the other side learns that, even if the first
-/// DREQ is lost.
+/// A connection breaks on one side. The consumer of the other side learns of this, even if the
+/// first DREQ is lost.
 #[test]
 fn both_sides_report_that_a_connection_broke() {
     for side in [A, B] {

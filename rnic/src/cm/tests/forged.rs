@@ -429,11 +429,11 @@ fn deferred_requests_are_admitted_in_turn() {
         (requests.next(), requests.next())
     };
     refuse_one(&mut pair);
-    let (next, None) = request(&mut pair) else { panic!("more than one") };
+    let (next, None) = request(&mut pair) else { panic!("only one request may arrive") };
     let (id, n) = next.expect("a request");
     assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 2, 2));
     pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
-    let (next, None) = request(&mut pair) else { panic!("more than one") };
+    let (next, None) = request(&mut pair) else { panic!("only one request may arrive") };
     let (id, n) = next.expect("a request");
     assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 3, 1));
     pair.accept(id, 5);

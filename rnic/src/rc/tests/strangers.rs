@@ -42,7 +42,7 @@ const MESSAGE: usize = 14 + 20 + 8 + 12 + Deth::SIZE + MAD_SIZE + 4;
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
     Nobody,
-    /// Strangers call from their own addresses and from the peer's, and send messages of
+    /// Strangers call from their own addresses and from the peer's address, and send messages of
     /// connections that do not exist.
     Callers,
     /// The same as `Callers`, and some of the strangers name the peer's queue pair.
@@ -124,7 +124,7 @@ impl Adapter {
         Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
     }
 
-    /// Sends the packets and messages of this side. Returns whether there were any.
+    /// Sends the packets and messages of this side. Returns whether anything was sent.
     fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.side.sent();
         let mut any = !packets.is_empty();

@@ -81,7 +81,9 @@ impl Behaviour {
         registry: &Registry,
         route: &Route<'_>,
     ) -> Result<(), Stop> {
-        let Place::Guest(guest, _) = route.server else { unreachable!("it runs in the guest") };
+        let Place::Guest(guest, _) = route.server else {
+            unreachable!("the server runs in the guest")
+        };
         let [_, program] = guest.c_program(dist, self.program)?;
         let mut command = Command::new(program);
         command

@@ -253,7 +253,8 @@ fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program>
     supported.chain(busy).map(Program::Ending).chain([transaction]).collect()
 }
 
-/// Returns the route from a program on this host to its peer in the guest, or the other way round.
+/// Returns the route from a program on this host to a program in the guest, or from a program in
+/// the guest to a program on this host.
 fn route(guest: &Guest, family: Family, we_call: bool) -> Route<'_> {
     let [near, far] = family.addresses();
     let there = Place::Guest(guest, GuestEnvironment::debian(family));

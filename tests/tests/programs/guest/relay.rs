@@ -19,7 +19,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_COUNT: u32 = 50;
 
-/// The first argument of a relay. The others are the guest's address and the line of shell to run.
+/// The first argument of a relay. The other arguments are the guest's address and the line of shell
+/// to run.
 const RELAY: &str = "--relay";
 
 pub(super) fn command(to: SocketAddr, line: &str) -> Command {
