@@ -97,10 +97,10 @@ impl Memory {
 
 /// Wakes a side that sleeps, after its peer has moved a position.
 #[inline]
-fn wake(sleeps: &AtomicU32, ring_doorbell: &mut impl FnMut()) {
+fn wake(sleeps: &AtomicU32, wake_peer: &mut impl FnMut()) {
     fence(Ordering::SeqCst);
     if sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::AcqRel) != 0 {
-        ring_doorbell();
+        wake_peer();
     }
 }
 
@@ -134,7 +134,7 @@ impl Producer {
     pub unsafe fn write(
         &mut self,
         iov: &[iovec],
-        mut ring_doorbell: impl FnMut(),
+        mut wake_peer: impl FnMut(),
     ) -> Result<usize, Corrupt> {
         let mut written = 0;
         let mut unpublished = 0;
@@ -160,22 +160,22 @@ impl Producer {
                 (left, free) = (left - len, free - len);
                 (written, unpublished) = (written + len, unpublished + len);
                 if unpublished == PUBLISH_BYTES {
-                    self.publish(&mut ring_doorbell);
+                    self.publish(&mut wake_peer);
                     unpublished = 0;
                 }
             }
         }
         if unpublished > 0 {
-            self.publish(&mut ring_doorbell);
+            self.publish(&mut wake_peer);
         }
         Ok(written)
     }
 
     #[inline]
-    fn publish(&self, ring_doorbell: &mut impl FnMut()) {
+    fn publish(&self, wake_peer: &mut impl FnMut()) {
         let header = self.memory.header();
         header.produced.0.store(self.produced, Ordering::Release);
-        wake(&header.consumer_sleeps.0, ring_doorbell);
+        wake(&header.consumer_sleeps.0, wake_peer);
     }
 
     /// Reads the consumer's position. Returns the number of octets for which there is room.
@@ -222,7 +222,7 @@ impl Consumer {
     pub unsafe fn read(
         &mut self,
         iov: &[iovec],
-        mut ring_doorbell: impl FnMut(),
+        mut wake_peer: impl FnMut(),
     ) -> Result<usize, Corrupt> {
         let mut available = self.available()?;
         let (mut read, mut unpublished) = (0, 0);
@@ -231,7 +231,7 @@ impl Consumer {
             while left > 0 {
                 if available == 0 {
                     if unpublished > 0 {
-                        self.publish(&mut ring_doorbell);
+                        self.publish(&mut wake_peer);
                         unpublished = 0;
                     }
                     available = self.available()?;
@@ -250,26 +250,26 @@ impl Consumer {
                 (left, available) = (left - len, available - len);
                 (read, unpublished) = (read + len, unpublished + len);
                 if unpublished == PUBLISH_BYTES {
-                    self.publish(&mut ring_doorbell);
+                    self.publish(&mut wake_peer);
                     unpublished = 0;
                 }
             }
         }
         if unpublished > 0 {
-            self.publish(&mut ring_doorbell);
+            self.publish(&mut wake_peer);
         }
         Ok(read)
     }
 
     #[inline]
-    fn publish(&self, ring_doorbell: &mut impl FnMut()) {
+    fn publish(&self, wake_peer: &mut impl FnMut()) {
         let header = self.memory.header();
         header.consumed.0.store(self.consumed, Ordering::Release);
         let produced = header.produced.0.load(Ordering::Relaxed);
         if CAPACITY as u64 - produced.wrapping_sub(self.consumed).min(CAPACITY as u64)
             >= MIN_FREE_BYTES
         {
-            wake(&header.producer_sleeps.0, ring_doorbell);
+            wake(&header.producer_sleeps.0, wake_peer);
         }
     }
 

@@ -155,7 +155,7 @@ impl Connection {
     #[inline]
     pub(crate) fn is_drained(&mut self) -> bool {
         // The octets of TCP may have been the last ones before those of the ring, for which the
-        // peer has already rung.
+        // peer has already sent a wake-up.
         match &mut self.shared_memory {
             Some(memory) => !memory.receives(self.received) || memory.is_drained(),
             None => true,

@@ -142,7 +142,7 @@ impl Engine {
                 Key::Caller(index) => self.listeners.reset_caller(&mut self.resources, index),
                 Key::LingeringSocket(index) => self.lingering.expire(&mut self.resources, index),
                 // These have no timers.
-                Key::Doorbell(_) | Key::Offers => {}
+                Key::WakeSocket(_) | Key::Offers => {}
             }
         }
     }
@@ -206,7 +206,7 @@ impl MakeProgress for Engine {
                 self.listeners.caller_readable(&mut self.resources, &mut self.lingering, index)
             }
             Key::LingeringSocket(index) => self.lingering.readable(&mut self.resources, index),
-            Key::Doorbell(index) => self.on_doorbell(index),
+            Key::WakeSocket(index) => self.on_wake_up(index),
             Key::Offers => self.accept_offers(),
         }
     }

@@ -42,7 +42,7 @@ pub(crate) struct SharedMemory {
     /// Dropped after the ends of the rings.
     segment: Segment,
     /// This end of a pair of sockets. An octet wakes the peer.
-    doorbell: UnixStream,
+    wake_socket: UnixStream,
     /// Whether this side sends by the ring.
     sends: bool,
     /// Whether the peer sends by the ring, and all octets that it had sent by TCP have been read.
@@ -56,21 +56,21 @@ pub(crate) struct SharedMemory {
 /// What a side offers to its peer.
 pub(crate) struct Offered {
     memory: OwnedFd,
-    doorbell: UnixStream,
+    wake_socket: UnixStream,
 }
 
 impl Offered {
     /// Offers the memory to the process that has accepted the connection from `local` to `peer`.
     pub(crate) fn send(self, local: SocketAddr, peer: SocketAddr) -> io::Result<()> {
-        offer::send(local, peer, self.memory.as_fd(), self.doorbell.as_fd())
+        offer::send(local, peer, self.memory.as_fd(), self.wake_socket.as_fd())
     }
 }
 
-/// The state of an offer.
+/// An event of the wake-up socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doorbell {
-    /// The peer may have moved a position.
-    Rung,
+pub(crate) enum WakeUp {
+    /// The peer has moved a position, or has accepted the offer.
+    Received,
     /// The peer does not want the memory.
     Refused,
 }
@@ -80,23 +80,23 @@ impl SharedMemory {
     /// memory.
     pub(crate) fn create(count: Arc<()>) -> io::Result<(Self, Offered)> {
         let (segment, memory) = Segment::create()?;
-        let (own, doorbell) = UnixStream::pair()?;
-        Ok((SharedMemory::new(segment, own, count)?, Offered { memory, doorbell }))
+        let (own, wake_socket) = UnixStream::pair()?;
+        Ok((SharedMemory::new(segment, own, count)?, Offered { memory, wake_socket }))
     }
 
     /// Maps the memory of an offer. `count` counts the connections with memory.
     pub(crate) fn open(offer: Offer, count: Arc<()>) -> io::Result<Self> {
-        SharedMemory::new(Segment::open(offer.memory)?, offer.doorbell, count)
+        SharedMemory::new(Segment::open(offer.memory)?, offer.wake_socket, count)
     }
 
     /// Tells the peer that its offer is accepted.
     pub(crate) fn accept(&self) {
         self.segment.accept();
-        ring(&self.doorbell);
+        wake(&self.wake_socket);
     }
 
-    fn new(segment: Segment, doorbell: UnixStream, count: Arc<()>) -> io::Result<Self> {
-        doorbell.set_nonblocking(true)?;
+    fn new(segment: Segment, wake_socket: UnixStream, count: Arc<()>) -> io::Result<Self> {
+        wake_socket.set_nonblocking(true)?;
         // SAFETY: the members are dropped in the order of their declaration.
         let (producer, consumer) = unsafe { segment.ends() };
         consumer.announce_sleep();
@@ -104,7 +104,7 @@ impl SharedMemory {
             producer,
             consumer,
             segment,
-            doorbell,
+            wake_socket,
             sends: false,
             receives: false,
             polls: false,
@@ -147,9 +147,9 @@ impl SharedMemory {
     /// Each element of the vector must name readable memory.
     #[inline]
     pub(crate) unsafe fn send(&mut self, iov: &[iovec]) -> IoOutcome {
-        let doorbell = &self.doorbell;
+        let wake_socket = &self.wake_socket;
         // SAFETY: the caller guarantees readable memory.
-        match unsafe { self.producer.write(iov, || ring(doorbell)) } {
+        match unsafe { self.producer.write(iov, || wake(wake_socket)) } {
             Ok(0) => IoOutcome::WouldBlock,
             Ok(n) => IoOutcome::Octets(n),
             Err(corrupt) => corrupt.into(),
@@ -163,9 +163,9 @@ impl SharedMemory {
     #[inline]
     pub(crate) unsafe fn receive(&mut self, iov: &[iovec]) -> IoOutcome {
         loop {
-            let doorbell = &self.doorbell;
+            let wake_socket = &self.wake_socket;
             // SAFETY: the caller guarantees writable memory.
-            match unsafe { self.consumer.read(iov, || ring(doorbell)) } {
+            match unsafe { self.consumer.read(iov, || wake(wake_socket)) } {
                 Ok(0) if self.is_drained() => return IoOutcome::WouldBlock,
                 Ok(0) => {}
                 Ok(n) => return IoOutcome::Octets(n),
@@ -216,31 +216,31 @@ impl SharedMemory {
         has_octets || has_room
     }
 
-    /// Takes the octets of the doorbell.
-    pub(crate) fn on_doorbell(&mut self) -> Doorbell {
+    /// Takes the octets of the wake-up socket.
+    pub(crate) fn on_wake_up(&mut self) -> WakeUp {
         let mut octets = [0; 64];
         loop {
-            match (&self.doorbell).read(&mut octets) {
-                Ok(0) if !self.segment.is_accepted() => return Doorbell::Refused,
+            match (&self.wake_socket).read(&mut octets) {
+                Ok(0) if !self.segment.is_accepted() => return WakeUp::Refused,
                 Ok(n) if n == octets.len() => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return Doorbell::Rung,
+                Ok(_) | Err(_) => return WakeUp::Received,
             }
         }
     }
 
-    /// The socket that becomes readable when the peer has rung.
-    pub(crate) fn doorbell(&self) -> &impl AsRawFd {
-        &self.doorbell
+    /// The socket that becomes readable when the peer wakes this side.
+    pub(crate) fn wake_socket(&self) -> &impl AsRawFd {
+        &self.wake_socket
     }
 }
 
 /// Wakes the peer. If the socket is full, the peer has octets left to take and is awake. If the
 /// peer has closed its end, TCP reports that.
 #[cold]
-fn ring(mut doorbell: &UnixStream) {
+fn wake(mut wake_socket: &UnixStream) {
     // The standard library sends with MSG_NOSIGNAL.
-    let _ = doorbell.write(&[0]);
+    let _ = wake_socket.write(&[0]);
 }
 
 impl From<Corrupt> for IoOutcome {

@@ -243,31 +243,31 @@ fn wrong_offers_are_refused_and_tcp_continues() {
         end.recv(9, &[end.mem.segment(0, 64)]);
         let mut peer = raw_peer(&rig, &end);
         let right = offer(&peer);
-        let (_own, doorbell) = UnixStream::pair().expect("sockets");
-        let (memory, doorbell) = (memory.file.as_fd(), doorbell.as_fd());
+        let (_own, wake_socket) = UnixStream::pair().expect("sockets");
+        let (memory, wake_socket) = (memory.file.as_fd(), wake_socket.as_fd());
         let mut other_address = right.clone();
         other_address[8 + 17] ^= 1;
         let offers: [(&[u8], &[BorrowedFd<'_>]); 7] = [
-            (&other_address, &[memory, doorbell]),
+            (&other_address, &[memory, wake_socket]),
             (&right, &[]),
             (&right, &[memory]),
-            (&right, &[memory, doorbell, doorbell]),
-            (&right[1..], &[memory, doorbell]),
-            (&[0; 5000], &[memory, doorbell]),
-            (&right, &[wrong.file.as_fd(), doorbell]),
+            (&right, &[memory, wake_socket, wake_socket]),
+            (&right[1..], &[memory, wake_socket]),
+            (&[0; 5000], &[memory, wake_socket]),
+            (&right, &[wrong.file.as_fd(), wake_socket]),
         ];
         for (octets, descriptors) in offers {
             send(&peer, octets, descriptors, me);
         }
         if geteuid().is_root() {
             let nobody = (Uid::from_raw(65534), Gid::from_raw(65534));
-            send(&peer, &right, &[memory, doorbell], nobody);
+            send(&peer, &right, &[memory, wake_socket], nobody);
         }
         peer.write_all(SEND).expect("TCP continues");
         assert_eq!(rig.completions(&end.recvs, 1)[0].id, 9);
         assert_eq!(end.mem.read(0, 16), b"sixteen octets!!");
         assert_eq!(sharing(&t), 0);
-        send(&peer, &right, &[memory, doorbell], me);
+        send(&peer, &right, &[memory, wake_socket], me);
         end.recv(10, &[end.mem.segment(0, 64)]);
         let mut second = SEND.to_vec();
         second[15] = 2;
@@ -303,17 +303,17 @@ fn a_hostile_ring_ends_only_its_own_connection() {
         let end = End::new(&t);
         let peer = raw_peer(&rig, &end);
         let memory = Memory::sealed();
-        let (mut bell, doorbell) = UnixStream::pair().expect("sockets");
-        let descriptors = [memory.file.as_fd(), doorbell.as_fd()];
+        let (mut own, wake_socket) = UnixStream::pair().expect("sockets");
+        let descriptors = [memory.file.as_fd(), wake_socket.as_fd()];
         send(&peer, &offer(&peer), &descriptors, (geteuid(), getegid()));
-        drop(doorbell);
+        drop(wake_socket);
         rig.until("the offer to be accepted", || {
             (memory.load(layout::ACCEPTED) as u32 == 1).then_some(())
         });
         assert_eq!(sharing(&t), 3, "{what}");
         memory.store(layout::SWITCHED, (REQUEST.len() + RTR.len()) as u64 + 1);
         attack(&memory);
-        bell.write_all(&[0]).expect("the doorbell");
+        own.write_all(&[0]).expect("the wake-up");
         // The victim sends until it finds the ring full, and looks at the positions.
         let mut posted = 0;
         rig.until("the end of the connection", || {

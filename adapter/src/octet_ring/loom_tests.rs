@@ -5,11 +5,11 @@ use loom::thread;
 
 use super::*;
 
-/// A ring, and a doorbell for each side.
+/// A ring, and a wake-up for each side.
 struct Shared {
     header: Header,
     data: *mut u8,
-    doorbells: [Notify; 2],
+    wake_ups: [Notify; 2],
 }
 
 // SAFETY: the data belong to the two sides of the ring.
@@ -26,17 +26,17 @@ impl Shared {
         Arc::new(Shared {
             header: Header::default(),
             data,
-            doorbells: [Notify::new(), Notify::new()],
+            wake_ups: [Notify::new(), Notify::new()],
         })
     }
 
-    fn ring(&self, side: usize) {
-        self.doorbells[side].notify();
+    fn wake(&self, side: usize) {
+        self.wake_ups[side].notify();
     }
 
-    /// Sleeps until the doorbell rings. loom fails if that never happens.
+    /// Sleeps until the other side wakes this one. loom fails if that never happens.
     fn sleep(&self, side: usize) {
-        self.doorbells[side].wait();
+        self.wake_ups[side].wait();
     }
 }
 
@@ -63,7 +63,7 @@ fn loom_a_consumer_that_sleeps_is_woken() {
             for octet in [1_u8, 2] {
                 // SAFETY: the vector names one octet.
                 let written =
-                    unsafe { producer.write(&element(&octet, 1), || writer.ring(CONSUMER)) };
+                    unsafe { producer.write(&element(&octet, 1), || writer.wake(CONSUMER)) };
                 assert_eq!(written, Ok(1));
             }
         });
@@ -102,7 +102,7 @@ fn loom_a_producer_that_sleeps_is_woken() {
             let octets = vec![0_u8; CAPACITY];
             // SAFETY: the vector names the octets.
             let read = unsafe {
-                consumer.read(&element(octets.as_ptr(), CAPACITY), || reader.ring(PRODUCER))
+                consumer.read(&element(octets.as_ptr(), CAPACITY), || reader.wake(PRODUCER))
             };
             assert_eq!(read, Ok(CAPACITY));
         });

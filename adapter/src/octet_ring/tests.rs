@@ -134,20 +134,20 @@ fn a_position_outside_the_ring_is_noticed() {
 fn only_a_sleeper_is_woken_and_only_once() {
     let mut ring = Ring::new();
     let (mut producer, mut consumer) = ring.ends();
-    let mut rung = 0;
-    let octet = [iovec { iov_base: (&raw mut rung).cast(), iov_len: 1 }];
+    let mut woken = 0;
+    let octet = [iovec { iov_base: (&raw mut woken).cast(), iov_len: 1 }];
     let mut wakes = |sleeps: bool| {
         assert_eq!(sleeps, sleeps && consumer.announce_sleep());
-        let mut rung = 0;
+        let mut woken = 0;
         for _ in 0..2 {
             // SAFETY: the vector names an octet.
-            let written = unsafe { producer.write(&octet, || rung += 1) };
+            let written = unsafe { producer.write(&octet, || woken += 1) };
             assert_eq!(written, Ok(1));
         }
         assert!(!consumer.announce_sleep(), "there are octets");
         let mut two = [0; 2];
         assert_eq!(read(&mut consumer, &mut two, &[2]), Ok(2));
-        rung
+        woken
     };
     assert_eq!([wakes(false), wakes(true), wakes(false)], [0, 1, 0]);
 
@@ -157,10 +157,10 @@ fn only_a_sleeper_is_woken_and_only_once() {
     assert!(producer.announce_sleep());
     for (len, expected) in [(CAPACITY / 4 - 1, 0), (1, 1), (1, 0)] {
         let iov = pieces(&mut octets, &[len]);
-        let mut rung = 0;
+        let mut woken = 0;
         // SAFETY: the vector names a part of `octets`.
-        assert_eq!(unsafe { consumer.read(&iov, || rung += 1) }, Ok(len));
-        assert_eq!(rung, expected, "after {len} octets");
+        assert_eq!(unsafe { consumer.read(&iov, || woken += 1) }, Ok(len));
+        assert_eq!(woken, expected, "after {len} octets");
     }
     assert!(!producer.announce_sleep(), "there is room");
 }

@@ -9,8 +9,8 @@ use super::Engine;
 /// After this number of consecutive reads without data, passes no longer read the ring of a
 /// connection, and its peer wakes this side again.
 const MAX_EMPTY_READS: u32 = 1000;
-/// While there are such connections, one of this number of passes asks the poller, which reports the
-/// other connections, callers, and peers that have ended.
+/// While there are such connections, one of this number of passes asks the poller. The poller
+/// reports the other connections, callers, and peers that have ended.
 const PASSES_PER_POLL: u32 = 64;
 
 /// The connections whose rings each pass reads.
@@ -59,10 +59,10 @@ impl Engine {
         has_moved
     }
 
-    /// Handles an event of a connection's doorbell.
-    pub(super) fn on_doorbell(&mut self, index: usize) {
+    /// Handles an event of a connection's wake-up socket.
+    pub(super) fn on_wake_up(&mut self, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
-        link.on_doorbell(&mut self.resources, &mut self.lingering);
+        link.on_wake_up(&mut self.resources, &mut self.lingering);
         self.partial = link.is_mid_message();
         self.stay_awake(index);
     }

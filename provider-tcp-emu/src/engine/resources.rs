@@ -45,8 +45,8 @@ pub(crate) enum Key {
     Caller(usize),
     /// A socket that waits until its peer closes.
     LingeringSocket(usize),
-    /// The doorbell of a queue pair's shared memory.
-    Doorbell(usize),
+    /// The socket by which the peer of a queue pair with shared memory wakes this side.
+    WakeSocket(usize),
     /// The socket at which offers of shared memory arrive.
     Offers,
 }
@@ -58,7 +58,7 @@ impl From<Key> for Token {
             Key::Listener(index) => index << 3 | 1,
             Key::Caller(index) => index << 3 | 2,
             Key::LingeringSocket(index) => index << 3 | 3,
-            Key::Doorbell(index) => index << 3 | 4,
+            Key::WakeSocket(index) => index << 3 | 4,
             Key::Offers => 5,
         })
     }
@@ -72,7 +72,7 @@ impl From<Token> for Key {
             1 => Key::Listener(index),
             2 => Key::Caller(index),
             3 => Key::LingeringSocket(index),
-            4 => Key::Doorbell(index),
+            4 => Key::WakeSocket(index),
             _ => Key::Offers,
         }
     }

@@ -11,7 +11,7 @@ use super::{Link, Phase};
 use crate::engine::{EngineResources, Key};
 use crate::linger::LingeringSockets;
 use crate::listeners;
-use crate::shm::{Doorbell, Offer, SharedMemory, TRANSFERS_BEFORE_OFFER};
+use crate::shm::{Offer, SharedMemory, TRANSFERS_BEFORE_OFFER, WakeUp};
 
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +125,9 @@ impl Link {
         // Only the poller reports the end of the connection.
         self.resume_polling(resources, lingering);
         let Phase::Established(conn) = &mut self.phase else { return false };
-        let (key, doorbell) = (Key::Doorbell(self.index), memory.doorbell());
-        let attached = !listeners::is_scarce(doorbell.as_raw_fd())
-            && resources.context.resume(key, doorbell, Interest::READABLE).is_ok();
+        let (key, wake_socket) = (Key::WakeSocket(self.index), memory.wake_socket());
+        let attached = !listeners::is_scarce(wake_socket.as_raw_fd())
+            && resources.context.resume(key, wake_socket, Interest::READABLE).is_ok();
         if attached {
             let (local, peer) = (conn.local, conn.peer);
             debug!(target: "dat::cm", %local, %peer, "shares memory with the peer");
@@ -136,15 +136,15 @@ impl Link {
         attached
     }
 
-    /// Handles an event of the doorbell.
-    pub(crate) fn on_doorbell(
+    /// Handles an event of the wake-up socket.
+    pub(crate) fn on_wake_up(
         &mut self,
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
     ) {
         let Phase::Established(conn) = &mut self.phase else { return };
         let Some(memory) = &mut conn.socket.shared_memory else { return };
-        if memory.on_doorbell() == Doorbell::Refused {
+        if memory.on_wake_up() == WakeUp::Refused {
             conn.socket.shared_memory = None;
             return;
         }

@@ -50,7 +50,7 @@ pub(crate) struct Offer {
     /// The file of the memory.
     pub(super) memory: OwnedFd,
     /// The receiver's end of the pair of sockets.
-    pub(super) doorbell: UnixStream,
+    pub(super) wake_socket: UnixStream,
 }
 
 /// The addresses of an offer, in octets.
@@ -101,13 +101,13 @@ pub(super) fn send(
     local: SocketAddr,
     peer: SocketAddr,
     memory: BorrowedFd<'_>,
-    doorbell: BorrowedFd<'_>,
+    wake_socket: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let directory = directory()?;
     let socket = UnixDatagram::unbound()?;
     let octets = emit(peer, local);
     let credentials = UCred { pid: getpid(), uid: geteuid(), gid: getegid() };
-    let descriptors = [memory, doorbell];
+    let descriptors = [memory, wake_socket];
     let mut result = Ok(());
     // A listener at one address precedes one at all addresses, as in TCP.
     for name in [link_name(Some(peer.ip()), peer.port()), link_name(None, peer.port())] {
@@ -199,11 +199,11 @@ impl OfferSocket {
             }
             let descriptors: Result<[OwnedFd; DESCRIPTORS], _> = descriptors.try_into();
             let addresses = octets.get(..received.bytes).and_then(parse);
-            if let (Some([local, peer]), Ok([memory, doorbell])) = (addresses, descriptors)
+            if let (Some([local, peer]), Ok([memory, wake_socket])) = (addresses, descriptors)
                 && user == Some(geteuid())
             {
-                let doorbell = UnixStream::from(doorbell);
-                return Some(Offer { local, peer, memory, doorbell });
+                let wake_socket = UnixStream::from(wake_socket);
+                return Some(Offer { local, peer, memory, wake_socket });
             }
         }
     }
