@@ -100,13 +100,18 @@ pub(super) fn foot(verified: bool, info: &ConnectionInfo, rows: &[Row]) -> Resul
     } else {
         "sleep while they wait (one processor)"
     };
-    let notes = notes(waits, &info.congestion_control, rows);
+    let notes = notes(waits, info, rows);
     writeln!(stdout(), "\n{verdict}\n{}", colour(&notes, Colour::Faint))?;
     Ok(())
 }
 
+/// The way that the data take in the demonstration of tcp-emu.
+const SHARED_MEMORY: &str = "Between two processes of one user on one host, tcp-emu uses shared \
+                             memory in place of TCP. With OPENDAT_PARAMS=shm=off it uses TCP.";
+
 /// Returns an explanation of how the figures were measured.
-fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
+fn notes(waits: &str, info: &ConnectionInfo, rows: &[Row]) -> String {
+    let congestion_control = &info.congestion_control;
     let unmeasured = UNMEASURED.map(units::size).join(" and ");
     let how = format!(
         "Latency: half a round trip of a send, or of an RDMA write and the send that announces it; \
@@ -114,7 +119,11 @@ fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
          sizes in the same rounds, with congestion control {congestion_control}. Both processes \
          {waits}. Messages of {unmeasured} were also verified."
     );
-    [how, measured(rows), noise(rows)].iter().filter(|text| !text.is_empty()).fold(
+    let way = match info.provider() {
+        "tcp-emu" => SHARED_MEMORY.to_owned(),
+        _ => String::new(),
+    };
+    [how, way, measured(rows), noise(rows)].iter().filter(|text| !text.is_empty()).fold(
         String::new(),
         |mut notes, text| {
             let between = if notes.is_empty() { "" } else { "\n" };
@@ -195,18 +204,23 @@ mod tests {
     #[test]
     fn the_notes_say_what_does_not_hold() {
         let rows = [row_of(Operation::Send, 64, false), row_of(Operation::Send, 1 << 20, true)];
-        let text = notes("poll", "cubic", &rows);
+        let info = ConnectionInfo {
+            providers: vec!["tcp-emu".to_owned()],
+            congestion_control: "cubic".to_owned(),
+        };
+        let text = notes("poll", &info, &rows);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let flat = text.replace('\n', " ");
         for words in [
             "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations",
             "(1 MiB: as many as fit into 55 ms)",
             "Messages of 1 B and 16 MiB were also verified.",
+            "tcp-emu uses shared memory in place of TCP.",
             "One row stayed noisy: ",
         ] {
             assert!(flat.contains(words), "{words}: {flat}");
         }
-        let quiet = notes("poll", "cubic", &rows[..1]);
+        let quiet = notes("poll", &info, &rows[..1]);
         assert!(!quiet.contains("noisy") && !quiet.contains("as many as fit"), "{quiet}");
     }
 }
