@@ -48,6 +48,8 @@ const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 pub struct Engine {
     resources: EngineResources,
     local_addresses: Vec<LocalAddress>,
+    /// Whether the adapter has opened all addresses of the host, which the first listener does.
+    all_addresses_are_open: bool,
     links: Table<Link>,
     listeners: Listeners,
     /// The buffer into which messages from other adapters are read.
@@ -72,7 +74,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the address that the parameters specify, or all addresses of the host.
+    /// Opens the address that the parameters specify, or the main address of the host.
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
@@ -80,6 +82,7 @@ impl Engine {
         let mut engine = Engine {
             resources: EngineResources::new(context),
             local_addresses: Vec::new(),
+            all_addresses_are_open: false,
             links: Table::new(),
             listeners: Listeners::default(),
             receive_buffer: ReceiveBuffer::default(),
@@ -93,7 +96,7 @@ impl Engine {
             guid: random() | 1,
             params,
         };
-        engine.open_local_addresses()?;
+        engine.open_main_address()?;
         Ok(engine)
     }
 }
@@ -419,6 +422,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+        self.open_all_addresses()?;
         match port {
             Some(port) => Ok((self.open_listener(port, backlog, sink)?, port)),
             None => {
