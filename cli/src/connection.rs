@@ -435,7 +435,7 @@ fn next_completion(
 }
 
 #[inline]
-fn expect_success(event: Event) -> Result<Completion> {
+pub(crate) fn expect_success(event: Event) -> Result<Completion> {
     match event {
         Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
         Event::Completion(failed) => bail!("{} failed: {}", failed.operation, failed.status),

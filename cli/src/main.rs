@@ -31,6 +31,7 @@ mod connection;
 mod measure;
 mod operation;
 mod plain_sockets;
+mod requests;
 mod rounds;
 mod times;
 mod verify;

@@ -102,7 +102,7 @@ fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
 }
 
 /// Returns a trial whose value is in bytes per second.
-fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<Value> {
+pub(crate) fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<Value> {
     Trial {
         operations: count,
         seconds,

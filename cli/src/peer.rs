@@ -131,7 +131,8 @@ fn run_plan() -> Result<()> {
             work.run(first, &mut sockets, plan.role, progress, |row| send(&Message::Row(row)))?;
         }
         Work::Plain(work) => {
-            let rounds = work.run(first, &mut sockets, plan.role, progress)?;
+            let (adapter, server) = (&adapters[0], plan.address.parse()?);
+            let rounds = work.run(adapter, server, first, &mut sockets, plan.role, progress)?;
             rounds.into_iter().for_each(|round| send(&Message::Round(round)));
         }
         Work::Ping(work) => {

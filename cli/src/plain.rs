@@ -17,11 +17,12 @@ use crate::output::print_json;
 use crate::pair::{Pair, Placement};
 use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::plain_sockets::Against;
+use crate::requests::Requests;
 use crate::rounds::median;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::wait::{Role, Wait};
 use crate::work::Work;
-use crate::work::plain::{self, MIN_TRIAL_TIME, Round};
+use crate::work::plain::{self, MIN_TRIAL_TIME, Round, What};
 use crate::{cpu, units};
 
 /// The options of `--plain`.
@@ -52,7 +53,7 @@ struct Row {
     name: Cow<'static, str>,
     /// The provider to which the row applies.
     provider: &'static str,
-    what: Workload,
+    what: What,
     against: Against,
     /// The way in which DAT waits, and the way in which the plain socket waits.
     wait: Wait,
@@ -60,25 +61,36 @@ struct Row {
     /// The parameter that both processes get in OPENDAT_PARAMS, if any. The registry entry does not
     /// change.
     params: &'static str,
+    /// Whether both processes have the processor of the client.
+    one_processor: bool,
 }
 
 const MIB: usize = 1 << 20;
 
-const PING_PONG: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
-const SENDS: Workload = Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
-const WRITES: Workload =
-    Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 };
-const READS: Workload = Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 };
+const PING_PONG: What = What::One(Workload::Latency { operation: Operation::Send, size: 64 });
+const SENDS: What =
+    What::One(Workload::Stream { operation: Operation::Send, size: 64, window: 64 });
+const WRITES: What =
+    What::One(Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 });
+const READS: What =
+    What::One(Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 });
 
 const fn row(
     name: &'static str,
     provider: &'static str,
-    what: Workload,
+    what: What,
     against: Against,
     [wait, raw_wait]: [Wait; 2],
     params: &'static str,
 ) -> Row {
-    Row { name: Cow::Borrowed(name), provider, what, against, wait, raw_wait, params }
+    let name = Cow::Borrowed(name);
+    Row { name, provider, what, against, wait, raw_wait, params, one_processor: false }
+}
+
+/// Returns a row for requests over many connections.
+const fn requests_row(name: &'static str, connections: usize, outstanding: usize) -> Row {
+    let what = What::Many(Requests { size: 64, connections, outstanding });
+    row(name, "tcp-emu", what, Against::Tcp, [Wait::Poll; 2], "shm=off")
 }
 
 /// Returns a row for a consumer that polls memory. The consumer is compared with a program whose
@@ -87,15 +99,16 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
         provider: "",
-        what: Workload::Watch { size, calls },
+        what: What::One(Workload::Watch { size, calls }),
         against,
         wait: Wait::Poll,
         raw_wait: Wait::Block,
         params: "shm=off",
+        one_processor: false,
     }
 }
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 22] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -136,6 +149,21 @@ const ROWS: [Row; 16] = [
     row("1 MiB RDMA write, shm", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], ""),
     row("1 MiB RDMA read, shm", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], ""),
     row("64 B sends, 64 outst., shm", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
+    Row {
+        name: Cow::Borrowed("64 B blocking, one CPU"),
+        provider: "tcp-emu",
+        what: PING_PONG,
+        against: Against::Tcp,
+        wait: Wait::Block,
+        raw_wait: Wait::Block,
+        params: "shm=off",
+        one_processor: true,
+    },
+    requests_row("64 B requests, 16 conn.", 16, 64),
+    requests_row("64 B requests, 64 conn.", 64, 64),
+    requests_row("64 B requests, 256 conn.", 256, 64),
+    requests_row("64 B requests, 1024 conn.", 1024, 64),
+    requests_row("64 B, 1024 conn., 1 request", 1024, 1),
     row("64 B ping-pong polling, UDP", "softroce", PING_PONG, Against::Udp, [Wait::Poll; 2], ""),
     row(
         "1 MiB RDMA write, MTU 4096",
@@ -166,7 +194,7 @@ const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
 struct Measured {
     name: String,
     size: usize,
-    /// The unit: `seconds` (of half a round trip) or `bytes_per_second`.
+    /// The unit: `seconds` (of half a round trip, or of a request) or `bytes_per_second`.
     unit: &'static str,
     against: Against,
     dat_wait: Wait,
@@ -250,8 +278,9 @@ pub(crate) fn run(
 
 /// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu.
 fn rows_of(provider: &str) -> Vec<Row> {
-    let own: Vec<Row> = ROWS.into_iter().filter(|row| row.provider == provider).collect();
-    if own.is_empty() { ROWS.into_iter().take(6).collect() } else { own }
+    let rows = |provider: &str| ROWS.into_iter().filter(|row| row.provider == provider).collect();
+    let own: Vec<Row> = rows(provider);
+    if own.is_empty() { rows("tcp-emu") } else { own }
 }
 
 fn rows_of_watchers(against: Against) -> Vec<Row> {
@@ -279,6 +308,8 @@ impl Row {
             raw_wait: self.raw_wait,
             work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
         };
+        let [client, server] = processors;
+        let processors = [client, if self.one_processor { client } else { server }];
         let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
         let (mut info, mut rounds) = (ConnectionInfo::default(), Vec::new());
@@ -300,10 +331,7 @@ impl Row {
         Measured {
             name: self.name.to_string(),
             size: self.what.size(),
-            unit: match self.what {
-                Workload::Latency { .. } | Workload::Watch { .. } => "seconds",
-                Workload::Stream { .. } => "bytes_per_second",
-            },
+            unit: if self.what.is_latency() { "seconds" } else { "bytes_per_second" },
             against: self.against,
             dat_wait: self.wait,
             raw_wait: self.raw_wait,
@@ -342,7 +370,8 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
         "Two processes {placement}, Linux {}. {rounds} rounds of both, in turn; each lasts at \
          least {} ms. Medians, and the median of the rounds' ratios. Adapter {}, provider {}, \
          compared with plain TCP, congestion control {}, or plain UDP. Ping-pong: half a round \
-         trip.",
+         trip. Requests: 64 outstanding, compared with sockets that epoll watches; 1 request: the \
+         round trip.",
         document.kernel,
         MIN_TRIAL_TIME.as_millis(),
         document.adapter,
@@ -362,7 +391,7 @@ mod tests {
         let rows = rows_of_watchers(Against::Udp).into_iter().chain(ROWS);
         for row in rows {
             // The results of the two systems differ here as much as any results can.
-            let unit = if matches!(row.what, Workload::Stream { .. }) { 1.0 } else { 1e-12 };
+            let unit = if row.what.is_latency() { 1e-12 } else { 1.0 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
             let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
             let measured = row.measured(rounds.to_vec());

@@ -2,7 +2,7 @@
 //! is compared with them. The TCP connection also synchronises the two processes.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -61,13 +61,7 @@ impl PlainSockets {
         wait: Wait,
         largest: usize,
     ) -> Result<Self> {
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(&stream);
-        for name in CONGESTION_CONTROL {
-            if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
-                break;
-            }
-        }
+        prepare(&stream)?;
         stream.set_nonblocking(wait == Wait::Poll)?;
         if wait == Wait::Block {
             stream.set_read_timeout(Some(PEER_TIMEOUT))?;
@@ -87,6 +81,24 @@ impl PlainSockets {
     pub(crate) fn congestion_control(&self) -> String {
         let name = SockRef::from(&self.stream).tcp_congestion().unwrap_or_default();
         String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+    }
+
+    /// Connects further TCP streams to the other process. They do not block.
+    pub(crate) fn connect_more(&mut self, role: Role, count: usize) -> Result<Vec<TcpStream>> {
+        let (local, peer) = (self.stream.local_addr()?.ip(), self.stream.peer_addr()?.ip());
+        let listener = TcpListener::bind((local, 0))?;
+        let port = self.tell(Role::Server, role, listener.local_addr()?.port().into())?;
+        let server = (peer, u16::try_from(port)?);
+        let connect = |_| -> Result<TcpStream> {
+            let stream = match role {
+                Role::Client => TcpStream::connect(server)?,
+                Role::Server => listener.accept()?.0,
+            };
+            prepare(&stream)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        (0..count).map(connect).collect::<Result<_>>().context("connecting further TCP sockets")
     }
 
     /// Waits until the other process has also called this function.
@@ -297,6 +309,17 @@ impl PlainSockets {
         }
         Ok(())
     }
+}
+
+/// Sets the options with which DAT's sockets are compared.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    for name in CONGESTION_CONTROL {
+        if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
+            break;
+        }
+    }
+    stream.set_nodelay(true)
 }
 
 /// Runs the round trips of [`PlainSockets::watched`].

@@ -21,10 +21,11 @@ enum Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 16] = [
+const BARS: [(&str, Bar); 22] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
+    ("64 B blocking, one CPU", Bar::AtMost(1.70)),
     ("1 MiB RDMA write, window 16", Bar::AtLeast(0.90)),
     ("1 MiB RDMA read, window 16", Bar::AtLeast(0.85)),
     ("64 B sends, 64 outstanding", Bar::AtLeast(10.0)),
@@ -34,6 +35,11 @@ const BARS: [(&str, Bar); 16] = [
     ("1 MiB RDMA write, shm", Bar::AtLeast(1.20)),
     ("1 MiB RDMA read, shm", Bar::AtLeast(1.20)),
     ("64 B sends, 64 outst., shm", Bar::AtLeast(15.0)),
+    ("64 B requests, 16 conn.", Bar::AtLeast(2.0)),
+    ("64 B requests, 64 conn.", Bar::AtLeast(1.0)),
+    ("64 B requests, 256 conn.", Bar::AtLeast(1.0)),
+    ("64 B requests, 1024 conn.", Bar::AtLeast(1.0)),
+    ("64 B, 1024 conn., 1 request", Bar::AtMost(1.05)),
     ("64 B ping-pong polling, UDP", Bar::AtMost(1.25)),
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),

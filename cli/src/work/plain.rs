@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dat::{Adapter, Address};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
 use crate::measure::{Workload, run_schedule};
 use crate::plain_sockets::{Against, PlainSockets};
+use crate::requests::{Endpoints, Requests, WatchedSockets};
 use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step};
 use crate::wait::Role;
 
@@ -21,12 +23,44 @@ const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 /// The work of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    pub(crate) what: Workload,
+    pub(crate) what: What,
     pub(crate) against: Against,
     pub(crate) rounds: u32,
 }
 
-/// The result of one round: half a round trip in seconds, or bytes per second.
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// A workload of one connection.
+    One(Workload),
+    /// Requests over many connections.
+    Many(Requests),
+}
+
+impl What {
+    pub(crate) fn size(self) -> usize {
+        match self {
+            What::One(workload) => workload.size(),
+            What::Many(requests) => requests.size,
+        }
+    }
+
+    /// Returns whether the figures are times. Otherwise they are bytes per second.
+    pub(crate) fn is_latency(self) -> bool {
+        match self {
+            What::One(workload) => !matches!(workload, Workload::Stream { .. }),
+            What::Many(requests) => requests.is_latency(),
+        }
+    }
+}
+
+/// What is measured, with the connections that it needs besides that of the two processes.
+enum Ready {
+    One(Workload),
+    Many(Requests, Box<Endpoints>, Box<WatchedSockets>),
+}
+
+/// The result of one round: half a round trip or a request in seconds, or bytes per second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) dat: f64,
@@ -37,12 +71,22 @@ impl Work {
     /// Runs the work of one process. Returns the rounds at the client, and nothing at the server.
     pub(crate) fn run(
         &self,
+        adapter: &Adapter,
+        server: Address,
         connection: &mut Connection,
         sockets: &mut PlainSockets,
         role: Role,
         report_progress: impl Fn(f64),
     ) -> Result<Vec<Round>> {
         sockets.against = self.against;
+        let mut ready = match self.what {
+            What::One(workload) => Ready::One(workload),
+            What::Many(requests) => Ready::Many(
+                requests,
+                Endpoints::connect(requests, adapter, server, sockets, role)?.into(),
+                WatchedSockets::connect(requests, sockets, role)?.into(),
+            ),
+        };
         let rules = Rules {
             rounds: self.rounds as usize,
             duration: Duration::ZERO,
@@ -59,9 +103,17 @@ impl Work {
             sockets,
             role,
             report_progress,
-            |sockets, Step { part, operations }| match part {
-                0 => self.what.run_dat(connection, sockets, role, operations),
-                _ => self.what.run_plain(sockets, role, operations),
+            |sockets, Step { part, operations }| match (&mut ready, part) {
+                (Ready::One(workload), 0) => {
+                    workload.run_dat(connection, sockets, role, operations)
+                }
+                (Ready::One(workload), _) => workload.run_plain(sockets, role, operations),
+                (Ready::Many(requests, endpoints, _), 0) => {
+                    requests.run(endpoints.as_mut(), sockets, role, operations)
+                }
+                (Ready::Many(requests, _, watched), _) => {
+                    requests.run(watched.as_mut(), sockets, role, operations)
+                }
             },
         )?;
         if role == Role::Server {
