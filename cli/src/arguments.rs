@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(resolve("[::1]:80").expect("an address").to_string(), "[::1]:80");
         let why = |host: &str| resolve(host).expect_err("no host").to_string();
         assert!(why("no such host").contains("expected a host name or an address"));
-        assert!(why(" ").contains("leave the argument out"));
+        assert!(why(" ").contains("leave HOST out"));
         for port in ["99999", "0", "http", ""] {
             let host = format!("192.0.2.7:{port}");
             let why = why(&host);
