@@ -163,7 +163,11 @@ mod tests {
             wrong[at] ^= 0x10;
             let error =
                 compare(&wrong, &expected).expect_err("wrong data must be reported").to_string();
-            let place = if at < 64 { format!("byte {at} is") } else { "memory after the received data".into() };
+            let place = if at < 64 {
+                format!("byte {at} is")
+            } else {
+                "memory after the received data".into()
+            };
             assert!(error.contains(&place), "{error}");
         }
     }
