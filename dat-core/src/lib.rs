@@ -4,10 +4,8 @@
 //! A provider supplies a transport. This crate implements everything that the standard says about
 //! adapters, endpoints, event dispatchers, memory and connections.
 
-// The layers, from top to bottom. `export` is the C interface at the top. `provider` defines what a
-// provider supplies at the bottom.
+// The layers, from top to bottom. `export` is the C interface at the top.
 pub mod export;
-pub mod provider;
 
 // The objects of the standard. They refer to one another.
 pub mod cno;
@@ -37,5 +35,8 @@ pub mod barrier;
 pub mod futex;
 pub mod nesting;
 mod sync;
+
+// What a provider supplies.
+pub mod provider;
 
 pub use error::{Error, OpenError, Result};

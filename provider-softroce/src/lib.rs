@@ -1,22 +1,24 @@
 //! A DAT provider that needs no RDMA device: RoCEv2 over UDP sockets, in user space, without
 //! privileges.
 //!
+//! The modules from top to bottom:
+//!
 //! | module | contents |
 //! |---|---|
-//! | `params` | ia_params: the address and the options |
-//! | `port` | UDP port 4791, which all processes share |
-//! | `read_pacing` | when the engine reads the REQ socket |
-//! | `socket` | UDP sockets: batches, errors, and the options that make the IP header predictable |
-//! | `selftest` | whether this host's IP headers fit the ICRC |
-//! | `route` | the local address and the path MTU that lead to a peer |
-//! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
-//! | `hosts` | whether the hosts of silent peers are up |
-//! | `connected_socket` | a faster path to peers at the same address |
-//! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
-//! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
-//! | `link` | a queue pair and its connection |
+//! | `engine` | the engine on which the adapter (crate `adapter`) is built: all of the modules below |
 //! | `listeners` | listeners (service points) and the connection requests that arrived there |
-//! | `engine` | all of these together: the engine on which the adapter (crate `adapter`) is built |
+//! | `link` | a queue pair and its connection |
+//! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
+//! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
+//! | `connected_socket` | a faster path to peers at the same address |
+//! | `hosts` | whether the hosts of silent peers are up |
+//! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
+//! | `route` | the local address and the path MTU that lead to a peer |
+//! | `selftest` | whether this host's IP headers fit the ICRC |
+//! | `socket` | UDP sockets: batches, errors, and the options that make the IP header predictable |
+//! | `read_pacing` | when the engine reads the REQ socket |
+//! | `port` | UDP port 4791, which all processes share |
+//! | `params` | ia_params: the address and the options |
 //!
 //! The crates `rnic` and `wire` contain the protocols. The crate `adapter` decides which thread
 //! makes progress. docs/softroce.md describes the behaviour and explains how and why processes

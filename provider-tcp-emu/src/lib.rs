@@ -1,16 +1,18 @@
 //! A DAT provider that needs no RDMA device: iWARP (MPA, DDP, RDMAP) over TCP sockets in user
 //! space.
 //!
+//! The files from top to bottom:
+//!
 //! | file | content |
 //! |---|---|
-//! | `params` | ia_params: the address and the options |
-//! | `socket` | creates, binds and configures sockets; sends and receives |
-//! | `connection` | a connected socket, with the capture of its traffic (docs/capture.md) |
-//! | `shm` | shared memory in place of TCP, between two processes of one host |
-//! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
-//! | `listeners` | the passive side before a queue pair is involved: listeners and callers |
-//! | `link` | a queue pair and its connection, from the first SYN to the last completion |
 //! | `linger` | sockets that wait until their peers close |
+//! | `link` | a queue pair and its connection, from the first SYN to the last completion |
+//! | `listeners` | the passive side before a queue pair is involved: listeners and callers |
+//! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
+//! | `shm` | shared memory in place of TCP, between two processes of one host |
+//! | `connection` | a connected socket, with the capture of its traffic (docs/capture.md) |
+//! | `socket` | creates, binds and configures sockets; sends and receives |
+//! | `params` | ia_params: the address and the options |
 //!
 //! The crate `adapter` makes progress and puts dat-core's objects over rnic's queues. The crates
 //! `rnic` and `wire` contain the protocol.

@@ -18,7 +18,7 @@ impl Engine {
             let until = self
                 .local_addresses
                 .iter()
-                .filter_map(|local_address| local_address.cm.parting_until())
+                .filter_map(|local_address| local_address.cm.disconnecting_until())
                 .max();
             let Some(until) = until.filter(|&until| until > now) else { return };
             let Remaining { at_once, deadline } = self.remaining();

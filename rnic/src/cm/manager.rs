@@ -323,7 +323,7 @@ impl Cm {
 
     /// The latest time until which an abruptly ended or forgotten connection waits for the answer
     /// to its DREQ. If the adapter stops before that time, some peers may never learn of the end.
-    pub fn parting_until(&self) -> Option<Instant> {
+    pub fn disconnecting_until(&self) -> Option<Instant> {
         let ending = self.conns.values().filter(|conn| conn.state == State::DreqSent);
         ending.filter_map(|conn| conn.deadline).max()
     }

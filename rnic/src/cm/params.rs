@@ -79,7 +79,7 @@ pub struct Connect<'a> {
     /// The number of times, 0 to 7, that the peer repeats a packet that is not acknowledged.
     pub retry_count: u8,
     /// The number of times that the peer repeats a packet for which no receive was posted. 7 means
-    /// for ever.
+    /// without limit.
     pub rnr_retry_count: u8,
     /// Whether the receives of this side come from a shared receive queue.
     pub srq: bool,
@@ -104,7 +104,7 @@ pub struct Accept<'a> {
     /// The maximum number of READs and atomic operations that this side will have outstanding.
     pub initiator_depth: u8,
     /// The number of times that the peer repeats a packet for which no receive was posted. 7 means
-    /// for ever.
+    /// without limit.
     pub rnr_retry_count: u8,
     /// Whether the receives of this side come from a shared receive queue.
     pub srq: bool,

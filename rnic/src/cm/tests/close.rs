@@ -165,16 +165,16 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
     for forget in [false, true] {
         let mut pair = Pair::new();
         let ids = pair.connected();
-        assert_eq!(pair.cms[A].parting_until(), None);
+        assert_eq!(pair.cms[A].disconnecting_until(), None);
         pair.lose.push("A:DREQ");
         match forget {
             false => pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt),
             true => pair.cms[A].forget(pair.now, ids[A]),
         }
-        assert_eq!(pair.cms[A].parting_until(), Some(pair.now + Duration::from_millis(250)));
+        assert_eq!(pair.cms[A].disconnecting_until(), Some(pair.now + Duration::from_millis(250)));
         pair.pass(FIRST_REPEAT);
         assert_eq!(
-            (pair.cms[A].parting_until(), pair.sent().as_str()),
+            (pair.cms[A].disconnecting_until(), pair.sent().as_str()),
             (None, "(A:DREQ) A:DREQ B:DREP")
         );
         assert_eq!(pair.events(B)[0], (ids[B], Event::Disconnected));
@@ -185,16 +185,19 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
     pair.lose = vec!["A:DREQ"; 9];
     pair.cms[A].forget(pair.now, ids[A]);
     pair.cms[A].peers_are_gone(pair.now, |_, id| id != ids[B]);
-    assert!(pair.cms[A].parting_until().is_some(), "the end of another peer must not end the wait");
+    assert!(
+        pair.cms[A].disconnecting_until().is_some(),
+        "the end of another peer must not end the wait"
+    );
     pair.cms[A].peers_are_gone(pair.now, |_, id| id == ids[B]);
-    assert_eq!(pair.cms[A].parting_until(), None);
+    assert_eq!(pair.cms[A].disconnecting_until(), None);
     // The adapter waits only for a limited time for a peer that does not answer.
     let mut pair = Pair::new();
     let ids = pair.connected();
     pair.lose = vec!["A:DREQ"; 9];
     pair.cms[A].forget(pair.now, ids[A]);
     pair.pass(Duration::from_millis(250));
-    assert_eq!((pair.cms[A].parting_until(), pair.lose.len()), (None, 9 - 5));
+    assert_eq!((pair.cms[A].disconnecting_until(), pair.lose.len()), (None, 9 - 5));
 }
 
 #[test]
