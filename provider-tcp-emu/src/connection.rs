@@ -7,13 +7,16 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use adapter::Context;
 use capture::{Capture, Direction, Flow};
 use socket2::Socket;
 
+use crate::engine::Engine;
 use crate::shm::SharedMemory;
 use crate::socket::{self, IoOutcome};
 
-/// A socket whose transfers are captured. It dereferences to the socket for all other operations.
+/// A socket whose transfers are captured, and whose octets may move through shared memory. It
+/// dereferences to the socket for all other operations.
 pub(crate) struct Connection {
     socket: Socket,
     captured: Option<Box<CapturedFlow>>,
@@ -66,7 +69,7 @@ impl Connection {
     #[inline]
     pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> IoOutcome {
         if let Some(memory) = &mut self.shared_memory
-            && memory.sends(self.sent)
+            && memory.switch_if_accepted(self.sent)
         {
             // SAFETY: the caller guarantees that `iov` names memory that is readable. Memory that
             // is no longer mapped ends the process (docs/tcp-emu.md).
@@ -92,26 +95,35 @@ impl Connection {
     /// Each element of the vector must name memory that is writable or no longer mapped.
     #[inline]
     pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> IoOutcome {
-        while let Some(memory) = &mut self.shared_memory
-            && memory.receives(self.received)
-        {
-            // SAFETY: the caller guarantees that `iov` names memory that is writable. Memory that
-            // is no longer mapped ends the process (docs/tcp-emu.md).
-            match unsafe { memory.receive(iov) } {
-                IoOutcome::WouldBlock if self.is_reported => {
-                    if let Some(end) = self.receive_end() {
-                        return end;
+        let outcome = loop {
+            while let Some(memory) = &mut self.shared_memory
+                && memory.has_peer_switched(self.received)
+            {
+                // SAFETY: the caller guarantees that `iov` names memory that is writable. Memory
+                // that is no longer mapped ends the process (docs/tcp-emu.md).
+                match unsafe { memory.receive(iov) } {
+                    IoOutcome::WouldBlock if self.is_reported => {
+                        if let Some(end) = self.receive_end() {
+                            return end;
+                        }
                     }
+                    outcome => return outcome,
                 }
-                outcome => return outcome,
             }
-        }
-        // SAFETY: the caller guarantees that `iov` names memory that is writable or no longer
-        // mapped.
-        let outcome = unsafe { socket::receive(&self.socket, iov) };
-        if let IoOutcome::Octets(n) = outcome {
-            self.received += n as u64;
-        }
+            // SAFETY: the caller guarantees that `iov` names memory that is writable or no longer
+            // mapped.
+            let outcome = unsafe { socket::receive(&self.socket, iov) };
+            match &outcome {
+                IoOutcome::Octets(n @ 1..) => self.received += *n as u64,
+                // The peer may have switched and closed the socket since this function looked.
+                IoOutcome::Octets(0) | IoOutcome::Failed(_) if self.has_peer_switched() => {
+                    self.is_reported = true;
+                    continue;
+                }
+                _ => {}
+            }
+            break outcome;
+        };
         if let Some(captured) = &mut self.captured {
             // SAFETY: the caller guarantees writable memory, and the kernel has written the part
             // that was received. Writable memory is readable.
@@ -120,11 +132,24 @@ impl Connection {
         outcome
     }
 
+    fn has_peer_switched(&mut self) -> bool {
+        let octets = self.received;
+        self.shared_memory.as_mut().is_some_and(|memory| memory.has_peer_switched(octets))
+    }
+
+    /// Ends the use of shared memory.
+    pub(crate) fn drop_shared_memory(&mut self, context: &Context<Engine>) {
+        if let Some(memory) = self.shared_memory.take() {
+            // Another process may have a copy of the socket, which would keep it in the poller.
+            context.suspend(memory.wake_socket()).ok();
+        }
+    }
+
     /// Switches to sending by shared memory if both sides use the memory. So the peer need not look
     /// at the socket any more, even if this side sends nothing.
     pub(crate) fn switch_if_accepted(&mut self) {
         if let Some(memory) = &mut self.shared_memory {
-            memory.sends(self.sent);
+            memory.switch_if_accepted(self.sent);
         }
     }
 
@@ -157,7 +182,7 @@ impl Connection {
         // The octets of TCP may have been the last ones before those of the ring, for which the
         // peer has already sent a wake-up.
         match &mut self.shared_memory {
-            Some(memory) => !memory.receives(self.received) || memory.is_drained(),
+            Some(memory) => !memory.has_peer_switched(self.received) || memory.is_drained(),
             None => true,
         }
     }

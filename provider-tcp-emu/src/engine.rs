@@ -35,6 +35,9 @@ use crate::socket;
 /// are not needed, and they would cost each message a part of a microsecond.
 const READS_BEFORE_SUSPENSION: u32 = 64;
 
+/// The number of offers of shared memory that are read in one turn.
+const MAX_OFFERS_PER_TURN: usize = 64;
+
 /// The engine of an open adapter.
 pub struct Engine {
     resources: EngineResources,
@@ -93,13 +96,19 @@ impl Engine {
 
     /// Accepts the offers of shared memory that have arrived.
     fn accept_offers(&mut self) {
-        while let Some(offer) = self.resources.offers.as_ref().and_then(OfferSocket::receive) {
+        for _ in 0..MAX_OFFERS_PER_TURN {
+            let Some(offers) = &self.resources.offers else { return };
+            let Some(offer) = offers.receive() else { return };
             let (resources, lingering) = (&mut self.resources, &mut self.lingering);
             let mut offer = Some(offer);
             for link in self.links.iter_mut() {
                 let Some(left) = offer.take() else { break };
                 offer = link.accept_offer(resources, lingering, left);
             }
+        }
+        // The poller reports the remaining offers again.
+        if let Some(offers) = &self.resources.offers {
+            self.resources.context.rename(Key::Offers, offers, Interest::READABLE).ok();
         }
     }
 
@@ -158,8 +167,10 @@ impl MakeProgress for Engine {
         let shared_has_moved = self.poll_shared_memory();
         let has_others = self.links.len() > 1;
         let Some(index) = self.direct.next_pass(has_others) else {
-            let spares_poller = self.direct.connection().is_none() && self.awake.spares_poller();
-            return match (spares_poller && !self.has_closed(), shared_has_moved) {
+            let (has_moved, is_busy) = (shared_has_moved, !self.resources.pending.is_empty());
+            let spares_poller =
+                self.direct.connection().is_none() && self.awake.spares_poller(has_moved, is_busy);
+            return match (spares_poller && !self.has_closed(), has_moved) {
                 (false, _) => Progress::AskPoller,
                 (true, true) => Progress::Moved,
                 (true, false) => Progress::Nothing,
@@ -249,6 +260,14 @@ impl MakeProgress for Engine {
     }
 
     fn finish_closed(&mut self, closed: Vec<usize>) {
+        // The poller does not report the connections that passes read. Their peers may have sent
+        // something before they closed the others.
+        if !closed.is_empty() {
+            self.poll_shared_memory();
+            if let Some(link) = self.suspended.and_then(|index| self.links.get_mut(index)) {
+                link.receive(&mut self.resources, &mut self.lingering);
+            }
+        }
         for index in closed {
             if let Some(link) = self.links.get_mut(index) {
                 link.finish_closed(&mut self.resources, &mut self.lingering);
@@ -293,6 +312,7 @@ unsafe impl adapter::Engine for Engine {
         if self.direct.connection() == Some(qp) {
             self.direct.has_ended();
         }
+        self.awake.remove(qp);
         self.resources.pending.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);

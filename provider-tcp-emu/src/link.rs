@@ -483,7 +483,7 @@ impl Link {
             socket.send_bytes(&stream.terminate());
         }
         // The peer still reads what is in the memory.
-        socket.shared_memory = None;
+        socket.drop_shared_memory(&resources.context);
         self.set_timer(resources, None);
         stream.flush();
         let is_foreign_peer = !stream.is_extended();
@@ -525,7 +525,7 @@ impl Link {
         self.set_timer(resources, None);
         match std::mem::take(&mut self.phase) {
             Phase::Established(mut conn) => {
-                conn.socket.shared_memory = None;
+                conn.socket.drop_shared_memory(&resources.context);
                 resources.ended_counts.add(&conn.stream.stats().list());
                 lingering.add(resources, conn.socket);
                 let mut work = conn.stream.into_work();

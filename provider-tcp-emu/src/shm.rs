@@ -16,7 +16,7 @@
 mod offer;
 mod segment;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use adapter::octet_ring::{Consumer, Corrupt, Producer};
 use libc::iovec;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use self::offer::{Offer, OfferSocket};
 use self::segment::Segment;
@@ -32,6 +33,8 @@ use crate::socket::IoOutcome;
 /// The number of transfers after which the side that has connected offers shared memory. A
 /// connection that is idle needs none.
 pub(crate) const TRANSFERS_BEFORE_OFFER: u32 = 4;
+/// The number of transfers after which an offer is repeated that found no room in the peer's queue.
+pub(crate) const TRANSFERS_BEFORE_REPETITION: u32 = 64;
 /// The number of connections of an adapter that may share memory. The others stay with TCP.
 pub(crate) const MAX_SHARED: usize = 256;
 
@@ -69,8 +72,10 @@ impl Offered {
 /// An event of the wake-up socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeUp {
-    /// The peer has moved a position, or has accepted the offer.
-    Received,
+    /// The peer uses the memory, and may have moved a position.
+    Accepted,
+    /// The peer has not answered the offer yet.
+    Pending,
     /// The peer does not want the memory.
     Refused,
 }
@@ -96,7 +101,6 @@ impl SharedMemory {
     }
 
     fn new(segment: Segment, wake_socket: UnixStream, count: Arc<()>) -> io::Result<Self> {
-        wake_socket.set_nonblocking(true)?;
         // SAFETY: the members are dropped in the order of their declaration.
         let (producer, consumer) = unsafe { segment.ends() };
         consumer.announce_sleep();
@@ -112,9 +116,10 @@ impl SharedMemory {
         })
     }
 
-    /// Returns whether this side sends by the ring, now that it has sent `octets` octets by TCP.
+    /// Switches to sending by the ring if the peer uses the memory. This side has sent `octets`
+    /// octets by TCP. Returns whether this side sends by the ring.
     #[inline]
-    pub(crate) fn sends(&mut self, octets: u64) -> bool {
+    pub(crate) fn switch_if_accepted(&mut self, octets: u64) -> bool {
         if !self.sends && self.segment.is_accepted() {
             self.segment.switch(octets);
             self.sends = true;
@@ -122,9 +127,10 @@ impl SharedMemory {
         self.sends
     }
 
-    /// Returns whether this side reads the ring, now that it has read `octets` octets by TCP.
+    /// Returns whether the next octets of the peer are in the ring. This side has read `octets`
+    /// octets by TCP.
     #[inline]
-    pub(crate) fn receives(&mut self, octets: u64) -> bool {
+    pub(crate) fn has_peer_switched(&mut self, octets: u64) -> bool {
         self.receives = self.receives || self.segment.has_peer_switched(octets);
         self.receives
     }
@@ -216,16 +222,14 @@ impl SharedMemory {
         has_octets || has_room
     }
 
-    /// Takes the octets of the wake-up socket.
+    /// Takes the octets of the wake-up socket. A peer that keeps the rules has sent a few. Octets
+    /// that remain do no harm, because the poller reports each new one.
     pub(crate) fn on_wake_up(&mut self) -> WakeUp {
-        let mut octets = [0; 64];
-        loop {
-            match (&self.wake_socket).read(&mut octets) {
-                Ok(0) if !self.segment.is_accepted() => return WakeUp::Refused,
-                Ok(n) if n == octets.len() => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) | Err(_) => return WakeUp::Received,
-            }
+        let mut octets = [0; 256];
+        match recv(&self.wake_socket, &mut octets, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) if !self.segment.is_accepted() => WakeUp::Refused,
+            _ if self.segment.is_accepted() => WakeUp::Accepted,
+            _ => WakeUp::Pending,
         }
     }
 
@@ -238,9 +242,9 @@ impl SharedMemory {
 /// Wakes the peer. If the socket is full, the peer has octets left to take and is awake. If the
 /// peer has closed its end, TCP reports that.
 #[cold]
-fn wake(mut wake_socket: &UnixStream) {
-    // The standard library sends with MSG_NOSIGNAL.
-    let _ = wake_socket.write(&[0]);
+fn wake(wake_socket: &UnixStream) {
+    // The flag is needed although the socket is non-blocking, because the peer can change that.
+    let _ = send(wake_socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 impl From<Corrupt> for IoOutcome {

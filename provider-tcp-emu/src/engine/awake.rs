@@ -10,8 +10,12 @@ use super::Engine;
 /// connection, and its peer wakes this side again.
 const MAX_EMPTY_READS: u32 = 1000;
 /// While there are such connections, one of this number of passes asks the poller. The poller
-/// reports the other connections, callers, and peers that have ended.
+/// reports the other connections, callers, and peers that have ended. A pass that moves data should
+/// not ask, so it may be put off until twice this number.
 const PASSES_PER_POLL: u32 = 64;
+/// A pass after which a connection has more to read counts as this number of passes, because it has
+/// taken as long.
+const PASSES_OF_BUSY_PASS: u32 = 16;
 
 /// The connections whose rings each pass reads.
 #[derive(Default)]
@@ -22,11 +26,22 @@ pub(super) struct Awake {
 }
 
 impl Awake {
-    /// Returns whether this pass need not ask the poller.
+    /// Returns whether this pass need not ask the poller. `has_moved`: the pass has moved data.
+    /// `is_busy`: a connection has more to read.
     #[inline]
-    pub(super) fn spares_poller(&mut self) -> bool {
-        self.passes = if self.passes < PASSES_PER_POLL { self.passes + 1 } else { 0 };
-        self.passes > 0 && !self.connections.is_empty()
+    pub(super) fn spares_poller(&mut self, has_moved: bool, is_busy: bool) -> bool {
+        self.passes += if is_busy { PASSES_OF_BUSY_PASS } else { 1 };
+        let limit = if has_moved { 2 * PASSES_PER_POLL } else { PASSES_PER_POLL };
+        let spares = self.passes < limit && !self.connections.is_empty();
+        if !spares {
+            self.passes = 0;
+        }
+        spares
+    }
+
+    /// Removes a queue pair that is freed.
+    pub(super) fn remove(&mut self, index: usize) {
+        self.connections.retain(|&other| other != index);
     }
 }
 
@@ -52,6 +67,8 @@ impl Engine {
                 link.empty_reads += 1;
                 if link.empty_reads > MAX_EMPTY_READS {
                     link.let_peer_wake(&mut self.resources);
+                    self.awake.connections.swap_remove(at);
+                    continue;
                 }
             }
             at += 1;

@@ -7,11 +7,14 @@ use mio::Interest;
 use rnic::rdmap::setup::Terms;
 use tracing::debug;
 
+use super::established::Established;
 use super::{Link, Phase};
 use crate::engine::{EngineResources, Key};
 use crate::linger::LingeringSockets;
 use crate::listeners;
-use crate::shm::{Offer, SharedMemory, TRANSFERS_BEFORE_OFFER, WakeUp};
+use crate::shm::{
+    Offer, SharedMemory, TRANSFERS_BEFORE_OFFER, TRANSFERS_BEFORE_REPETITION, WakeUp,
+};
 
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) enum Sharing {
     OffersAfter(u32),
     /// It is to offer memory now.
     OffersNow,
+    /// It has offered memory, and the peer has not answered.
+    Offered,
 }
 
 impl Sharing {
@@ -32,7 +37,7 @@ impl Sharing {
     pub(super) fn count_transfer(&mut self) {
         if let Sharing::OffersAfter(left) = self {
             *self = match *left {
-                0 => Sharing::OffersNow,
+                0 | 1 => Sharing::OffersNow,
                 left => Sharing::OffersAfter(left - 1),
             };
         }
@@ -60,6 +65,13 @@ impl Sharing {
     }
 }
 
+impl Established {
+    fn log_move(&self) {
+        let (local, peer) = (self.local, self.peer);
+        debug!(target: "dat::cm", %local, %peer, "moves from TCP to shared memory");
+    }
+}
+
 impl Link {
     /// Offers memory to the peer if that is due. If it fails, the connection stays with TCP.
     #[inline]
@@ -79,12 +91,20 @@ impl Link {
         conn.sharing = Sharing::Off;
         let (local, peer) = (conn.local, conn.peer);
         let Some(count) = resources.count_shared_memory() else { return };
-        if let Ok((memory, offered)) = SharedMemory::create(count)
-            && self.attach(resources, lingering, memory)
-            && offered.send(local, peer).is_err()
-            && let Phase::Established(conn) = &mut self.phase
-        {
-            conn.socket.shared_memory = None;
+        let Ok((memory, offered)) = SharedMemory::create(count) else { return };
+        if !self.attach(resources, lingering, memory) {
+            return;
+        }
+        let sent = offered.send(local, peer);
+        let Phase::Established(conn) = &mut self.phase else { return };
+        match sent {
+            Ok(()) => conn.sharing = Sharing::Offered,
+            Err(error) => {
+                conn.socket.drop_shared_memory(&resources.context);
+                if error.kind() == std::io::ErrorKind::WouldBlock {
+                    conn.sharing = Sharing::OffersAfter(TRANSFERS_BEFORE_REPETITION);
+                }
+            }
         }
     }
 
@@ -110,6 +130,7 @@ impl Link {
         {
             memory.accept();
             conn.socket.switch_if_accepted();
+            conn.log_move();
         }
         None
     }
@@ -129,8 +150,6 @@ impl Link {
         let attached = !listeners::is_scarce(wake_socket.as_raw_fd())
             && resources.context.resume(key, wake_socket, Interest::READABLE).is_ok();
         if attached {
-            let (local, peer) = (conn.local, conn.peer);
-            debug!(target: "dat::cm", %local, %peer, "shares memory with the peer");
             conn.socket.shared_memory = Some(Box::new(memory));
         }
         attached
@@ -144,11 +163,18 @@ impl Link {
     ) {
         let Phase::Established(conn) = &mut self.phase else { return };
         let Some(memory) = &mut conn.socket.shared_memory else { return };
-        if memory.on_wake_up() == WakeUp::Refused {
-            conn.socket.shared_memory = None;
-            return;
+        match memory.on_wake_up() {
+            WakeUp::Refused => {
+                conn.socket.drop_shared_memory(&resources.context);
+                return;
+            }
+            WakeUp::Accepted if conn.sharing == Sharing::Offered => {
+                conn.sharing = Sharing::Off;
+                conn.socket.switch_if_accepted();
+                conn.log_move();
+            }
+            WakeUp::Accepted | WakeUp::Pending => {}
         }
-        conn.socket.switch_if_accepted();
         self.continue_blocked_send(resources, lingering);
         self.receive(resources, lingering);
     }
@@ -209,6 +235,7 @@ impl Link {
             && let Some(memory) = &mut conn.socket.shared_memory
             && memory.sleep(!conn.writable)
         {
+            // If the ring is still full, the next send finds that out.
             conn.writable = true;
             self.queue_pending(resources);
         }

@@ -20,10 +20,12 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::net::sockopt::set_socket_passcred;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_passcred, socket_domain, socket_type};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, UCred, recvmsg, sendmsg_addr,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, UCred,
+    recvmsg, sendmsg_addr,
 };
 use rustix::process::{getegid, geteuid, getpid};
 use telemetry::user_directory::{UserDirectory, create_with_parents};
@@ -120,10 +122,18 @@ pub(super) fn send(
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg_addr(&socket, &to, &[IoSlice::new(&octets)], &mut control, flags) {
             Ok(_) => return Ok(()),
+            // The peer's queue of offers is full.
+            Err(Errno::AGAIN) => return Err(Errno::AGAIN.into()),
             Err(error) => result = Err(error.into()),
         }
     }
     result
+}
+
+/// Returns whether a descriptor is a local stream socket.
+fn is_stream(descriptor: &OwnedFd) -> bool {
+    socket_domain(descriptor) == Ok(AddressFamily::UNIX)
+        && socket_type(descriptor) == Ok(SocketType::STREAM)
 }
 
 /// The socket at which offers arrive, and the links that lead to it.
@@ -186,7 +196,7 @@ impl OfferSocket {
             let mut iov = [IoSliceMut::new(&mut octets)];
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             let received = match recvmsg(&self.socket, &mut iov, &mut control, flags) {
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 received => received.ok()?,
             };
             let (mut descriptors, mut user) = (Vec::new(), None);
@@ -201,6 +211,8 @@ impl OfferSocket {
             let addresses = octets.get(..received.bytes).and_then(parse);
             if let (Some([local, peer]), Ok([memory, wake_socket])) = (addresses, descriptors)
                 && user == Some(geteuid())
+                && !received.flags.contains(ReturnFlags::CTRUNC)
+                && is_stream(&wake_socket)
             {
                 let wake_socket = UnixStream::from(wake_socket);
                 return Some(Offer { local, peer, memory, wake_socket });

@@ -10,6 +10,7 @@ use adapter::octet_ring::{CAPACITY, Consumer, Header, Producer};
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
 };
+use rustix::process::{Resource, getrlimit};
 
 /// The size of the part before the data of the rings.
 const CONTROL_BYTES: usize = 4096;
@@ -55,6 +56,10 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// Creates the memory. Returns its file, which the other process maps.
     pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
+        // ftruncate(2) ends a process that may not have a file of this size.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < SIZE as u64) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let file = memfd_create("opendat", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, SIZE as u64)?;
         fcntl_add_seals(&file, SEALS)?;
