@@ -87,7 +87,8 @@ pub struct Request {
     pub ack_timeout: Timeout,
     /// The number of times to repeat a packet that is not acknowledged.
     pub retry_count: u8,
-    /// The number of times to repeat a packet for which no receive was posted. 7 means without limit.
+    /// The number of times to repeat a packet for which no receive was posted. 7 means without
+    /// limit.
     pub rnr_retry_count: u8,
     /// Whether the caller's receives come from a shared receive queue.
     pub srq: bool,
@@ -109,7 +110,8 @@ pub struct Accepted {
     pub initiator_depth: u8,
     /// The time that the peer takes to acknowledge.
     pub target_ack_delay: Timeout,
-    /// The number of times to repeat a packet for which no receive was posted. 7 means without limit.
+    /// The number of times to repeat a packet for which no receive was posted. 7 means without
+    /// limit.
     pub rnr_retry_count: u8,
     /// Whether the peer's receives come from a shared receive queue.
     pub srq: bool,
