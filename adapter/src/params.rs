@@ -44,8 +44,6 @@ pub struct Params {
     pub bind: Option<SocketAddr>,
     /// The address that the adapter reports as its own, with port 0.
     pub address: SocketAddr,
-    /// All addresses of the host.
-    pub host: Vec<NetAddr>,
     /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
     /// The capture file. Its name may contain patterns that are not expanded yet.
@@ -97,7 +95,7 @@ pub fn parse(
     own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Params, OpenError> {
     let Unlocated { place, spin, capture, strict, stats } = read(text, defaults, keys, own)?;
-    let host = netdev::addresses().map_err(|e| {
+    let devices = netdev::addresses().map_err(|e| {
         let reason = format!("listing network devices: {e}");
         let error = match e.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => no_resources(e),
@@ -105,9 +103,9 @@ pub fn parse(
         };
         OpenError::new(error, reason)
     })?;
-    let bind = place.map(|place| locate(place, &host)).transpose()?;
-    let address = bind.unwrap_or_else(|| netdev::of_host(&host));
-    Ok(Params { bind, address, host, spin, capture, strict, stats })
+    let bind = place.map(|place| locate(place, &devices)).transpose()?;
+    let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
+    Ok(Params { bind, address, spin, capture, strict, stats })
 }
 
 /// Parsed ia_params whose address has not been looked up on the host.

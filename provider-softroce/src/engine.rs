@@ -48,8 +48,6 @@ const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 pub struct Engine {
     resources: EngineResources,
     local_addresses: Vec<LocalAddress>,
-    /// Whether the adapter has opened all addresses of the host, which the first listener does.
-    all_addresses_are_open: bool,
     links: Table<Link>,
     listeners: Listeners,
     /// The buffer into which messages from other adapters are read.
@@ -74,7 +72,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the address that the parameters specify, or the main address of the host.
+    /// Opens the address that the parameters specify, or all addresses of the host.
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
@@ -82,7 +80,6 @@ impl Engine {
         let mut engine = Engine {
             resources: EngineResources::new(context),
             local_addresses: Vec::new(),
-            all_addresses_are_open: false,
             links: Table::new(),
             listeners: Listeners::default(),
             receive_buffer: ReceiveBuffer::default(),
@@ -96,7 +93,7 @@ impl Engine {
             guid: random() | 1,
             params,
         };
-        engine.open_main_address()?;
+        engine.open_local_addresses()?;
         Ok(engine)
     }
 }
@@ -422,7 +419,6 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
-        self.open_all_addresses()?;
         match port {
             Some(port) => Ok((self.open_listener(port, backlog, sink)?, port)),
             None => {
