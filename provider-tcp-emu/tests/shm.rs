@@ -243,38 +243,53 @@ fn wrong_offers_are_refused_and_tcp_continues() {
         end.recv(9, &[end.mem.segment(0, 64)]);
         let mut peer = raw_peer(&rig, &end);
         let right = offer(&peer);
-        let (_own, wake_socket) = UnixStream::pair().expect("sockets");
-        let (memory, wake_socket) = (memory.file.as_fd(), wake_socket.as_fd());
         let mut other_address = right.clone();
         other_address[8 + 17] ^= 1;
+        let (own, wake_socket) = UnixStream::pair().expect("sockets");
+        let (file, socket) = (memory.file.as_fd(), wake_socket.as_fd());
         let offers: [(&[u8], &[BorrowedFd<'_>]); 7] = [
-            (&other_address, &[memory, wake_socket]),
+            (&other_address, &[file, socket]),
             (&right, &[]),
-            (&right, &[memory]),
-            (&right, &[memory, wake_socket, wake_socket]),
-            (&right[1..], &[memory, wake_socket]),
-            (&[0; 5000], &[memory, wake_socket]),
-            (&right, &[wrong.file.as_fd(), wake_socket]),
+            (&right, &[file]),
+            (&right, &[file, socket, socket]),
+            (&right[1..], &[file, socket]),
+            (&[0; 5000], &[file, socket]),
+            (&right, &[wrong.file.as_fd(), socket]),
         ];
         for (octets, descriptors) in offers {
             send(&peer, octets, descriptors, me);
         }
         if geteuid().is_root() {
             let nobody = (Uid::from_raw(65534), Gid::from_raw(65534));
-            send(&peer, &right, &[memory, wake_socket], nobody);
+            send(&peer, &right, &[file, socket], nobody);
         }
+        drop(wake_socket);
+        until_dropped(&rig, own);
         peer.write_all(SEND).expect("TCP continues");
         assert_eq!(rig.completions(&end.recvs, 1)[0].id, 9);
         assert_eq!(end.mem.read(0, 16), b"sixteen octets!!");
-        assert_eq!(sharing(&t), 0);
-        send(&peer, &right, &[memory, wake_socket], me);
+
+        // The second offer for a connection is refused, even if it is right.
+        let (own, wake_socket) = UnixStream::pair().expect("sockets");
+        send(&peer, &right, &[file, wake_socket.as_fd()], me);
+        drop(wake_socket);
+        until_dropped(&rig, own);
         end.recv(10, &[end.mem.segment(0, 64)]);
         let mut second = SEND.to_vec();
         second[15] = 2;
         peer.write_all(&second).expect("TCP continues");
         assert_eq!(rig.completions(&end.recvs, 1)[0].id, 10);
-        assert_eq!(sharing(&t), 0, "the second offer for a connection is refused");
+        assert_eq!(sharing(&t), 0);
     }
+}
+
+/// Waits until the adapter has dropped the other end of a pair of sockets, and with it the offers
+/// that contained this end.
+fn until_dropped(rig: &Rig<'_, Tcp>, mut own: UnixStream) {
+    own.set_nonblocking(true).expect("the socket is open");
+    rig.until("the adapter to drop the offers", || {
+        own.read(&mut [0; 8]).is_ok_and(|n| n == 0).then_some(())
+    });
 }
 
 /// A process that has offered memory stores anything there, at any time.
