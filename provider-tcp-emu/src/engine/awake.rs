@@ -109,3 +109,25 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of passes that spare the poller before one asks it.
+    fn spared(awake: &mut Awake, has_moved: bool, is_busy: bool) -> usize {
+        (0..1000).take_while(|_| awake.spares_poller(has_moved, is_busy)).count()
+    }
+
+    #[test]
+    fn the_poller_is_asked_now_and_then() {
+        let mut awake = Awake { connections: vec![3], ..Awake::default() };
+        for _ in 0..2 {
+            assert_eq!(spared(&mut awake, false, false), 63);
+            assert_eq!(spared(&mut awake, true, false), 127, "a pass that moves data is put off");
+            assert_eq!(spared(&mut awake, true, true), 7, "a busy pass takes longer");
+        }
+        awake.remove(3);
+        assert_eq!(spared(&mut awake, true, false), 0, "without a ring, each pass asks");
+    }
+}
