@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
 use crate::ring::{OutOfMemory, Ring};
+use crate::spin_lock::{SpinGuard, SpinLock};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crate::wr::{Wc, WcStatus};
 
@@ -19,12 +20,16 @@ pub enum CqEvent {
 }
 
 /// The completions of any number of queue pairs. They are produced under the engine lock and
-/// consumed by one thread at a time.
+/// consumed by one thread at a time. If the queue pairs belong to several engines, the queue is
+/// [shared](Cq::share), and a lock of its own makes sure that there is one producer at a time.
 pub struct Cq {
     ring: UnsafeCell<Ring<Wc>>,
     armed: AtomicU8,
     overrun: AtomicBool,
     unannounced: UnsafeCell<Unannounced>,
+    is_shared: AtomicBool,
+    /// Held by the producer if the queue is shared.
+    producer: SpinLock,
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
 
@@ -59,6 +64,8 @@ impl Cq {
             armed: AtomicU8::new(DISARMED),
             overrun: AtomicBool::new(false),
             unannounced: UnsafeCell::default(),
+            is_shared: AtomicBool::new(false),
+            producer: SpinLock::new(),
             notify: Box::new(notify),
         })
     }
@@ -134,11 +141,27 @@ impl Cq {
         false
     }
 
+    /// From now on queue pairs of several engines may use the queue. Their engine locks do not
+    /// exclude each other, so each producer takes a lock of the queue.
+    ///
+    /// # Safety
+    /// The locks of all engines whose queue pairs use the queue must be held.
+    pub unsafe fn share(&self) {
+        // The engine locks make sure that each producer sees this store.
+        self.is_shared.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the caller, which holds an engine lock, the only producer.
+    #[inline]
+    fn become_producer(&self) -> Option<SpinGuard<'_>> {
+        self.is_shared.load(Ordering::Relaxed).then(|| self.producer.lock())
+    }
+
     /// Changes the depth to at least `depth`. No queued completion is lost. Returns false, and
     /// changes nothing, if more than `depth` completions are queued.
     ///
     /// # Safety
-    /// The engine lock must be held, and the requirements of [`poll`](Self::poll) apply.
+    /// The locks of all engines whose queue pairs use the queue must be held, and the requirements of [`poll`](Self::poll) apply.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
         let ring = Ring::<Wc>::new(depth, 0)?;
         // SAFETY: the caller is producer and consumer of both rings.
@@ -164,21 +187,27 @@ impl Cq {
     /// The engine lock must be held.
     #[inline]
     pub(crate) unsafe fn push(&self, wc: Wc, solicited: bool) {
+        let producer = self.become_producer();
         // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
-        unsafe {
+        let is_queued = unsafe {
             let ring = self.ring();
+            let unannounced = &mut *self.unannounced.get();
+            unannounced.any = true;
+            unannounced.solicited |= solicited || wc.status != WcStatus::Success;
             match ring.vacant() {
                 // After a lost completion, later ones are discarded too, so that the sequence has
                 // no gap.
                 Some(slot) if !self.overrun.load(Ordering::Relaxed) => {
                     slot.header().write(wc);
                     ring.publish();
+                    true
                 }
-                _ => self.overrun(),
+                _ => false,
             }
-            let unannounced = &mut *self.unannounced.get();
-            unannounced.any = true;
-            unannounced.solicited |= solicited || wc.status != WcStatus::Success;
+        };
+        drop(producer);
+        if !is_queued {
+            self.overrun();
         }
     }
 
@@ -196,9 +225,11 @@ impl Cq {
     /// The engine lock must be held.
     #[inline]
     pub(crate) unsafe fn announce(&self) {
+        let producer = self.become_producer();
         // SAFETY: `unannounced` belongs to the producer, and the caller is the only producer.
         let Unannounced { any, solicited } =
             std::mem::take(unsafe { &mut *self.unannounced.get() });
+        drop(producer);
         if !any {
             return;
         }

@@ -30,6 +30,7 @@ pub mod qp;
 pub mod rc;
 pub mod rdmap;
 mod ring;
+mod spin_lock;
 pub mod srq;
 mod sync;
 pub mod wr;

@@ -116,6 +116,49 @@ fn loom_an_armed_completion_queue_tells() {
     });
 }
 
+/// No completion of two engines is lost or duplicated, and the consumer, which sleeps, is notified.
+#[test]
+fn loom_a_completion_queue_is_shared_by_two_engines() {
+    loom::model(|| {
+        let wakeup = Arc::new((Mutex::new(false), Condvar::new()));
+        let woken = Arc::clone(&wakeup);
+        let notify = move |event| {
+            assert_eq!(event, CqEvent::Ready);
+            *woken.0.lock().unwrap() = true;
+            woken.1.notify_one();
+        };
+        let cq = Arc::new(Cq::new(2, notify).unwrap());
+        // SAFETY: no engine uses the queue yet.
+        unsafe { cq.share() };
+        let engines: Vec<_> = (0..2)
+            .map(|id| {
+                let cq = Arc::clone(&cq);
+                thread::spawn(move || {
+                    // SAFETY: the queue is shared.
+                    unsafe {
+                        cq.push(wc(id), false);
+                        cq.announce();
+                    }
+                })
+            })
+            .collect();
+        let mut seen = [0; 2];
+        while seen != [1; 2] {
+            // SAFETY: this thread is the only consumer.
+            let taken = unsafe { cq.poll_with(2, |wc| seen[wc.id as usize] += 1) };
+            assert!(seen.iter().all(|&times| times < 2), "a completion is duplicated");
+            // SAFETY: this thread is the only consumer.
+            if taken == 0 && unsafe { cq.arm(false) } {
+                let mut woken = wakeup.0.lock().unwrap();
+                while !std::mem::take(&mut *woken) {
+                    woken = wakeup.1.wait(woken).unwrap();
+                }
+            }
+        }
+        engines.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
 /// No buffer is lost or duplicated while two threads post and the engine takes.
 #[test]
 fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {

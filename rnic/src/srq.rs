@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::key::{Keys, Pd};
 use crate::qp::{Rqe, read_recv, write_recv};
 use crate::ring::{OutOfMemory, Ring};
+use crate::spin_lock::SpinLock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{spin_loop, yield_now};
 use crate::wr::{PostError, RecvWr, Segment};
 
 /// Receive buffers for the messages of any number of queue pairs. Any thread may post, under a
@@ -22,7 +22,7 @@ pub struct Srq {
     pd: Pd,
     max_segments: usize,
     ring: UnsafeCell<Ring<Rqe>>,
-    post_lock: AtomicBool,
+    post_lock: SpinLock,
     low_watermark: AtomicUsize,
     /// The waiters, by the engine's numbers of the queue pairs. Accessed under the engine lock.
     waiting: UnsafeCell<VecDeque<usize>>,
@@ -54,7 +54,7 @@ impl Srq {
             pd,
             max_segments,
             ring: UnsafeCell::new(Ring::new(depth, max_segments)?),
-            post_lock: AtomicBool::new(false),
+            post_lock: SpinLock::new(),
             low_watermark: AtomicUsize::new(0),
             waiting: UnsafeCell::default(),
             has_waiters: AtomicBool::new(false),
@@ -69,7 +69,7 @@ impl Srq {
     /// # Safety
     /// The segments' memory must stay valid until the receive completes.
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<bool, PostError> {
-        let _guard = self.lock();
+        let _guard = self.post_lock.lock();
         // SAFETY: holding `post_lock` makes the caller the only producer and keeps the ring from
         // being replaced.
         unsafe { write_recv(&*self.ring.get(), &self.keys, self.pd.into(), wr) }?;
@@ -96,7 +96,7 @@ impl Srq {
     /// The engine lock must be held, and the queue pair must not be among the waiters.
     #[cold]
     pub(crate) unsafe fn add_waiter(&self, waiter: usize) {
-        let _guard = self.lock();
+        let _guard = self.post_lock.lock();
         // SAFETY: the engine lock is held.
         unsafe { &mut *self.waiting.get() }.push_back(waiter);
         self.has_waiters.store(true, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl Srq {
     /// # Safety
     /// The engine lock must be held.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
-        let _guard = self.lock();
+        let _guard = self.post_lock.lock();
         // SAFETY: holding both locks makes the caller producer and consumer of the ring.
         unsafe {
             let old = &*self.ring.get();
@@ -166,7 +166,7 @@ impl Srq {
 
     /// The number of buffers that are posted and not yet taken by a message.
     pub fn available(&self) -> usize {
-        let _guard = self.lock();
+        let _guard = self.post_lock.lock();
         // SAFETY: nobody replaces the ring while `post_lock` is held.
         unsafe { &*self.ring.get() }.len()
     }
@@ -210,32 +210,6 @@ impl Srq {
 
     pub(crate) fn max_segments(&self) -> usize {
         self.max_segments
-    }
-
-    fn lock(&self) -> PostGuard<'_> {
-        while self
-            .post_lock
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            let mut spins = 0;
-            while self.post_lock.load(Ordering::Relaxed) {
-                // The holder of the lock may have been preempted. With few cores it may need the
-                // core of this thread.
-                spins += 1;
-                if spins % 64 == 0 { yield_now() } else { spin_loop() }
-            }
-        }
-        PostGuard(&self.post_lock)
-    }
-}
-
-/// Unlocks `post_lock` when dropped.
-struct PostGuard<'a>(&'a AtomicBool);
-
-impl Drop for PostGuard<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 
