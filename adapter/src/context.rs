@@ -13,6 +13,17 @@ use crate::reactor::Reactor;
 use crate::request::{Backlog, Request};
 use crate::shared::SharedState;
 
+/// Makes a thread run an engine soon, because another engine of its adapter has work for it.
+pub struct EngineWaker(Box<dyn Fn() + Send + Sync>);
+
+impl EngineWaker {
+    /// Wakes the thread that sleeps in the engine's poller. If no thread does, the next thread that
+    /// enters the poller does not sleep.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
 /// What an engine may use of its adapter: the poller for its sockets, the capture file, and the
 /// creation of connection requests.
 pub struct Context<E: MakeProgress> {
@@ -44,6 +55,18 @@ impl<E: MakeProgress> Context<E> {
         self.resume(token, socket, interest)?;
         self.shared.sockets_changed(1);
         Ok(())
+    }
+
+    /// Watches a socket that another engine of the adapter has watched until now. If that fails,
+    /// the socket is suspended.
+    pub fn adopt(
+        &self,
+        token: impl Into<Token>,
+        socket: &impl AsRawFd,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.shared.sockets_changed(1);
+        self.resume(token, socket, interest)
     }
 
     /// Changes the token by which the poller reports a watched socket, and resumes a suspended
@@ -87,6 +110,12 @@ impl<E: MakeProgress> Context<E> {
     /// The file that records what the engine's sockets send and receive, if there is one.
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
+    }
+
+    /// What makes a thread run the engine soon.
+    pub fn waker(&self) -> EngineWaker {
+        let shared = Arc::clone(&self.shared);
+        EngineWaker(Box::new(move || shared.wake()))
     }
 
     /// Returns whether a thread is asleep in the poller or about to be.

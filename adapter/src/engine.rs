@@ -28,6 +28,9 @@ pub unsafe trait Engine: MakeProgress {
     /// before it listens or connects.
     const STARTS_PROGRESS_THREAD: bool = false;
 
+    /// Whether an adapter may have several engines. If so, [`Engine::hand_over`] is needed.
+    const CAN_BE_SEVERAL: bool = false;
+
     /// Adds a queue pair. `sink` receives its upcalls; `work` is the engine's half of the queue
     /// pair, which takes requests and completes them.
     ///
@@ -46,6 +49,11 @@ pub unsafe trait Engine: MakeProgress {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()>;
+    /// Prepares a request that arrived at this engine for [`Engine::accept`] of another engine of
+    /// the adapter.
+    fn hand_over(&mut self, request: Self::Request) -> Self::Request {
+        request
+    }
     /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
     /// Returns the number of posted receive buffers that have not completed. Messages complete the

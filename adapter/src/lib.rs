@@ -8,6 +8,7 @@
 //! | `adapter` | an open adapter: [`Adapter`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
 //! | `request` | connection requests for the consumer: [`Request`], and their [`Backlog`] |
+//! | `engines` | the engines of an adapter, and the threads that make progress with them |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
@@ -66,6 +67,7 @@ mod counts;
 mod doorbells;
 mod engine;
 mod engine_lock;
+mod engines;
 pub mod half_open;
 mod local_failure;
 mod locked;
@@ -83,7 +85,7 @@ mod table;
 mod transport;
 
 pub use adapter::Adapter;
-pub use context::Context;
+pub use context::{Context, EngineWaker};
 pub use counts::Counts;
 pub use dat_core::error::no_memory;
 pub use engine::{Engine, Sink, Target, Upcall};

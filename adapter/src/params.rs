@@ -18,6 +18,8 @@
 //!
 //! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
 //!   default is none.
+//! - `engines`: the maximum number of engines of a software adapter, 1 to 64 (docs/tcp-emu.md). The
+//!   default is the number of processors that the process may use, but at most 8.
 //! - `spin`: how many µs a blocking wait polls before it sleeps. A software adapter does so unless
 //!   polling has made waits longer. The default is 30. On a host with one processor and over verbs
 //!   devices, the default is 0.
@@ -28,12 +30,14 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use dat_core::{Error, OpenError};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 use telemetry::environment;
 
+use crate::engines::MAX_ENGINES;
 use crate::local_failure::no_resources;
 use crate::netdev::{self, NetAddr};
 
@@ -44,6 +48,8 @@ pub struct Params {
     pub bind: Option<SocketAddr>,
     /// The address that the adapter reports as its own, with port 0.
     pub address: SocketAddr,
+    /// The maximum number of engines of the adapter; `None` if not specified.
+    pub engines: Option<usize>,
     /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
     /// The capture file. Its name may contain patterns that are not expanded yet.
@@ -55,6 +61,9 @@ pub struct Params {
     pub stats: bool,
 }
 
+/// The default of `engines` on a host with many processors. A thread that uses the endpoints of all
+/// engines asks the poller of each.
+const DEFAULT_MAX_ENGINES: usize = 8;
 const MAX_SPIN_US: u64 = 1_000_000;
 const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 
@@ -71,7 +80,7 @@ const NOT_UTF_8: &str = "expected UTF-8";
 /// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
     "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "shm",
-    "net", "spin", "strict", "stats", "capture",
+    "net", "engines", "spin", "strict", "stats", "capture",
 ];
 
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.
@@ -94,7 +103,8 @@ pub fn parse(
     keys: &[&str],
     own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Params, OpenError> {
-    let Unlocated { place, spin, capture, strict, stats } = read(text, defaults, keys, own)?;
+    let Unlocated { place, engines, spin, capture, strict, stats } =
+        read(text, defaults, keys, own)?;
     let devices = netdev::addresses().map_err(|e| {
         let reason = format!("listing network devices: {e}");
         let error = match e.raw_os_error() {
@@ -105,7 +115,7 @@ pub fn parse(
     })?;
     let bind = place.map(|place| locate(place, &devices)).transpose()?;
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    Ok(Params { bind, address, spin, capture, strict, stats })
+    Ok(Params { bind, address, engines, spin, capture, strict, stats })
 }
 
 /// Parsed ia_params whose address has not been looked up on the host.
@@ -113,6 +123,8 @@ pub fn parse(
 pub struct Unlocated<'t> {
     /// The word that names the address to serve; `None` for all addresses of the host.
     pub place: Option<&'t str>,
+    /// As [`Params::engines`].
+    pub engines: Option<usize>,
     /// As [`Params::spin`].
     pub spin: Option<Duration>,
     /// As [`Params::capture`].
@@ -164,6 +176,9 @@ pub fn read<'t>(
                     VARIABLE => Err(unknown(&[&["builtin"], KEYS].concat())),
                     _ => Err(unknown(keys)),
                 },
+                Some(("engines", value)) => {
+                    self::engines(value).map(|engines| params.engines = Some(engines))
+                }
                 Some(("spin", value)) => self::spin(value).map(|spin| params.spin = Some(spin)),
                 Some(("capture", "")) => Err("expected the name of a file".into()),
                 Some(("capture", file)) => {
@@ -187,6 +202,13 @@ fn unknown(keys: &[&str]) -> String {
 }
 
 impl Params {
+    /// The maximum number of engines of the adapter. More engines than processors would not make
+    /// progress at the same time.
+    pub fn engines(&self) -> usize {
+        let of_processors = || available_parallelism().map_or(1, usize::from);
+        self.engines.unwrap_or_else(|| of_processors().min(DEFAULT_MAX_ENGINES))
+    }
+
     /// How long a blocking wait polls before it sleeps.
     pub fn spin(&self) -> Duration {
         self.spin.unwrap_or_else(|| default_spin(online_processors()))
@@ -238,6 +260,13 @@ fn default_spin(processors: libc::c_long) -> Duration {
 fn online_processors() -> libc::c_long {
     // SAFETY: sysconf takes no pointers.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
+}
+
+fn engines(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(engines @ 1..=MAX_ENGINES) => Ok(engines),
+        _ => Err(format!("expected 1 to {MAX_ENGINES}")),
+    }
 }
 
 fn spin(value: &str) -> Result<Duration, String> {

@@ -2,7 +2,7 @@
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
 //! - A consumer that blocks polls for some microseconds, if that has made earlier waits shorter
-//!   ([`Spin`]), and then sleeps in the poller itself ([`Reactor::sleep`]). So a message costs one
+//!   ([`Spin`]), and then sleeps in the poller itself (`engines::waits`). So a message costs one
 //!   wake-up and no hand-over to another thread. There is one poller: of several threads that
 //!   block, one is the leader and the others are followers, which sleep on their own [`Wake`]. A
 //!   leader that leaves wakes a follower to be the next leader.
@@ -39,24 +39,21 @@
 //! In all other cases only one thread polls the sockets, and an idle program is never woken.
 
 pub(crate) mod progress_thread;
-mod schedule;
+pub(crate) mod schedule;
 mod spin;
-#[cfg(test)]
-mod tests;
-mod thread_state;
+pub(crate) mod thread_state;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dat_core::nesting;
-use dat_core::wake::{Wake, WakeReason};
+use dat_core::wake::Wake;
 use mio::{Events, Poll};
 use telemetry::trace;
 
-use self::schedule::DEFAULT_TICK;
 use self::spin::Spin;
 use self::thread_state::{ACTIVE, ProgressThread, RESTING};
 use crate::engine_lock::{Deferring, EngineLock};
@@ -65,14 +62,8 @@ use crate::progress::{MakeProgress, Progress};
 use crate::shared::{POLLER, SharedState};
 use crate::sync::lock;
 
-/// The number of polls of a blocking wait that share one reading of the clock, which takes some
-/// hundred nanoseconds.
-const POLLS_PER_CLOCK_READ: u32 = 8;
 /// One in this number of polls that find another thread at work yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
-/// If a deadline has passed but another thread holds the engine lock, a thread sleeps at least this
-/// long.
-const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
 /// The maximum number of events that one call takes from the poller.
 const EVENT_CAPACITY: usize = 256;
 
@@ -82,23 +73,27 @@ pub(crate) struct Reactor<E: MakeProgress> {
     pub(crate) shared: Arc<SharedState<E::Request>>,
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
-    poller_fd: RawFd,
-    /// The thread that sleeps on `poller_fd` ([`nesting::thread`]), or 0. While this thread sleeps,
-    /// the mutex of the poller is unlocked, but other threads must not use the poller.
+    pub(crate) poller_fd: RawFd,
+    /// The thread that sleeps on `poller_fd` or leads ([`nesting::thread`]), or 0. While this
+    /// thread sleeps, the mutex of the poller is unlocked, but other threads must not use the
+    /// poller.
     sleeper: AtomicUsize,
     /// The threads that sleep while another thread is the leader.
-    followers: Mutex<Vec<Follower>>,
+    pub(crate) followers: Mutex<Vec<Follower>>,
     /// Counts how often a leader has entered or left the poller. The number is odd while there is a
     /// leader.
-    leader_changes: AtomicU32,
+    pub(crate) leader_changes: AtomicU32,
     /// Counts polls that found another thread at work.
     misses: AtomicU32,
-    /// The time for which a blocking wait polls before it sleeps, if `spin` says so.
-    spin_limit: Duration,
     /// The lock is held by the thread that polls before it sleeps. There is only one at a time,
     /// because several would slow each other down.
-    spin: Mutex<Spin>,
-    progress_thread: ProgressThread,
+    pub(crate) spin: Mutex<Spin>,
+    /// The consumer's thread that makes progress with this engine ([`nesting::thread`]), or 0 if
+    /// there was none yet. See [`crate::engines`].
+    pub(crate) served_by: AtomicUsize,
+    /// The number of endpoints and shared receive queues that are placed with this engine.
+    pub(crate) placed: AtomicUsize,
+    pub(crate) progress_thread: ProgressThread,
 }
 
 struct Poller {
@@ -108,7 +103,7 @@ struct Poller {
 
 /// The signal on which a follower sleeps. The pointer is valid while the follower is in the list of
 /// followers.
-struct Follower(*const Wake);
+pub(crate) struct Follower(pub(crate) *const Wake);
 
 // SAFETY: a `Wake` is Sync, and the lock of the list keeps it alive while it is used.
 unsafe impl Send for Follower {}
@@ -129,8 +124,9 @@ impl<E: MakeProgress> Reactor<E> {
             followers: Mutex::default(),
             leader_changes: AtomicU32::new(0),
             misses: AtomicU32::new(0),
-            spin_limit: spin,
             spin: Mutex::new(Spin::new(spin)),
+            served_by: AtomicUsize::new(0),
+            placed: AtomicUsize::new(0),
             progress_thread: ProgressThread::default(),
         }
     }
@@ -179,30 +175,6 @@ impl<E: MakeProgress> Reactor<E> {
         }
     }
 
-    /// Makes progress until `wake` is signalled. Sleeps while there is nothing to do.
-    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
-        if self.spin_limit.is_zero() {
-            return self.lead_or_follow(wake, deadline);
-        }
-        let start = Instant::now();
-        let mut polled = None;
-        if let Ok(mut spin) = self.spin.try_lock() {
-            let polls = spin.next_polls();
-            if polls && self.poll_until(wake, start, deadline) {
-                spin.record(polls, start.elapsed());
-                return WakeReason::Woken;
-            }
-            polled = Some(polls);
-        }
-        let slept = self.lead_or_follow(wake, deadline);
-        if let Some(polled) = polled
-            && let Ok(mut spin) = self.spin.try_lock()
-        {
-            spin.record(polled, start.elapsed());
-        }
-        slept
-    }
-
     /// Declares whether a consumer may sleep without calling the adapter: see
     /// [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
     pub(crate) fn require_progress(&self, on: bool) {
@@ -211,91 +183,6 @@ impl<E: MakeProgress> Reactor<E> {
             false => self.progress_thread.fd_waiters.fetch_sub(1, Ordering::SeqCst),
         };
         self.progress_thread.unpark();
-    }
-
-    /// Wakes the leader, which is the thread that sleeps in the poller.
-    pub(crate) fn interrupt(&self) {
-        self.shared.wake();
-    }
-
-    /// Polls until `wake` is signalled, or until the deadline or `spin_limit` has passed. Returns
-    /// whether `wake` is signalled.
-    fn poll_until(&self, wake: &Wake, start: Instant, deadline: Option<Instant>) -> bool {
-        let end = start + self.spin_limit;
-        let end = deadline.map_or(end, |deadline| deadline.min(end));
-        loop {
-            for _ in 0..POLLS_PER_CLOCK_READ {
-                self.poll();
-                if wake.is_signalled() {
-                    return true;
-                }
-            }
-            if Instant::now() >= end {
-                return false;
-            }
-        }
-    }
-
-    /// Sleeps in the poller as the leader.
-    fn lead<'a>(
-        &'a self,
-        mut poller: MutexGuard<'a, Poller>,
-        wake: &Wake,
-        deadline: Option<Instant>,
-    ) -> WakeReason {
-        self.leader_changes.fetch_add(1, Ordering::SeqCst);
-        self.shared.announce_sleep();
-        let slept = loop {
-            // If another thread has the engine, that thread is responsible for the work that it
-            // leaves over: it publishes this work when it releases the lock
-            // (`SharedState::publish_remaining`).
-            let served = self.serve_as_sleeper();
-            let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
-                Some(None) if !wake.is_signalled() => break WakeReason::TimedOut,
-                left => left.flatten(),
-            };
-            let work = served && self.shared.has_work();
-            if !work && !wake.enter_poller() {
-                break WakeReason::Woken;
-            }
-            let limit = match work {
-                true => Some(Duration::ZERO),
-                false => {
-                    let due = self.shared.until_deadline();
-                    // The holder of the engine lock handles deadlines. This thread sleeps for a
-                    // moment, because polling would take processor time from the holder.
-                    let due = match served {
-                        true => due,
-                        false => due.map(|due| due.max(MIN_SLEEP_WHILE_LOCKED)),
-                    };
-                    [left, due].into_iter().flatten().min()
-                }
-            };
-            let waited;
-            (poller, waited) = self.wait(poller, limit);
-            if !work && wake.leave_poller() {
-                // The reported events must not get lost, because the poller reports each edge only
-                // once.
-                self.deliver(&mut poller);
-                break WakeReason::Woken;
-            }
-            self.shared.consumer_made_progress();
-            match waited {
-                Ok(()) => drop(self.deliver(&mut poller)),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => break WakeReason::Interrupted,
-                // The poller failed, so this thread cannot make progress. It sleeps for one tick,
-                // and the progress thread makes progress meanwhile.
-                Err(_) => break wake.park(Some(Instant::now() + DEFAULT_TICK)),
-            }
-            if wake.is_signalled() {
-                break WakeReason::Woken;
-            }
-        };
-        self.shared.end_sleep();
-        self.leader_changes.fetch_add(1, Ordering::SeqCst);
-        drop(poller);
-        self.wake_next_leader();
-        slept
     }
 
     /// Waits for events, without limit if `limit` is `None`. The poller is not locked while this
@@ -309,7 +196,7 @@ impl<E: MakeProgress> Reactor<E> {
             let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
             drop(poller);
             let trace = trace::sleep(POLLER, std::ptr::from_ref(&*self.shared).addr(), limit);
-            let slept = sleep_on(self.poller_fd, limit);
+            let slept = sleep_on(&mut [pollfd(self.poller_fd)], limit);
             drop(trace);
             poller = lock(&self.poller);
             self.sleeper.store(before, Ordering::SeqCst);
@@ -323,7 +210,7 @@ impl<E: MakeProgress> Reactor<E> {
 
     /// Does the pending work for a thread that then checks the remaining work before it sleeps.
     /// Returns false if another thread does the work.
-    fn serve_as_sleeper(&self) -> bool {
+    pub(crate) fn serve_as_sleeper(&self) -> bool {
         let Some(mut locked) = self.engine.lock_or_delegate() else { return false };
         locked.holder_checks = true;
         locked.run_deferred();
@@ -357,20 +244,34 @@ impl<E: MakeProgress> Reactor<E> {
         partial
     }
 
-    /// Sleeps in the poller as the leader or, while another thread leads, on `wake`.
-    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
-        if let Some(poller) = self.try_poller() {
-            return self.lead(poller, wake, deadline);
+    /// Makes this thread the leader. Returns `None` if another thread leads. Otherwise returns
+    /// whether this thread was the leader before, because a signal handler has interrupted its
+    /// wait.
+    pub(crate) fn try_lead(&self) -> Option<bool> {
+        let _poller = self.try_poller()?;
+        let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
+        self.leader_changes.fetch_add(1, Ordering::SeqCst);
+        self.shared.announce_sleep();
+        Some(before != 0)
+    }
+
+    /// Ends what [`Reactor::try_lead`] has begun.
+    pub(crate) fn stop_leading(&self, nested: bool) {
+        self.shared.end_sleep();
+        self.leader_changes.fetch_add(1, Ordering::SeqCst);
+        if !nested {
+            let _poller = lock(&self.poller);
+            self.sleeper.store(0, Ordering::SeqCst);
         }
-        lock(&self.followers).push(Follower(wake));
-        // The leader may have left before it could see this thread in the list.
-        let poller = self.try_poller();
-        let slept = poller.is_none().then(|| wake.park(deadline));
-        lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
-        match poller {
-            Some(poller) => self.lead(poller, wake, deadline),
-            None => slept.unwrap_or(WakeReason::Woken),
-        }
+        self.wake_next_leader();
+    }
+
+    /// Delivers the events that the poller has now. The caller is the leader.
+    pub(crate) fn take_and_deliver(&self) {
+        let mut poller = lock(&self.poller);
+        // If the poller fails, the progress thread makes progress.
+        poller.take().ok();
+        self.deliver(&mut poller);
     }
 
     /// Wakes a follower, which becomes the next leader because the poller is free.
@@ -390,7 +291,7 @@ impl<E: MakeProgress> Reactor<E> {
         self.progress_thread.unpark_if_parked();
     }
 
-    fn has_followers(&self) -> bool {
+    pub(crate) fn has_followers(&self) -> bool {
         !lock(&self.followers).is_empty()
     }
 
@@ -445,20 +346,27 @@ impl Poller {
     }
 }
 
+/// The record by which ppoll(2) waits until a descriptor is readable.
+pub(crate) fn pollfd(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
 /// Sleeps until a descriptor is readable, without limit if `limit` is `None`. A signal without a
 /// handler, such as SIGCONT, does not end the sleep: ppoll(2) continues by itself, unlike
 /// epoll_wait(2). The limit of ppoll(2) is also precise to the nanosecond.
-fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
-    let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+pub(crate) fn sleep_on(fds: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let _asleep = nesting::sleep();
-    // SAFETY: the call gets one pollfd, and one timespec or none, which are alive during the call,
-    // and no signal mask.
-    match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
+    // SAFETY: the call gets the slice of pollfds, and one timespec or none, which are alive during
+    // the call, and no signal mask.
+    let ready = unsafe {
+        libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, limit, std::ptr::null())
+    };
+    match ready {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }

@@ -33,10 +33,11 @@ impl<E: MakeProgress> Request<E> {
         Ok(Request { engine_part: Some(Box::new(request)), place, reactor })
     }
 
-    /// Returns the engine's data about a request that the consumer answers.
-    pub(crate) fn answer(mut self) -> Result<E::Request> {
+    /// Returns the engine's data about a request that the consumer answers, and the reactor of
+    /// that engine.
+    pub(crate) fn answer(mut self) -> Result<(E::Request, Arc<Reactor<E>>)> {
         let request = self.engine_part.take().ok_or(Error::of(DAT_INVALID_STATE))?;
-        Ok(*request)
+        Ok((*request, Arc::clone(&self.reactor)))
     }
 }
 

@@ -8,9 +8,9 @@ mod receive;
 
 use std::borrow::Cow;
 use std::io;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capture::Capture;
 use dat_core::error::no_memory;
@@ -30,6 +30,7 @@ pub use self::receive::Srq;
 use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::engine::{Engine, Sink, Upcall};
+use crate::engines::{EngineSet, Engines};
 use crate::local_failure::no_resources;
 use crate::params::Params;
 use crate::reactor::Reactor;
@@ -52,8 +53,9 @@ pub struct Wire {
 }
 
 impl<E: Engine> Adapter<E> {
-    /// Opens an adapter. `engine` creates its engine, which may register sockets with the context
-    /// already.
+    /// Opens an adapter. `engine` creates an engine, which may register sockets with the context
+    /// already. If [`Engine::CAN_BE_SEVERAL`] is true, it may be called again while the adapter is
+    /// open.
     ///
     /// # Errors
     /// The error of `engine`; `DAT_INSUFFICIENT_RESOURCES` if a poller cannot be created;
@@ -62,35 +64,46 @@ impl<E: Engine> Adapter<E> {
         ia: &str,
         params: &Params,
         wire: Wire,
-        engine: impl FnOnce(Context<E>) -> std::result::Result<E, OpenError>,
+        engine: impl Fn(Context<E>) -> std::result::Result<E, OpenError> + Send + Sync + 'static,
     ) -> std::result::Result<Self, OpenError> {
-        let no_poller = |e: io::Error| {
-            let reason = format!("creating a poller: {e}");
-            OpenError::new(no_resources(e), reason)
-        };
-        let poll = Poll::new().map_err(no_poller)?;
-        let waker = Waker::new(poll.registry(), WAKER).map_err(no_poller)?;
-        let registry = poll.registry().try_clone().map_err(no_poller)?;
-
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
         // The name of the capture file comes from ia_params or from OPENDAT_PARAMS.
         let no_capture =
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
-        let shared = Arc::new(SharedState::new(waker));
-        let own_reactor = Arc::new(OnceLock::new());
-        let engine =
-            engine(Context::new(Arc::clone(&shared), registry, capture, Arc::clone(&own_reactor)))?;
-        let reactor = Arc::new(Reactor::new(engine, Arc::clone(&shared), poll, params.spin()));
-        own_reactor.set(Arc::downgrade(&reactor)).ok();
-        if E::STARTS_PROGRESS_THREAD {
-            reactor.start_progress_thread().map_err(|e| {
-                let reason = format!("starting a thread: {e}");
-                OpenError::new(no_resources(e), reason)
-            })?;
-        }
-        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), reactor })
+        let (limit, spin) = (if E::CAN_BE_SEVERAL { params.engines() } else { 1 }, params.spin());
+        let create = move || create_engine(capture.clone(), spin, &engine);
+        let engines = Arc::new(Engines::new(limit, spin, Box::new(create))?);
+        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), engines })
     }
+}
+
+/// Creates an engine, its poller and its reactor.
+fn create_engine<E: Engine>(
+    capture: Option<Capture>,
+    spin: Duration,
+    engine: impl Fn(Context<E>) -> std::result::Result<E, OpenError>,
+) -> std::result::Result<Arc<Reactor<E>>, OpenError> {
+    let no_poller = |e: io::Error| {
+        let reason = format!("creating a poller: {e}");
+        OpenError::new(no_resources(e), reason)
+    };
+    let poll = Poll::new().map_err(no_poller)?;
+    let waker = Waker::new(poll.registry(), WAKER).map_err(no_poller)?;
+    let registry = poll.registry().try_clone().map_err(no_poller)?;
+    let shared = Arc::new(SharedState::new(waker));
+    let own_reactor = Arc::new(OnceLock::new());
+    let engine =
+        engine(Context::new(Arc::clone(&shared), registry, capture, Arc::clone(&own_reactor)))?;
+    let reactor = Arc::new(Reactor::new(engine, shared, poll, spin));
+    own_reactor.set(Arc::downgrade(&reactor)).ok();
+    if E::STARTS_PROGRESS_THREAD {
+        reactor.start_progress_thread().map_err(|e| {
+            let reason = format!("starting a thread: {e}");
+            OpenError::new(no_resources(e), reason)
+        })?;
+    }
+    Ok(reactor)
 }
 
 fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
@@ -133,8 +146,8 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
 //    after the object is removed, and each `drop` removes its object. The sinks of completion
 //    queues and shared receive queues are called by methods of these queues, and by the engine when
 //    it works for queue pairs that use them. dat-core drops such queue pairs before the queues.
-// 2. rnic looks up every key at every access, under the engine lock, which `Mr::drop` takes as
-//    well.
+// 2. rnic looks up every key at every access, under the lock of an engine. `Mr::drop` takes each of
+//    these locks after it has removed the key.
 unsafe impl<E: Engine> Transport for Adapter<E> {
     type Pd = Pd;
     type Mr = Mr<E>;
@@ -154,8 +167,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
-        // SAFETY: the caller keeps the memory mapped until the region is dropped. `Mr::drop` holds
-        // the engine lock.
+        // SAFETY: the caller keeps the memory mapped until the region is dropped. `Mr::drop` waits
+        // until no engine uses it.
         let mr =
             unsafe { rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, access, mem.zero_based) };
         let mr = mr.map_err(|e| match e {
@@ -164,13 +177,13 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
                 Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION)
             }
         })?;
-        Ok(Mr { mr: Some(mr), reactor: Arc::clone(&self.reactor) })
+        Ok(Mr { mr: Some(mr), engines: Arc::clone(&self.engines) })
     }
 
     fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw<E>> {
         Ok(Mw {
             mw: Some(rnic::Mw::new(&self.keys, pd.0, scoped)),
-            reactor: Arc::clone(&self.reactor),
+            engines: Arc::clone(&self.engines),
         })
     }
 
@@ -182,7 +195,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             });
         };
         let cq = rnic::Cq::new(depth, notify).map_err(no_memory)?;
-        Ok(Cq { cq: Arc::new(cq), reactor: Arc::clone(&self.reactor) })
+        let (cq, used_by) = (Arc::new(cq), AtomicU64::new(EngineSet::EMPTY.0));
+        Ok(Cq { cq, used_by, engines: Arc::clone(&self.engines) })
     }
 
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<E>) -> Result<Srq<E>> {
@@ -190,11 +204,14 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         let srq =
             rnic::Srq::new(&self.keys, pd.0, depth, max_segments, notify).map_err(no_memory)?;
         let depth = AtomicUsize::new(depth);
-        Ok(Srq { srq: Arc::new(srq), depth, sink, reactor: Arc::clone(&self.reactor) })
+        let number = self.engines.place(None, |_| {});
+        let engines = Arc::clone(&self.engines);
+        Ok(Srq { srq: Arc::new(srq), depth, sink, number, engines })
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<E>) -> Result<Qp<E>> {
         let (holding, sender_wakes) = (Arc::clone(&cfg.holding), cfg.sender_wakes);
+        let (queues, srq) = ([cfg.recv_cq, cfg.request_cq], cfg.srq.map(|srq| srq.number));
         let cfg = rnic::QpCfg {
             keys: Arc::clone(&self.keys),
             pd: cfg.pd.0,
@@ -207,8 +224,9 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             max_request_segments: cfg.max_request_segments,
             max_recv_segments: cfg.max_recv_segments,
         };
-        // SAFETY: the contract of `Engine` keeps `work` under the lock of this adapter's engine;
-        // queues of other adapters do not have this type.
+        // SAFETY: the contract of `Engine` keeps `work` under the lock of one engine. All queue
+        // pairs of a shared receive queue have the same engine, and so have those of a completion
+        // queue, unless `Cq::prepare_for` has shared it.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(move || {
             let exceeded = holding.buffer_taken();
@@ -220,11 +238,17 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         if !sender_wakes {
             work.solicit_all_receives();
         }
-        let shared = self.reactor.engine.lock().engine.add_qp(sink, work)?;
+        let queues = queues.into_iter().flatten();
+        let bound = srq.or_else(|| queues.clone().find_map(|cq| cq.used_by().first()));
+        let prepare = |number| queues.for_each(|cq| cq.prepare_for(number));
+        let number = self.engines.place(bound, prepare);
+        let (engines, reactor) = (Arc::clone(&self.engines), Arc::clone(self.engines.get(number)));
+        let added = reactor.engine.lock().engine.add_qp(sink, work);
+        let shared = added.inspect_err(|_| engines.leave(number))?;
         let index = shared.index();
         let (batch, begun) = Default::default();
-        let (max_read_depth, reactor) = (self.attrs.max_read_depth, Arc::clone(&self.reactor));
-        Ok(Qp { qp, shared, index, batch, max_read_depth, begun, reactor })
+        let max_read_depth = self.attrs.max_read_depth;
+        Ok(Qp { qp, shared, index, batch, max_read_depth, begun, number, reactor, engines })
     }
 
     fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
@@ -232,9 +256,10 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             Port::Qualifier(qualifier) => Some(self::port(qualifier)),
             Port::Any => None,
         };
-        let (index, port) = self.reactor.engine.lock().engine.listen(port, backlog, sink)?;
-        let listener = Listener { index, port, reactor: Arc::clone(&self.reactor) };
-        self.reactor.start_progress_thread().map_err(no_resources)?;
+        let reactor = self.engines.first();
+        let (index, port) = reactor.engine.lock().engine.listen(port, backlog, sink)?;
+        let listener = Listener { index, port, reactor: Arc::clone(reactor) };
+        reactor.start_progress_thread().map_err(no_resources)?;
         Ok(listener)
     }
 
@@ -243,29 +268,45 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     fn reject(&self, request: Request<E>, private: &[u8]) -> Result<()> {
-        let request = request.answer()?;
-        self.reactor.engine.lock().engine.reject(request, private)
+        let (request, reactor) = request.answer()?;
+        reactor.engine.lock().engine.reject(request, private)
     }
 
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
-        let counters = self.reactor.engine.lock().engine.counters();
-        counters.into_iter().map(|(name, n)| (name.into(), n)).collect()
+        let engines = self.engines.iter().count() as u64;
+        let mut sums: Vec<(Cow<'static, str>, u64)> = vec![("engines".into(), engines)];
+        for (name, n) in self.engines.iter().flat_map(|of| of.engine.lock().engine.counters()) {
+            match sums.iter_mut().find(|(other, _)| other == name) {
+                Some((_, sum)) => *sum += n,
+                None => sums.push((name.into(), n)),
+            }
+        }
+        sums
     }
 
     #[inline]
     fn progress(&self) {
-        self.reactor.poll();
+        self.engines.poll(EngineSet::EMPTY);
+    }
+
+    #[inline]
+    fn progress_on(&self, cq: &Cq<E>) {
+        self.engines.poll(cq.used_by());
     }
 
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
-        self.reactor.sleep(wake, deadline)
+        self.engines.sleep(EngineSet::EMPTY, wake, deadline)
+    }
+
+    fn sleep_on(&self, cq: &Cq<E>, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
+        self.engines.sleep(cq.used_by(), wake, deadline)
     }
 
     fn require_progress(&self, on: bool) {
-        self.reactor.require_progress(on);
+        self.engines.require_progress(on);
     }
 
     fn interrupt(&self) {
-        self.reactor.interrupt();
+        self.engines.interrupt();
     }
 }

@@ -134,6 +134,11 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Makes one non-blocking pass of progress. A consumer thread that found its queue empty calls
     /// this.
     fn progress(&self) {}
+    /// Makes progress as [`Transport::progress`] does. The thread has found this completion queue
+    /// empty.
+    fn progress_on(&self, _cq: &Self::Cq) {
+        self.progress();
+    }
     /// How long a thread that waits for completions polls before it sleeps. 0 if the thread sleeps
     /// at once or if [`Transport::sleep_on`] itself polls.
     fn spin(&self) -> Duration {

@@ -93,5 +93,5 @@ pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
         ],
     };
     let adapter = params.adapter.clone();
-    Adapter::open(ia, &adapter, wire, |context| Engine::new(context, params))
+    Adapter::open(ia, &adapter, wire, move |context| Engine::new(context, params.clone()))
 }

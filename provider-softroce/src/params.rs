@@ -44,8 +44,9 @@ pub struct Params {
 
 impl Params {
     /// The names of all keys.
-    pub const KEYS: &[&str] =
-        &["mtu", "gso", "timeout", "retries", "net", "spin", "strict", "stats", "capture"];
+    pub const KEYS: &[&str] = &[
+        "mtu", "gso", "timeout", "retries", "net", "engines", "spin", "strict", "stats", "capture",
+    ];
 
     /// Parses ia_params; see [`adapter::params::parse`]. `keys` are the keys that the entry may
     /// have. `other` is called for each of them that is not in [`Params::KEYS`].

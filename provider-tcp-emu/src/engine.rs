@@ -28,7 +28,7 @@ use crate::linger::LingeringSockets;
 use crate::link::Link;
 use crate::listeners::{Listeners, Request};
 use crate::params::Params;
-use crate::shm::OfferSocket;
+use crate::shm::{ForwardedOffers, Offer, OfferSocket};
 use crate::socket;
 
 /// The number of successful reads after which the direct connection leaves the poller. Its wake-ups
@@ -56,9 +56,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(context: Context<Engine>, params: Params) -> Self {
+    pub(crate) fn new(
+        context: Context<Engine>,
+        params: Params,
+        offers: &Arc<ForwardedOffers>,
+    ) -> Self {
         Engine {
-            resources: EngineResources::new(context, params),
+            resources: EngineResources::new(context, params, offers),
             links: Table::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
@@ -99,17 +103,31 @@ impl Engine {
         for _ in 0..MAX_OFFERS_PER_TURN {
             let Some(offers) = &self.resources.offers else { return };
             let Some(offer) = offers.receive() else { return };
-            let (resources, lingering) = (&mut self.resources, &mut self.lingering);
-            let mut offer = Some(offer);
-            for link in self.links.iter_mut() {
-                let Some(left) = offer.take() else { break };
-                offer = link.accept_offer(resources, lingering, left);
+            if let Some(offer) = self.accept_offer(offer) {
+                self.resources.forwarded_offers.forward(offer);
             }
         }
         // The poller reports the remaining offers again.
         if let Some(offers) = &self.resources.offers {
             self.resources.context.rename(Key::Offers, offers, Interest::READABLE).ok();
         }
+    }
+
+    /// Accepts an offer for one of the engine's connections. Returns the offer if it is for none.
+    fn accept_offer(&mut self, offer: Offer) -> Option<Offer> {
+        let (resources, lingering) = (&mut self.resources, &mut self.lingering);
+        let mut offer = Some(offer);
+        for link in self.links.iter_mut() {
+            offer = link.accept_offer(resources, lingering, offer?);
+        }
+        offer
+    }
+
+    /// Looks at the offers that another engine has received.
+    #[cold]
+    fn accept_forwarded_offers(&mut self) {
+        let forwarded = self.resources.forwarded_offers.clone();
+        forwarded.look(|offer| self.accept_offer(offer));
     }
 
     /// Makes the offers of those who connect to a listener arrive at this adapter.
@@ -224,6 +242,9 @@ impl MakeProgress for Engine {
 
     #[inline]
     fn advance(&mut self) {
+        if self.resources.forwarded_offers.has_unseen() {
+            self.accept_forwarded_offers();
+        }
         if self.resources.context.has_sleeper() {
             if self.suspended.is_some() {
                 self.resume_suspended();
@@ -292,6 +313,8 @@ impl MakeProgress for Engine {
 // SAFETY: a `Work` belongs to a `Link`, which the engine removes in `remove_qp`. Sinks belong to
 // links and listeners, and the engine calls no sink after it has removed the sink's owner.
 unsafe impl adapter::Engine for Engine {
+    const CAN_BE_SEVERAL: bool = true;
+
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
@@ -364,6 +387,12 @@ unsafe impl adapter::Engine for Engine {
 
     fn close(&mut self, listener: usize) {
         self.listeners.close(&mut self.resources, listener);
+    }
+
+    fn hand_over(&mut self, mut request: Request) -> Request {
+        self.resources.context.unwatch(&request.socket);
+        request.is_watched = false;
+        request
     }
 
     fn reject(&mut self, request: Request, private: &[u8]) -> Result<()> {

@@ -26,6 +26,8 @@ mod params;
 mod shm;
 mod socket;
 
+use std::sync::Arc;
+
 use adapter::{Adapter, Wire, params::invalid};
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
@@ -34,6 +36,7 @@ use rnic::rdmap::setup::MAX_READ_DEPTH;
 
 use crate::engine::Engine;
 use crate::params::Params;
+use crate::shm::ForwardedOffers;
 
 /// The provider. It opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,7 +90,9 @@ impl Provider for TcpEmu {
             ],
         };
         let adapter = params.adapter.clone();
-        Adapter::open(ia, &adapter, wire, |context| Ok(Engine::new(context, params)))
+        let offers = Arc::new(ForwardedOffers::default());
+        let engine = move |context| Ok(Engine::new(context, params.clone(), &offers));
+        Adapter::open(ia, &adapter, wire, engine)
     }
 }
 

@@ -81,6 +81,9 @@ pub struct Request {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::Request,
+    /// Whether the poller of this engine watches the socket. If not, the request comes from another
+    /// engine of the adapter.
+    pub(crate) is_watched: bool,
 }
 
 impl Listeners {
@@ -313,7 +316,7 @@ impl Listeners {
         let Some(caller) = self.remove_caller(resources, index) else { return };
         let Caller { socket, peer: from, local: to, listener, listener_id, .. } = caller;
         let private = request.private().to_vec();
-        let request = Request { socket, peer: from, local: to, request };
+        let request = Request { socket, peer: from, local: to, request, is_watched: true };
         let listener = self.listeners.get_mut(listener).filter(|l| l.id == listener_id);
         let Some(listener) = listener else { return self.refuse(resources, request) };
         match resources.context.request(Some(&listener.backlog), request) {

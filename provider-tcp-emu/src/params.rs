@@ -48,8 +48,8 @@ const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 /// The names of all keys.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "spin", "strict", "stats",
-    "capture",
+    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "engines", "spin",
+    "strict", "stats", "capture",
 ];
 
 impl Params {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             reason("speed=11"),
             "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
-             retries, shm, spin, strict, stats and capture"
+             retries, shm, engines, spin, strict, stats and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

@@ -8,11 +8,13 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `forwarded` | offers for connections of another engine of the adapter |
 //! | `offer` | how one process offers memory to the other |
 //! | `segment` | the memory: how it is created, checked and mapped |
 //!
 //! [`adapter::octet_ring`] is the ring.
 
+mod forwarded;
 mod offer;
 mod segment;
 
@@ -26,6 +28,7 @@ use adapter::octet_ring::{Consumer, Corrupt, Producer};
 use libc::iovec;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+pub(crate) use self::forwarded::{ForwardedOffers, OffersOfEngine};
 pub(crate) use self::offer::{Offer, OfferSocket};
 use self::segment::Segment;
 use crate::socket::IoOutcome;
@@ -35,7 +38,7 @@ use crate::socket::IoOutcome;
 pub(crate) const TRANSFERS_BEFORE_OFFER: u32 = 4;
 /// The number of transfers after which an offer is repeated that found no room in the peer's queue.
 pub(crate) const TRANSFERS_BEFORE_REPETITION: u32 = 64;
-/// The number of connections of an adapter that may share memory. The others stay with TCP.
+/// The number of connections of an engine that may share memory. The others stay with TCP.
 pub(crate) const MAX_SHARED: usize = 256;
 
 /// The memory that a connection shares with its peer.

@@ -1,8 +1,8 @@
 //! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6,
-//! with CRCs, without RFC 7306, and with strict RFC 5041 behaviour.
+//! with CRCs, with several engines, without RFC 7306, and with strict RFC 5041 behaviour.
 
 use dat_core::provider::Provider;
-use provider_loopback::contract::rig::expect_receives_to_be_there;
+use provider_loopback::contract::rig::{expect_receives_to_be_there, occupy_first_engine};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// Two adapters with the same ia_params.
@@ -14,6 +14,14 @@ fn pair(params: &str) -> (Tcp, Tcp) {
 fn with_other_implementation(a: &str, b: &str) -> (Tcp, Tcp) {
     expect_receives_to_be_there(true);
     (open(a), open(b))
+}
+
+/// Two adapters whose endpoints belong to other engines than their listeners.
+fn with_several_engines(params: &str) -> (Tcp, Tcp) {
+    let (a, b) = pair(params);
+    occupy_first_engine(&a);
+    occupy_first_engine(&b);
+    (a, b)
 }
 
 fn open(params: &str) -> Tcp {
@@ -30,6 +38,10 @@ mod ipv4_with_crc {
 
 mod ipv6 {
     provider_loopback::transport_contract!(|| super::pair("::1"));
+}
+
+mod several_engines {
+    provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.1 engines=3"));
 }
 
 mod small_fpdus_without_spinning {

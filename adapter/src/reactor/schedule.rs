@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::locked::POLLING_INTERVAL_LIMIT;
 
 /// The time between two checks while nothing is known of the consumer.
-pub(super) const DEFAULT_TICK: Duration = Duration::from_millis(1);
+pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 /// The maximum time between two checks, for a consumer that has polled for long.
 const MAX_TICK: Duration = Duration::from_millis(4);
 /// The shortest time between two checks. It applies after a consumer has posted a request, because

@@ -24,7 +24,7 @@ const MIN_TRIAL_INTERVAL: u32 = 4;
 const MAX_TRIAL_INTERVAL: u32 = 1024;
 
 /// The knowledge of earlier waits.
-pub(super) struct Spin {
+pub(crate) struct Spin {
     /// The time for which a wait polls before it sleeps.
     limit: Duration,
     /// The average durations of waits that polled first, and of waits that slept at once. Long
@@ -38,7 +38,7 @@ pub(super) struct Spin {
 }
 
 impl Spin {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Spin {
             limit,
             polling: None,
@@ -50,7 +50,7 @@ impl Spin {
     }
 
     /// Decides whether the next wait polls before it sleeps.
-    pub(super) fn next_polls(&mut self) -> bool {
+    pub(crate) fn next_polls(&mut self) -> bool {
         if self.long_waits >= MAX_LONG_WAITS {
             return false;
         }
@@ -64,7 +64,7 @@ impl Spin {
     }
 
     /// Records the duration of a wait, and whether it polled before it slept.
-    pub(super) fn record(&mut self, polled: bool, took: Duration) {
+    pub(crate) fn record(&mut self, polled: bool, took: Duration) {
         if took >= LONG_WAIT_LIMITS * self.limit {
             self.long_waits = self.long_waits.saturating_add(1);
             return;

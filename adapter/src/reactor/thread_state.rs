@@ -10,8 +10,8 @@ use crate::sync::lock;
 
 /// The state of the progress thread.
 #[derive(Default)]
-pub(super) struct ProgressThread {
-    pub(super) state: AtomicU8,
+pub(crate) struct ProgressThread {
+    pub(crate) state: AtomicU8,
     pub(super) stop: AtomicBool,
     /// The number of notification objects that have a file descriptor on which consumers may sleep.
     pub(super) fd_waiters: AtomicU32,
@@ -26,9 +26,9 @@ pub(super) struct ProgressThread {
 pub(super) const TRACE_NAME: &str = "progress thread";
 
 pub(super) const ABSENT: u8 = 0;
-pub(super) const ACTIVE: u8 = 1;
+pub(crate) const ACTIVE: u8 = 1;
 pub(super) const WATCHING: u8 = 2;
-pub(super) const RESTING: u8 = 3;
+pub(crate) const RESTING: u8 = 3;
 
 impl ProgressThread {
     pub(super) fn has_fd_waiters(&self) -> bool {

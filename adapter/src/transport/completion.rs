@@ -1,19 +1,41 @@
 //! Completion queues.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dat_core::provider::{Completions, Polled, Token};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use crate::engine::Engine;
-use crate::reactor::Reactor;
+use crate::engines::{EngineSet, Engines};
 use dat_core::error::no_memory;
 
 /// A completion queue.
 pub struct Cq<E: Engine> {
     pub(super) cq: Arc<rnic::Cq>,
-    pub(super) reactor: Arc<Reactor<E>>,
+    /// The engines whose queue pairs use the queue, as an [`EngineSet`].
+    pub(super) used_by: AtomicU64,
+    pub(super) engines: Arc<Engines<E>>,
+}
+
+impl<E: Engine> Cq<E> {
+    /// The engines whose queue pairs use the queue.
+    #[inline]
+    pub(super) fn used_by(&self) -> EngineSet {
+        EngineSet(self.used_by.load(Ordering::Relaxed))
+    }
+
+    /// Prepares the queue for a queue pair of this engine. Only one thread at a time calls this.
+    pub(super) fn prepare_for(&self, number: usize) {
+        let before = self.used_by();
+        let after = before.with(EngineSet::of(number));
+        if before != EngineSet::EMPTY && after != before {
+            // SAFETY: the locks of all engines whose queue pairs use the queue are held.
+            self.engines.with_locks(before, || unsafe { self.cq.share() });
+        }
+        self.used_by.store(after.0, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: the promises of `Completions`, by their numbers:
@@ -38,10 +60,10 @@ unsafe impl<E: Engine> Completions for Cq<E> {
     }
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
-        let _lock = self.reactor.engine.lock();
-        // SAFETY: the engine lock is held, and the caller guarantees that no other thread polls
-        // during this call.
-        match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
+        // SAFETY: the locks of all engines are held whose queue pairs use the queue, and the caller
+        // guarantees that no other thread polls during this call.
+        let resize = || unsafe { self.cq.resize(depth) };
+        match self.engines.exclude(|| self.used_by(), resize).map_err(no_memory)? {
             true => Ok(()),
             false => Err(Error::of(DAT_INVALID_STATE)),
         }

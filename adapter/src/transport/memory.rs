@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dat_core::provider::{BindState, Region, Window};
 
 use crate::engine::Engine;
-use crate::reactor::Reactor;
+use crate::engines::Engines;
 
 /// A protection domain.
 pub struct Pd(pub(super) rnic::Pd);
@@ -14,14 +14,14 @@ pub struct Pd(pub(super) rnic::Pd);
 pub struct Mr<E: Engine> {
     /// The region. `None` only inside of `drop`.
     pub(super) mr: Option<rnic::Mr>,
-    pub(super) reactor: Arc<Reactor<E>>,
+    pub(super) engines: Arc<Engines<E>>,
 }
 
 /// A memory window.
 pub struct Mw<E: Engine> {
     /// The window. `None` only inside of `drop`.
     pub(super) mw: Option<rnic::Mw>,
-    pub(super) reactor: Arc<Reactor<E>>,
+    pub(super) engines: Arc<Engines<E>>,
 }
 
 impl<E: Engine> Region for Mr<E> {
@@ -36,8 +36,8 @@ impl<E: Engine> Region for Mr<E> {
 
 impl<E: Engine> Drop for Mr<E> {
     fn drop(&mut self) {
-        let _lock = self.reactor.engine.lock();
         self.mr = None;
+        self.engines.finish_accesses();
     }
 }
 
@@ -49,7 +49,7 @@ impl<E: Engine> Window for Mw<E> {
 
 impl<E: Engine> Drop for Mw<E> {
     fn drop(&mut self) {
-        let _lock = self.reactor.engine.lock();
         self.mw = None;
+        self.engines.finish_accesses();
     }
 }

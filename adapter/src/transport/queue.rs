@@ -14,6 +14,7 @@ use super::listener::port;
 use crate::adapter::Adapter;
 use crate::engine::{Engine, Target};
 use crate::engine_lock::Deferring;
+use crate::engines::Engines;
 use crate::local_failure::no_resources;
 use crate::reactor::Reactor;
 use crate::request::Request;
@@ -30,7 +31,10 @@ pub struct Qp<E: Engine> {
     pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
+    /// The number of the queue pair's engine.
+    pub(super) number: usize,
     pub(super) reactor: Arc<Reactor<E>>,
+    pub(super) engines: Arc<Engines<E>>,
 }
 
 /// The requests that were posted since the last pass over the engine. Only the posting thread
@@ -114,9 +118,14 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
-        let request = request.answer()?;
+        // Start the progress thread first: if that fails, the call has had no side effects.
+        self.reactor.start_progress_thread().map_err(no_resources)?;
+        let (mut request, arrived_at) = request.answer()?;
         self.begun.store(true, Ordering::Relaxed);
         let depth = self.within_limit(depth);
+        if !Arc::ptr_eq(&arrived_at, &self.reactor) {
+            request = arrived_at.engine.lock().engine.hand_over(request);
+        }
         self.reactor.engine.lock().engine.accept(self.index, request, private, depth)
     }
 
@@ -214,5 +223,7 @@ impl<E: Engine> Drop for Qp<E> {
         // and the doorbells of other queue pairs must not be lost.
         locked.run_deferred();
         locked.engine.remove_qp(self.index);
+        drop(locked);
+        self.engines.leave(self.number);
     }
 }

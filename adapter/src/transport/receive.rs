@@ -8,6 +8,7 @@ use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
 use crate::engine::{Engine, Sink};
+use crate::engines::Engines;
 use crate::reactor::Reactor;
 use dat_core::error::no_memory;
 
@@ -17,7 +18,9 @@ pub struct Srq<E: Engine> {
     /// The depth that the consumer asked for. rnic's queue may have room for more buffers.
     pub(super) depth: AtomicUsize,
     pub(super) sink: Sink<E>,
-    pub(super) reactor: Arc<Reactor<E>>,
+    /// The engine of all queue pairs that use the queue.
+    pub(super) number: usize,
+    pub(super) engines: Arc<Engines<E>>,
 }
 
 impl<E: Engine> Receives for Srq<E> {
@@ -37,7 +40,7 @@ impl<E: Engine> Receives for Srq<E> {
     fn set_low_watermark(&self, mark: usize) {
         // Only the holder of the engine lock takes buffers, so their number cannot fall during this
         // call.
-        let _lock = self.reactor.engine.lock();
+        let _lock = self.reactor().engine.lock();
         if self.srq.available() < mark {
             // The queue already has fewer buffers than the watermark, so the event comes at once.
             self.srq.set_low_watermark(0);
@@ -48,7 +51,7 @@ impl<E: Engine> Receives for Srq<E> {
     }
 
     fn resize(&self, depth: usize) -> Result<()> {
-        let _lock = self.reactor.engine.lock();
+        let _lock = self.reactor().engine.lock();
         // SAFETY: the engine lock is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
             true => {
@@ -65,13 +68,23 @@ impl<E: Engine> Receives for Srq<E> {
 }
 
 impl<E: Engine> Srq<E> {
+    fn reactor(&self) -> &Reactor<E> {
+        self.engines.get(self.number)
+    }
+
     /// Continues the queue pair that has waited longest for a buffer.
     #[cold]
     fn serve_next(&self) {
-        let mut locked = self.reactor.engine.lock();
+        let mut locked = self.reactor().engine.lock();
         // SAFETY: the engine lock is held.
         if let Some(qp) = unsafe { self.srq.next_waiting() } {
             locked.engine.transmit(qp);
         }
+    }
+}
+
+impl<E: Engine> Drop for Srq<E> {
+    fn drop(&mut self) {
+        self.engines.leave(self.number);
     }
 }

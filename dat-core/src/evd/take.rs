@@ -78,7 +78,7 @@ impl<T: Transport> Evd<T> {
             unsafe { self.retrigger_cno_if_any() };
             return Ok(());
         }
-        self.ia.transport.progress();
+        self.make_progress();
         loop {
             // SAFETY: the caller guarantees that this thread has the right to dequeue and that
             // `event` may be written to.
@@ -93,6 +93,15 @@ impl<T: Transport> Evd<T> {
                 self.shared.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
                 return Err(self.empty_error());
             }
+        }
+    }
+
+    /// Makes one pass of progress, because the EVD was found empty.
+    #[inline]
+    pub(super) fn make_progress(&self) {
+        match &self.cq {
+            Some(cq) => self.ia.transport.progress_on(cq),
+            None => self.ia.transport.progress(),
         }
     }
 

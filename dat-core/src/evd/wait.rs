@@ -122,7 +122,7 @@ impl<T: Transport> Evd<T> {
             // progress for each event would end the batch of requests that the consumer posts
             // between the events.
             if count < threshold && !made_pass {
-                self.ia.transport.progress();
+                self.make_progress();
                 made_pass = true;
                 // SAFETY: the caller guarantees that this thread has the right to dequeue.
                 count = unsafe { self.count() };

@@ -43,8 +43,9 @@ impl Provider for Loop {
             extended: true,
             named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],
         };
-        Adapter::open(ia, &params, wire, |context| {
-            Engine::new(context, params.address.ip()).map_err(|e| {
+        let ip = params.address.ip();
+        Adapter::open(ia, &params, wire, move |context| {
+            Engine::new(context, ip).map_err(|e| {
                 OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
             })
         })

@@ -287,6 +287,32 @@ pub fn cfg<'c, T: Transport>(
     }
 }
 
+/// Creates a queue pair that is never dropped. An adapter with several engines gives the next queue
+/// pair to another engine than that of its listeners.
+pub fn occupy_first_engine<T: Transport>(t: &T) {
+    struct NoUpcalls;
+    impl<T: Transport> Receiver<T> for NoUpcalls {
+        fn upcall(&self, _: Upcall<'_, T>) {}
+    }
+    let pd = t.pd().expect("protection domain");
+    let cfg = QpCfg {
+        pd: &pd,
+        request_cq: None,
+        recv_cq: None,
+        srq: None,
+        token: TOKEN,
+        holding: Arc::default(),
+        sender_wakes: true,
+        max_requests: 1,
+        max_recvs: 1,
+        max_request_segments: 1,
+        max_recv_segments: 1,
+    };
+    // SAFETY: the receiver lives as long as the process.
+    let sink = unsafe { Sink::new(&raw const *(&NoUpcalls as &'static NoUpcalls)) };
+    std::mem::forget(t.qp(cfg, sink).expect("queue pair"));
+}
+
 /// Polls up to `n` completions. Does not wait.
 pub fn poll<T: Transport>(cq: &T::Cq, n: usize) -> Vec<Wc> {
     let mut places = vec![MaybeUninit::uninit(); n];

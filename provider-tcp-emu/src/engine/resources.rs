@@ -11,7 +11,7 @@ use rnic::{RxVec, TxVec};
 
 use super::Engine;
 use crate::params::Params;
-use crate::shm::{MAX_SHARED, OfferSocket};
+use crate::shm::{ForwardedOffers, MAX_SHARED, OfferSocket, OffersOfEngine};
 
 /// The poller, timers, parameters and work lists of an engine.
 pub(crate) struct EngineResources {
@@ -28,6 +28,8 @@ pub(crate) struct EngineResources {
     /// The socket at which processes of this host offer shared memory. It exists from the first
     /// listener on.
     pub(crate) offers: Option<OfferSocket>,
+    /// The offers for connections of other engines of the adapter.
+    pub(super) forwarded_offers: OffersOfEngine,
     /// Counts the connections that share memory, by its references.
     sharing: Arc<()>,
     /// The counters of connections that have ended.
@@ -83,8 +85,13 @@ impl From<Token> for Key {
 pub(crate) struct Timer(Option<Instant>);
 
 impl EngineResources {
-    pub(super) fn new(context: Context<Engine>, params: Params) -> Self {
+    pub(super) fn new(
+        context: Context<Engine>,
+        params: Params,
+        offers: &Arc<ForwardedOffers>,
+    ) -> Self {
         EngineResources {
+            forwarded_offers: OffersOfEngine::new(offers, context.waker()),
             context,
             params,
             timers: BTreeSet::new(),

@@ -193,7 +193,11 @@ impl Link {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<(), Error> {
-        let Request { socket, peer, local, request, .. } = caller;
+        let Request { socket, peer, local, request, is_watched } = caller;
+        let watched = match is_watched {
+            true => resources.context.rename(self.key(), &socket, READ_WRITE),
+            false => resources.context.adopt(self.key(), &socket, READ_WRITE),
+        };
         let offer = offer(depth, &resources.params);
         let prepared = match &self.phase {
             Phase::Idle(_) => {
@@ -211,17 +215,15 @@ impl Link {
         };
         let Some(work) = self.phase.take_idle() else { return Ok(()) };
 
-        // Receives must be usable, and the poller must use the link's key, before the peer can send
-        // the first frame.
+        // Receives must be usable before the peer can send the first frame.
         let stream = Stream::new(work, stream_cfg(resources, &socket, &terms, true));
         let gate = Gate::responder(&terms, Instant::now());
         self.set_timer(resources, gate.deadline());
-        let renamed = resources.context.rename(self.key(), &socket, READ_WRITE).is_ok();
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut conn = Established::new(stream, socket, peer, local, depth, gate);
         conn.window_watch = WindowWatch::of(&terms, peer, local);
         conn.sharing = Sharing::of(resources, &terms, (local, peer), false);
-        let sent = match renamed && socket::has_peer(&conn.socket) {
+        let sent = match watched.is_ok() && socket::has_peer(&conn.socket) {
             true => conn.socket.send_bytes(&reply),
             false => IoOutcome::WouldBlock,
         };

@@ -1,0 +1,239 @@
+//! The engines of an adapter.
+//!
+//! An adapter begins with one engine and gets more as the consumer creates endpoints, up to a
+//! limit. Each engine has a lock, a poller and a progress thread of its own, so threads that use
+//! different engines do not meet. An endpoint stays with one engine. Endpoints that share a
+//! completion queue or a shared receive queue have the same engine, unless the consumer combines
+//! queues that already belong to different engines. In that case the completion queue is
+//! [shared](rnic::Cq::share).
+//!
+//! A consumer's thread makes progress with the engines of the queue that it polls or waits for, and
+//! these engines are then *served* by this thread. It also makes progress with the engines that it
+//! has served before, and with engines that no thread has served yet. So one thread that uses all
+//! endpoints makes progress with all of them, and several threads with endpoints of their own leave
+//! each other alone. An engine whose thread does something else is served by its progress thread.
+
+mod waits;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use dat_core::{OpenError, nesting};
+
+use crate::progress::MakeProgress;
+use crate::reactor::Reactor;
+use crate::sync::lock;
+
+/// The maximum number of engines of one adapter.
+pub(crate) const MAX_ENGINES: usize = 64;
+
+/// A set of engines of one adapter, one bit for the number of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EngineSet(pub(crate) u64);
+
+impl EngineSet {
+    pub(crate) const EMPTY: EngineSet = EngineSet(0);
+
+    pub(crate) fn of(number: usize) -> Self {
+        EngineSet(1 << number)
+    }
+
+    pub(crate) fn with(self, other: EngineSet) -> Self {
+        EngineSet(self.0 | other.0)
+    }
+
+    pub(crate) fn contains(self, number: usize) -> bool {
+        self.0 >> number & 1 == 1
+    }
+
+    /// The lowest number in the set.
+    pub(crate) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// The set without its lowest number.
+    fn without_first(self) -> Self {
+        EngineSet(self.0 & self.0.wrapping_sub(1))
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(self), |set| Some(set.without_first())).map_while(Self::first)
+    }
+}
+
+/// Creates one more engine with its reactor.
+type Create<E> = Box<dyn Fn() -> Result<Arc<Reactor<E>>, OpenError> + Send + Sync>;
+
+/// The engines of an adapter, each with its reactor.
+pub(crate) struct Engines<E: MakeProgress> {
+    first: Arc<Reactor<E>>,
+    /// The engines with the numbers from 1.
+    others: [OnceLock<Arc<Reactor<E>>>; MAX_ENGINES - 1],
+    count: AtomicUsize,
+    create: Create<E>,
+    /// The time for which a blocking wait polls before it sleeps, if its engine's `spin` says so.
+    spin_limit: Duration,
+    placing: Mutex<Placing>,
+}
+
+/// What a thread that places an endpoint needs.
+struct Placing {
+    /// The number of engines that the adapter may have.
+    limit: usize,
+    /// How often [`Engines::require_progress`] has been called with true more than with false.
+    fd_waiters: usize,
+}
+
+impl<E: MakeProgress> Engines<E> {
+    /// Creates the first engine.
+    pub(crate) fn new(
+        limit: usize,
+        spin_limit: Duration,
+        create: Create<E>,
+    ) -> Result<Self, OpenError> {
+        Ok(Engines {
+            first: create()?,
+            others: [const { OnceLock::new() }; MAX_ENGINES - 1],
+            count: AtomicUsize::new(1),
+            create,
+            spin_limit,
+            placing: Mutex::new(Placing { limit: limit.clamp(1, MAX_ENGINES), fd_waiters: 0 }),
+        })
+    }
+
+    /// The first engine, which has the listeners.
+    pub(crate) fn first(&self) -> &Arc<Reactor<E>> {
+        &self.first
+    }
+
+    /// The engine with this number. An engine that does not exist is the first one.
+    pub(crate) fn get(&self, number: usize) -> &Arc<Reactor<E>> {
+        let other = number.checked_sub(1).and_then(|at| self.others[at].get());
+        other.unwrap_or(&self.first)
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// All engines.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Reactor<E>>> {
+        (0..self.count()).map(|number| self.get(number))
+    }
+
+    /// Makes one pass of progress for a thread that looks into a queue of the engines `of`.
+    #[inline]
+    pub(crate) fn poll(&self, of: EngineSet) {
+        if self.count() == 1 {
+            return self.first.poll();
+        }
+        self.served_by_this_thread(of).iter().for_each(|number| self.get(number).poll());
+    }
+
+    /// Records that this thread serves the engines `of`, and returns all engines that it makes
+    /// progress with: these, those that it has served before, and those that no thread has served.
+    fn served_by_this_thread(&self, of: EngineSet) -> EngineSet {
+        let this = nesting::thread();
+        let mut served = EngineSet::EMPTY;
+        for (number, reactor) in self.iter().enumerate() {
+            let by = reactor.served_by.load(Ordering::Relaxed);
+            if of.contains(number) && by != this {
+                reactor.served_by.store(this, Ordering::Relaxed);
+            }
+            if of.contains(number) || by == this || by == 0 {
+                served = served.with(EngineSet::of(number));
+            }
+        }
+        served
+    }
+
+    /// Places an endpoint or a shared receive queue, until [`Engines::leave`] is called. `bound` is
+    /// the engine that one of its queues belongs to. If there is none, places it with an engine
+    /// that has nothing yet, creates an engine if that is allowed, or takes the one that has the
+    /// fewest. `settle` runs before another endpoint is placed.
+    pub(crate) fn place(&self, bound: Option<usize>, settle: impl FnOnce(usize)) -> usize {
+        let mut placing = lock(&self.placing);
+        let number = bound.unwrap_or_else(|| self.choose(&mut placing));
+        self.get(number).placed.fetch_add(1, Ordering::Relaxed);
+        settle(number);
+        number
+    }
+
+    /// Ends what [`Engines::place`] has begun.
+    pub(crate) fn leave(&self, number: usize) {
+        self.get(number).placed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn choose(&self, placing: &mut Placing) -> usize {
+        let placed =
+            |(_, reactor): &(usize, &Arc<Reactor<E>>)| reactor.placed.load(Ordering::Relaxed);
+        let count = self.count();
+        let least = self.iter().enumerate().min_by_key(placed);
+        match least {
+            Some((number, reactor)) if reactor.placed.load(Ordering::Relaxed) == 0 => number,
+            least if count >= placing.limit => least.map_or(0, |(number, _)| number),
+            least => match (self.create)() {
+                Ok(reactor) => {
+                    (0..placing.fd_waiters).for_each(|_| reactor.require_progress(true));
+                    // The slot is free, because only this function fills slots, one after the
+                    // other, and the caller holds the lock.
+                    self.others[count - 1].set(reactor).ok();
+                    self.count.store(count + 1, Ordering::Release);
+                    count
+                }
+                // The host lacks the resources for one more engine, for example descriptors.
+                Err(_) => {
+                    placing.limit = count;
+                    least.map_or(0, |(number, _)| number)
+                }
+            },
+        }
+    }
+
+    /// Runs `f` while this thread holds the locks of some engines, and no endpoint is placed.
+    pub(crate) fn exclude<R>(&self, set: impl FnOnce() -> EngineSet, f: impl FnOnce() -> R) -> R {
+        let _placing = lock(&self.placing);
+        self.with_locks(set(), f)
+    }
+
+    /// Runs `f` while this thread holds the locks of some engines. Threads take several locks in
+    /// the order of their numbers.
+    pub(crate) fn with_locks<R>(&self, set: EngineSet, f: impl FnOnce() -> R) -> R {
+        match set.first() {
+            None => f(),
+            Some(number) => {
+                let _locked = self.get(number).engine.lock();
+                self.with_locks(set.without_first(), f)
+            }
+        }
+    }
+
+    /// Waits until no engine uses memory that it has looked up before this call.
+    pub(crate) fn finish_accesses(&self) {
+        self.iter().for_each(|reactor| drop(reactor.engine.lock()));
+    }
+
+    /// Declares whether a consumer may sleep without calling the adapter: see
+    /// [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    pub(crate) fn require_progress(&self, on: bool) {
+        let mut placing = lock(&self.placing);
+        match on {
+            true => placing.fd_waiters += 1,
+            false => placing.fd_waiters -= 1,
+        }
+        self.iter().for_each(|reactor| reactor.require_progress(on));
+    }
+
+    /// Wakes the threads that sleep in pollers.
+    pub(crate) fn interrupt(&self) {
+        if self.count() == 1 {
+            return self.first.shared.wake();
+        }
+        self.iter().filter(|reactor| reactor.shared.is_asleep()).for_each(|r| r.shared.wake());
+    }
+}
