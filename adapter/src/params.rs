@@ -18,14 +18,15 @@
 //!
 //! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
 //!   default is none.
-//! - `engines`: the maximum number of engines of a software adapter, 1 to 64 (docs/tcp-emu.md). The
-//!   default is the number of processors that the process may use, but at most 8.
 //! - `spin`: how many µs a blocking wait polls before it sleeps. A software adapter does so unless
 //!   polling has made waits longer. The default is 30. On a host with one processor and over verbs
 //!   devices, the default is 0.
 //! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
 //! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
 //!   it (docs/compatibility.md). The default is `off`.
+//! - `threads`: how many threads of the program can move data of a software adapter at the same
+//!   time, 1 to 64. The default is the number of processors that the process may use, but at most
+//!   8.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -48,8 +49,9 @@ pub struct Params {
     pub bind: Option<SocketAddr>,
     /// The address that the adapter reports as its own, with port 0.
     pub address: SocketAddr,
-    /// The maximum number of engines of the adapter; `None` if not specified.
-    pub engines: Option<usize>,
+    /// How many threads can move data at the same time: the maximum number of engines of the
+    /// adapter; `None` if not specified.
+    pub threads: Option<usize>,
     /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
     /// The capture file. Its name may contain patterns that are not expanded yet.
@@ -61,9 +63,9 @@ pub struct Params {
     pub stats: bool,
 }
 
-/// The default of `engines` on a host with many processors. A thread that uses the endpoints of all
+/// The default of `threads` on a host with many processors. A thread that uses the endpoints of all
 /// engines asks the poller of each.
-const DEFAULT_MAX_ENGINES: usize = 8;
+const DEFAULT_THREADS_MAX: usize = 8;
 const MAX_SPIN_US: u64 = 1_000_000;
 const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 
@@ -80,7 +82,7 @@ const NOT_UTF_8: &str = "expected UTF-8";
 /// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
     "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "shm",
-    "net", "engines", "spin", "strict", "stats", "capture",
+    "net", "threads", "spin", "strict", "stats", "capture",
 ];
 
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.
@@ -103,7 +105,7 @@ pub fn parse(
     keys: &[&str],
     own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Params, OpenError> {
-    let Unlocated { place, engines, spin, capture, strict, stats } =
+    let Unlocated { place, threads, spin, capture, strict, stats } =
         read(text, defaults, keys, own)?;
     let devices = netdev::addresses().map_err(|e| {
         let reason = format!("listing network devices: {e}");
@@ -115,7 +117,7 @@ pub fn parse(
     })?;
     let bind = place.map(|place| locate(place, &devices)).transpose()?;
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    Ok(Params { bind, address, engines, spin, capture, strict, stats })
+    Ok(Params { bind, address, threads, spin, capture, strict, stats })
 }
 
 /// Parsed ia_params whose address has not been looked up on the host.
@@ -123,8 +125,8 @@ pub fn parse(
 pub struct Unlocated<'t> {
     /// The word that names the address to serve; `None` for all addresses of the host.
     pub place: Option<&'t str>,
-    /// As [`Params::engines`].
-    pub engines: Option<usize>,
+    /// As [`Params::threads`].
+    pub threads: Option<usize>,
     /// As [`Params::spin`].
     pub spin: Option<Duration>,
     /// As [`Params::capture`].
@@ -176,8 +178,8 @@ pub fn read<'t>(
                     VARIABLE => Err(unknown(&[&["builtin"], KEYS].concat())),
                     _ => Err(unknown(keys)),
                 },
-                Some(("engines", value)) => {
-                    self::engines(value).map(|engines| params.engines = Some(engines))
+                Some(("threads", value)) => {
+                    self::threads(value).map(|threads| params.threads = Some(threads))
                 }
                 Some(("spin", value)) => self::spin(value).map(|spin| params.spin = Some(spin)),
                 Some(("capture", "")) => Err("expected the name of a file".into()),
@@ -206,7 +208,7 @@ impl Params {
     /// progress at the same time.
     pub fn engines(&self) -> usize {
         let of_processors = || available_parallelism().map_or(1, usize::from);
-        self.engines.unwrap_or_else(|| of_processors().min(DEFAULT_MAX_ENGINES))
+        self.threads.unwrap_or_else(|| of_processors().min(DEFAULT_THREADS_MAX))
     }
 
     /// How long a blocking wait polls before it sleeps.
@@ -262,9 +264,9 @@ fn online_processors() -> libc::c_long {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
-fn engines(value: &str) -> Result<usize, String> {
+fn threads(value: &str) -> Result<usize, String> {
     match value.parse() {
-        Ok(engines @ 1..=MAX_ENGINES) => Ok(engines),
+        Ok(threads @ 1..=MAX_ENGINES) => Ok(threads),
         _ => Err(format!("expected 1 to {MAX_ENGINES}")),
     }
 }

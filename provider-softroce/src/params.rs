@@ -45,7 +45,7 @@ pub struct Params {
 impl Params {
     /// The names of all keys.
     pub const KEYS: &[&str] = &[
-        "mtu", "gso", "timeout", "retries", "net", "engines", "spin", "strict", "stats", "capture",
+        "mtu", "gso", "timeout", "retries", "net", "threads", "spin", "strict", "stats", "capture",
     ];
 
     /// Parses ia_params; see [`adapter::params::parse`]. `keys` are the keys that the entry may

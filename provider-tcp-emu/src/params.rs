@@ -48,7 +48,7 @@ const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 /// The names of all keys.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "engines", "spin",
+    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "threads", "spin",
     "strict", "stats", "capture",
 ];
 
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             reason("speed=11"),
             "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
-             retries, shm, engines, spin, strict, stats and capture"
+             retries, shm, threads, spin, strict, stats and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

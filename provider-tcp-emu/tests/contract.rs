@@ -41,7 +41,7 @@ mod ipv6 {
 }
 
 mod several_engines {
-    provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.1 engines=3"));
+    provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.1 threads=3"));
 }
 
 mod small_fpdus_without_spinning {

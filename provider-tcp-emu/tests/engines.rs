@@ -73,16 +73,16 @@ fn exchange(end: &End<'_, Tcp>, seed: u64, is_first: bool, sleeps: bool) {
 #[test]
 fn threads_with_connections_of_their_own_have_engines_of_their_own() {
     for (params, sleeps) in [
-        ("127.0.0.1 engines=3", false),
-        ("127.0.0.1 engines=3", true),
-        ("127.0.0.1 engines=3 shm=off", true),
-        ("127.0.0.1 engines=3 crc=on", false),
-        ("127.0.0.1 engines=1", true),
+        ("127.0.0.1 threads=3", false),
+        ("127.0.0.1 threads=3", true),
+        ("127.0.0.1 threads=3 shm=off", true),
+        ("127.0.0.1 threads=3 crc=on", false),
+        ("127.0.0.1 threads=1", true),
     ] {
         let (ta, tb) = (open(params), open(params));
         let rig = Rig { a: &ta, b: &tb };
         let pairs: Vec<_> = (0..4).map(|_| rig.pair()).collect();
-        let expected = if params.contains("engines=1") { 1 } else { 3 };
+        let expected = if params.contains("threads=1") { 1 } else { 3 };
         assert_eq!([engines(&ta), engines(&tb)], [expected; 2], "{params}");
         std::thread::scope(|threads| {
             for (seed, (a, b)) in (0..).zip(&pairs) {
@@ -97,7 +97,7 @@ fn threads_with_connections_of_their_own_have_engines_of_their_own() {
 /// of different engines.
 #[test]
 fn a_completion_queue_of_several_engines_loses_nothing() {
-    let (ta, tb) = (open("127.0.0.1 engines=2"), open("127.0.0.1"));
+    let (ta, tb) = (open("127.0.0.1 threads=2"), open("127.0.0.1"));
     let rig = Rig { a: &ta, b: &tb };
     let first = End::new(&ta);
     let second = End::new(&ta);

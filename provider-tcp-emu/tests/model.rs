@@ -21,7 +21,7 @@ use conservation::{ProviderUnderTest, own_address};
 fn every_request_and_receive_ends_in_exactly_one_place_over_tcp() {
     let (name, address) = ("model", own_address());
     let table =
-        client::register::<provider_tcp_emu::TcpEmu>(name, &format!("{address} engines=3"), false);
+        client::register::<provider_tcp_emu::TcpEmu>(name, &format!("{address} threads=3"), false);
     conservation::some_sequences(|| ProviderUnderTest {
         table,
         name: name.into(),

@@ -51,7 +51,7 @@ fn exchange(rig: &Rig<'_, Tcp>, a: &End<'_, Tcp>, b: &End<'_, Tcp>) {
 
 #[test]
 fn connections_of_one_host_move_and_leave_nothing() {
-    for params in ["", "127.0.0.1", "::1", "127.0.0.1 spin=0 fpdu=1460", "127.0.0.1 engines=3"] {
+    for params in ["", "127.0.0.1", "::1", "127.0.0.1 spin=0 fpdu=1460", "127.0.0.1 threads=3"] {
         let (ta, tb) = (open(params), open(params));
         let rig = Rig { a: &ta, b: &tb };
         let pairs: Vec<_> = (0..3).map(|_| rig.pair()).collect();

@@ -12,6 +12,6 @@ mod random;
 
 #[test]
 fn threads_race_on_shared_objects_over_tcp() {
-    let table = client::register::<provider_tcp_emu::TcpEmu>("stress", "127.0.0.1 engines=3", true);
+    let table = client::register::<provider_tcp_emu::TcpEmu>("stress", "127.0.0.1 threads=3", true);
     race::rounds(30, table, "stress");
 }

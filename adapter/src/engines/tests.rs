@@ -77,7 +77,7 @@ fn an_engine_that_cannot_be_created_is_not_missed() {
 #[test]
 fn each_thread_serves_its_own_engines_and_those_that_nobody_serves() {
     let engines = engines(3);
-    (0..3).for_each(|_| drop(engines.place(None, |_| {})));
+    (0..3).for_each(|number| assert_eq!(engines.place(None, |_| {}), number));
     assert_eq!(engines.served_by_this_thread(set(&[])), set(&[0, 1, 2]));
     assert_eq!(engines.served_by_this_thread(set(&[1])), set(&[0, 1, 2]));
     let of_other = std::thread::scope(|threads| {
@@ -104,7 +104,7 @@ fn the_numbers_of_a_set_are_in_order() {
 #[test]
 fn a_thread_sleeps_in_the_pollers_of_all_engines_that_it_serves() {
     let engines = engines(3);
-    (0..3).for_each(|_| drop(engines.place(None, |_| {})));
+    (0..3).for_each(|number| assert_eq!(engines.place(None, |_| {}), number));
     for number in 0..3 {
         let changes = || engines.get(number).leader_changes.load(Ordering::SeqCst);
         let before = changes();
