@@ -161,8 +161,8 @@ impl Cq {
     /// changes nothing, if more than `depth` completions are queued.
     ///
     /// # Safety
-    /// The locks of all engines whose queue pairs use the queue must be held, and the requirements of
-    /// [`poll`](Self::poll) apply.
+    /// The locks of all engines whose queue pairs use the queue must be held, and the requirements
+    /// of [`poll`](Self::poll) apply.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
         let ring = Ring::<Wc>::new(depth, 0)?;
         // SAFETY: the caller is producer and consumer of both rings.
