@@ -7,6 +7,7 @@ use wire::rocev2::PathMtu;
 
 use super::connection::{BROKEN_PRIVATE_DATA, MAX_MRA_WAIT};
 use super::manager::OFED_REJECT_PREFIX;
+use super::request::RequestKey;
 use super::state::{Action, EventKind, Input, State, transition};
 use super::{Accepted, Cm, ConnId, Event};
 
@@ -85,6 +86,9 @@ impl Cm {
             }
             conn.state = to;
             conn.deadline = None;
+            if let Some(adoption) = &conn.adoption {
+                adoption.set_open(to.is_open_request());
+            }
             if let Some(pending) = conn.pending.take() {
                 port_with_place = Some(pending.release(&mut self.listeners, source));
                 self.half_open.remove_undecided(source);
@@ -164,12 +168,19 @@ impl Cm {
     }
 
     /// Allows the peer's queue pair to be in another connection from now on.
-    fn release_peer_qp(&mut self, id: u32) {
+    pub(super) fn release_peer_qp(&mut self, id: u32) {
         if let Some(conn) = self.conns.get(&id) {
             let key = conn.peer_qp();
             if self.by_peer_qp.get(&key) == Some(&id) {
                 self.by_peer_qp.remove(&key);
             }
+        }
+    }
+
+    /// Allows the REQ of a connection to be a new request from now on.
+    pub(super) fn forget_request(&mut self, request: &RequestKey, id: u32) {
+        if self.by_request.get(request) == Some(&id) {
+            self.by_request.remove(request);
         }
     }
 
@@ -180,10 +191,7 @@ impl Cm {
         if let Some(at) = conn.armed {
             self.timers.remove(&(at, id));
         }
-        let request = conn.request_key();
-        if self.by_request.get(&request) == Some(&id) {
-            self.by_request.remove(&request);
-        }
+        self.forget_request(&conn.request_key(), id);
         if let Some(qpn) = conn.qpn {
             self.events.push_back((ConnId(id), Event::Released { qpn }));
         }

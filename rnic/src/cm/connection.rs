@@ -1,11 +1,13 @@
 //! One connection: its two ends, its messages, and the repetition of messages.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::cm::{Answered, Drep, Dreq, MAD_SIZE, Mad, Message, Mra, Reason, Rej, Rtu, Timeout};
 
 use super::Transmit;
+use super::hand_over::Adoption;
 use super::request::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
@@ -47,6 +49,9 @@ pub(super) struct Conn {
     /// The request's place in the listener's backlog. `None` if the connection is not a request
     /// that waits for a decision.
     pub(super) pending: Option<Pending>,
+    /// The record of the manager that handed the request over. `None` if the request was not handed
+    /// over.
+    pub(super) adoption: Option<Arc<Adoption>>,
     /// The time at which the REQ was last repeated. Repetitions that were ignored do not count.
     pub(super) last_repeat: Option<Instant>,
     pub(super) kept: Option<Box<KeptMessage>>,

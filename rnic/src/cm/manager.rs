@@ -8,6 +8,7 @@ use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, T
 
 use super::connection::{Conn, Peer};
 use super::half_open::HalfOpen;
+use super::hand_over::Records;
 use super::ids::{Ids, Random};
 use super::request::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
@@ -26,7 +27,10 @@ pub struct Cm {
     pub(super) cfg: Cfg,
     pub(super) ids: Ids,
     pub(super) conns: HashMap<u32, Conn>,
-    /// Passive connections, by the values that identify their REQs.
+    /// The requests that another manager answers.
+    pub(super) records: Records,
+    /// Passive connections and requests that another manager answers, by the values that identify
+    /// their REQs.
     pub(super) by_request: HashMap<RequestKey, u32>,
     /// From a peer's queue pair to the connection that it is in, or may be in.
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
@@ -60,6 +64,7 @@ impl Cm {
             ids: Ids::new(cfg.slot, random),
             cfg,
             conns: HashMap::new(),
+            records: Records::default(),
             by_request: HashMap::new(),
             by_peer_qp: HashMap::new(),
             listeners: HashMap::new(),
@@ -137,7 +142,7 @@ impl Cm {
         self.listeners.remove(&port);
     }
 
-    /// Whether this manager has a connection that this REQ requested.
+    /// Whether this manager has, or has handed over, a connection that this REQ requested.
     pub fn has_request(&self, from: IpAddr, req: &Req<'_>) -> bool {
         self.by_request.contains_key(&(from, req.ca_guid, req.local_id))
     }
@@ -145,11 +150,8 @@ impl Cm {
     /// Whether a request to a port is open: the consumer has not decided, or the caller may not
     /// have the answer yet and may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
-        let is_open = |conn: &Conn| {
-            let open = matches!(conn.state, State::ReqRcvd | State::Rejected | State::RepSent);
-            open && conn.local.port() == port
-        };
-        self.conns.values().any(is_open)
+        let is_open = |conn: &Conn| conn.state.is_open_request() && conn.local.port() == port;
+        self.conns.values().any(is_open) || self.records.any_open(port)
     }
 
     /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows. The peer may
@@ -296,7 +298,11 @@ impl Cm {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
-            let conn = self.conns.get_mut(&id).expect("an armed connection");
+            let Some(conn) = self.conns.get_mut(&id) else {
+                self.timers.remove(&(at, id));
+                self.check_record(now, id);
+                continue;
+            };
             if conn.deadline.is_some_and(|deadline| deadline <= now) {
                 self.deadline_passed(now, id);
             } else if let Some(again) = conn.repeat(now) {
@@ -343,6 +349,11 @@ impl Cm {
         self.conns.is_empty()
     }
 
+    pub(super) fn new_id(&mut self) -> u32 {
+        let Cm { ids, conns, records, .. } = self;
+        ids.communication(|id| conns.contains_key(&id) || records.contains(id))
+    }
+
     /// Makes a connection with a new ID.
     pub(super) fn new_conn(
         &mut self,
@@ -351,9 +362,8 @@ impl Cm {
         remote: SocketAddr,
         ack_timeout: Timeout,
     ) -> Conn {
-        let id = self.ids.communication(|id| self.conns.contains_key(&id));
         Conn {
-            id,
+            id: self.new_id(),
             state,
             local,
             remote,
@@ -369,6 +379,7 @@ impl Cm {
             broke: false,
             rep_is_seen: false,
             pending: None,
+            adoption: None,
             last_repeat: None,
             kept: None,
             deadline: None,

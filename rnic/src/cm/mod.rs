@@ -23,6 +23,7 @@
 //! | `event` | the events that the consumer gets |
 //! | `actions` | performs the actions of the state chart |
 //! | `receive` | finds the connection that a message belongs to |
+//! | `hand_over` | moves a request from one [`Cm`] to another before it is answered |
 //! | `request` | new REQs: which callers may connect, and which REQs are refused without keeping state |
 //! | `connection` | one connection: its ends, its messages, and their repetition |
 //! | `half_open` | limits on the acceptances that wait for their RTU; deferred REQs |
@@ -40,6 +41,7 @@
 //! - requests, one for each place of a listener's backlog
 //! - acceptances that wait for their RTU (`half_open`), or were given up a short time ago
 //! - deferred REQs, of each listener and in all
+//! - records of requests that another [`Cm`] answers (`hand_over`)
 //! - refusals
 //!
 //! The number of answers to messages that belong to no connection is limited, too
@@ -49,6 +51,7 @@ mod actions;
 mod connection;
 mod event;
 mod half_open;
+mod hand_over;
 mod ids;
 mod manager;
 mod params;
@@ -57,6 +60,7 @@ mod request;
 pub mod state;
 
 pub use event::{Accepted, Event, Request};
+pub use hand_over::HandedOver;
 pub use ids::Random;
 pub use manager::Cm;
 pub use params::{Accept, Cfg, CmError, Connect, Ending, Transmit};

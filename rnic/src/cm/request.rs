@@ -8,7 +8,7 @@ use wire::cm::path::gid;
 use wire::cm::{Answered, IpHeader, MAD_SIZE, Mad, Message, Reason, Rej, Req};
 use wire::rocev2::PathMtu;
 
-use super::connection::Peer;
+use super::connection::{Conn, Peer};
 use super::half_open::DeferredReq;
 use super::state::{Input, State};
 use super::{Cm, ConnId, Event, Request, Transmit};
@@ -107,6 +107,9 @@ impl Listener {
     }
 }
 
+/// A serial number that no listener has.
+const NO_SERIAL: u64 = 0;
+
 /// A request's place in a listener's backlog.
 pub(super) struct Pending {
     port: u16,
@@ -116,6 +119,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// A request that takes no place in a backlog, because it did not arrive at this manager.
+    pub(super) fn without_place(port: u16, alternate: bool) -> Pending {
+        Pending { port, serial: NO_SERIAL, alternate }
+    }
+
     /// Frees the request's place in the backlog. Returns the listener's port.
     pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>, source: IpAddr) -> u16 {
         if let Some(listener) = listeners.get_mut(&self.port)
@@ -160,6 +168,7 @@ impl Cm {
         req: &Req<'_>,
     ) {
         let key = (from, req.ca_guid, req.local_id);
+        self.forget_if_ended(now, &key);
         if let Some(&id) = self.by_request.get(&key) {
             self.repeated_request(now, id, mad);
         } else if self.half_open.must_defer(from, now) {
@@ -292,10 +301,7 @@ impl Cm {
         conn.deadline = Some(now + decision_time.clamp(MIN_DECISION_TIME, MAX_DECISION_TIME));
 
         let id = conn.id;
-        self.by_request.insert(conn.request_key(), id);
-        self.by_peer_qp.insert(conn.peer_qp(), id);
-        self.conns.insert(id, conn);
-        self.arm(id);
+        self.insert_request(conn);
         let request = Request {
             from: caller.from,
             to: caller.to,
@@ -314,13 +320,25 @@ impl Cm {
         true
     }
 
+    pub(super) fn insert_request(&mut self, conn: Conn) {
+        let id = conn.id;
+        self.by_request.insert(conn.request_key(), id);
+        self.by_peer_qp.insert(conn.peer_qp(), id);
+        self.conns.insert(id, conn);
+        self.arm(id);
+    }
+
     /// If more acceptances of this caller's address wait than the limit allows, ends the oldest
     /// ones, provided that they have waited long enough.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         while self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)
         {
-            self.deadline_passed(now, oldest);
+            match self.conns.contains_key(&oldest) {
+                true => self.deadline_passed(now, oldest),
+                // The manager that has adopted the request limits its own acceptances.
+                false => self.half_open.remove(source, oldest),
+            }
         }
     }
 

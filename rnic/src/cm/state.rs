@@ -211,6 +211,11 @@ impl State {
         State::TimeWait,
         State::Closed,
     ];
+
+    /// Whether the caller of a request may not have the answer yet, and may repeat its REQ.
+    pub const fn is_open_request(self) -> bool {
+        matches!(self, State::ReqRcvd | State::Rejected | State::RepSent)
+    }
 }
 
 impl Input {

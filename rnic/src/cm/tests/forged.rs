@@ -150,7 +150,7 @@ fn a_forged_request_ends_no_connection() {
 
 /// Delivers a REQ of another caller at the address `source`, that asks for the longest possible
 /// times.
-fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
+pub(super) fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
     let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
     let mut forger = Cm::new(cfg, super::random(n.into()));

@@ -2,6 +2,7 @@
 
 mod close;
 mod forged;
+mod hand_over;
 mod many;
 mod network;
 mod rare;
@@ -24,6 +25,8 @@ use crate::tests::Rng;
 /// The active side and the passive side.
 const A: usize = 0;
 const B: usize = 1;
+/// A second manager of the passive side, with the address of B. It has no listener.
+const C: usize = 2;
 const PORT: u16 = 7174;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,7 +39,7 @@ fn random(seed: u64) -> Random {
 /// Two adapters.
 struct Pair {
     now: Instant,
-    cms: [Cm; 2],
+    cms: [Cm; 3],
     /// The links that A and B send over.
     links: [Link<Transmit>; 2],
     /// The messages that were sent, each as the letter of the sender and the name of the message.
@@ -68,7 +71,7 @@ impl Pair {
         };
         Pair {
             now: Instant::now(),
-            cms: [cm(1), cm(2)],
+            cms: [cm(1), cm(2), cm(3)],
             links: [link(1), link(2)],
             log: vec![],
             lose: vec![],
@@ -118,15 +121,15 @@ impl Pair {
     /// Sends and delivers all messages that are due now.
     fn run(&mut self) {
         loop {
-            for side in [A, B] {
+            for side in [A, B, C] {
                 while let Some(transmit) = self.cms[side].poll_transmit() {
-                    let name = format!("{}:{}", ["A", "B"][side], name(&transmit));
+                    let name = format!("{}:{}", ["A", "B", "C"][side], name(&transmit));
                     if let Some(at) = self.lose.iter().position(|&lost| lost == name) {
                         self.lose.remove(at);
                         self.log.push(format!("({name})"));
                     } else {
                         self.log.push(name);
-                        self.links[side].send(self.now, transmit, 320);
+                        self.links[side.min(B)].send(self.now, transmit, 320);
                     }
                 }
             }
@@ -136,11 +139,26 @@ impl Pair {
             }
             for (from, arrival) in arrivals.into_iter().enumerate() {
                 if let Some(Transmit { from: sender, to, mad }) = arrival {
-                    self.cms[1 - from].receive(self.now, sender, to, &mad).unwrap();
-                    self.answer(1 - from);
+                    let receiver = if from == B { A } else { self.passive_receiver(sender, &mad) };
+                    self.cms[receiver].receive(self.now, sender, to, &mad).unwrap();
+                    self.answer(receiver);
                 }
             }
         }
+    }
+
+    /// The manager of the passive side to which a message is delivered.
+    fn passive_receiver(&self, sender: IpAddr, mad: &[u8]) -> usize {
+        let id = match Mad::parse(mad).unwrap().message {
+            Message::Req(req) => self.cms[B].adopter(sender, &req).map_or(0, |id| id.0),
+            Message::Mra(mra) => mra.remote_id,
+            Message::Rej(rej) => rej.remote_id,
+            Message::Rep(rep) => rep.remote_id,
+            Message::Rtu(rtu) => rtu.remote_id,
+            Message::Dreq(dreq) => dreq.remote_id,
+            Message::Drep(drep) => drep.remote_id,
+        };
+        if id & 0x7F == u32::from(self.cms[C].cfg.slot) { C } else { B }
     }
 
     /// The next time at which a timer expires or a datagram arrives.
@@ -194,9 +212,11 @@ impl Pair {
     }
 
     /// Whether no state of any connection is left.
-    fn is_empty(&self) -> bool {
+    fn is_empty(&mut self) -> bool {
+        self.cms[B].sweep_records();
         self.cms.iter().all(|cm| {
             cm.is_empty()
+                && cm.records.len() == 0
                 && cm.by_request.is_empty()
                 && cm.by_peer_qp.is_empty()
                 && cm.timers.is_empty()

@@ -21,6 +21,17 @@ const END_SECONDS: u32 = 600;
 #[test]
 #[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
 fn a_thousand_networks() {
+    run_networks(false);
+}
+
+/// The passive side has two managers, and one of them answers requests that arrived at the other.
+#[test]
+#[cfg_attr(miri, ignore = "not a test: it takes hours in Miri, which would find nothing new")]
+fn a_thousand_networks_with_two_managers() {
+    run_networks(true);
+}
+
+fn run_networks(hands_over: bool) {
     let mut ends = BTreeMap::<String, usize>::new();
     for seed in 0..NETWORKS {
         let percent = Probability::percent(seed as u32 % 21);
@@ -34,7 +45,7 @@ fn a_thousand_networks() {
             seed,
             ..Conditions::OFF
         };
-        for end in Network::new(conditions).run() {
+        for end in Network::new(conditions, hands_over).run() {
             *ends.entry(end).or_default() += 1;
         }
     }
@@ -50,20 +61,26 @@ fn a_thousand_networks() {
 struct Network {
     pair: Pair,
     rng: Rng,
+    /// The number of queue pairs of the passive side, each of which has another number.
+    passive_qps: u32,
+    /// Whether B hands some requests over to C.
+    hands_over: bool,
     /// The events that each consumer got, by connection.
-    events: [BTreeMap<ConnId, Vec<Event>>; 2],
+    events: [BTreeMap<ConnId, Vec<Event>>; 3],
     /// The calls in their order. The caller's port is the index of the call.
     calls: Vec<ConnId>,
 }
 
 impl Network {
-    fn new(conditions: Conditions) -> Self {
+    fn new(conditions: Conditions, hands_over: bool) -> Self {
         let rng = Rng(conditions.seed);
         let busy = conditions.seed.is_multiple_of(2);
         Network {
             pair: Pair { busy, ..Pair::over(conditions) },
             rng,
-            events: [BTreeMap::new(), BTreeMap::new()],
+            passive_qps: 0,
+            hands_over,
+            events: Default::default(),
             calls: vec![],
         }
     }
@@ -76,7 +93,7 @@ impl Network {
         }
         for second in 0..END_SECONDS {
             self.pair.pass(SECOND);
-            for side in [A, B] {
+            for side in [A, B, C] {
                 self.take_events(side, second);
                 self.act(side, second);
             }
@@ -118,15 +135,30 @@ impl Network {
     }
 
     fn act(&mut self, side: usize, second: u32) {
-        let Network { pair, rng, events, .. } = self;
+        let Network { pair, rng, events, passive_qps, hands_over, .. } = self;
+        let mut moved = vec![];
         for (&id, events) in &events[side] {
             match events.last().unwrap() {
+                Event::Request(_)
+                    if *hands_over
+                        && side == B
+                        && pair.state(B, id) == State::ReqRcvd
+                        && rng.chance(4) =>
+                {
+                    let handed_over = pair.cms[B].hand_over(pair.now, id).unwrap();
+                    let id = pair.cms[C].adopt(handed_over);
+                    moved.extend(id.map(|id| (id, events.clone())));
+                }
                 Event::Request(_) if pair.state(side, id) == State::ReqRcvd && rng.chance(8) => {
                     match rng.chance(4) {
                         true => {
                             pair.cms[side].reject(pair.now, id, Reason::CONSUMER, b"no").unwrap()
                         }
-                        false => pair.accept(id, id.0 & 0xFF_FFFF),
+                        false => {
+                            *passive_qps += 1;
+                            let accept = Accept { qpn: *passive_qps, ..accept() };
+                            pair.cms[side].accept(pair.now, id, &accept).unwrap();
+                        }
                     }
                 }
                 // The connection is not yet established.
@@ -147,6 +179,7 @@ impl Network {
                 _ => {}
             }
         }
+        events[C].extend(moved);
     }
 
     /// Checks that both sides have the same connections, with the same IDs and numbers.
@@ -158,12 +191,13 @@ impl Network {
                 .copied()
                 .filter(move |&id| pair.state(side, id) == State::Established)
         };
-        let mut passive: Vec<_> = up(B)
-            .map(|id| {
-                let Event::Request(request) = &events[B][&id][0] else {
-                    panic!("{:?}", events[B][&id])
+        let passive = [B, C].into_iter().flat_map(|side| up(side).map(move |id| (side, id)));
+        let mut passive: Vec<_> = passive
+            .map(|(side, id)| {
+                let Event::Request(request) = &events[side][&id][0] else {
+                    panic!("{:?}", events[side][&id])
                 };
-                (calls[usize::from(request.from.port())], id)
+                (calls[usize::from(request.from.port())], (side, id))
             })
             .collect();
         passive.sort();
@@ -172,8 +206,8 @@ impl Network {
             "{:?}, {passive:?}",
             up(A).collect::<Vec<_>>()
         );
-        for (a, b) in passive {
-            let [a, b] = [&pair.cms[A].conns[&a.0], &pair.cms[B].conns[&b.0]];
+        for (a, (side, b)) in passive {
+            let [a, b] = [&pair.cms[A].conns[&a.0], &pair.cms[side].conns[&b.0]];
             assert_eq!((a.peer.id, Some(a.peer.qpn)), (b.id, b.qpn));
             assert_eq!((b.peer.id, Some(b.peer.qpn)), (a.id, a.qpn));
         }
