@@ -24,10 +24,10 @@ use wire::rocev2::PathMtu;
 
 pub(crate) use self::resources::{EngineResources, Key};
 use crate::link::{self, EngineContext, Link};
-use crate::listeners::{Listener, Listeners, PendingRequest};
+use crate::listeners::{Listener, Listeners, LocalRequest, PendingRequest, Place};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
-use crate::port::{ReceiveBuffer, Service};
+use crate::port::{OPEN_TIMEOUT_CONNECTING, ReceiveBuffer, Service};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -303,7 +303,7 @@ impl MakeProgress for Engine {
     }
 
     fn refuse(&mut self, request: PendingRequest) {
-        self.reject_request(&request, Reason::NO_RESOURCES, &[]).ok();
+        self.reject_request(request, Reason::NO_RESOURCES, &[]).ok();
     }
 }
 
@@ -394,17 +394,37 @@ unsafe impl adapter::Engine for Engine {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
         let now = Instant::now();
+        let PendingRequest { place, request } = request;
+        let local_request = self.open_request(place, now);
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let local_address = &mut local_addresses[request.local_address];
-        if !local_address.has_request(&request) {
+        let Some(local_request) = local_request else {
             link.fail_accept(resources);
             return Ok(());
-        }
+        };
+        let index = local_request.local_address;
+        let local_address = &mut local_addresses[index];
         let mut cx = EngineContext { local_address, resources, now };
-        link.accept(&mut cx, &request, private, depth);
-        self.process_cm_events(request.local_address, now);
+        link.accept(&mut cx, local_request, &request, private, depth);
+        self.process_cm_events(index, now);
         Ok(())
+    }
+
+    fn hand_over(&mut self, request: PendingRequest) -> PendingRequest {
+        let now = Instant::now();
+        let PendingRequest { place, request } = request;
+        let Some(LocalRequest { local_address: index, id, .. }) = self.open_request(place, now)
+        else {
+            return PendingRequest { place: Place::Nowhere, request };
+        };
+        let local_address = &mut self.local_addresses[index];
+        local_address.owners.remove(&id);
+        let handed_over = local_address.cm.hand_over(now, id);
+        let place = handed_over.map_or(Place::Nowhere, |handed_over| {
+            Place::HandedOver(local_address.address(), handed_over)
+        });
+        self.process_cm_events(index, now);
+        PendingRequest { place, request }
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
@@ -445,7 +465,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn reject(&mut self, request: PendingRequest, private: &[u8]) -> Result<()> {
-        self.reject_request(&request, Reason::CONSUMER, private)
+        self.reject_request(request, Reason::CONSUMER, private)
     }
 }
 
@@ -473,20 +493,48 @@ impl Engine {
 
     fn reject_request(
         &mut self,
-        request: &PendingRequest,
+        request: PendingRequest,
         reason: Reason,
         private: &[u8],
     ) -> Result<()> {
         let now = Instant::now();
-        let local_address = &mut self.local_addresses[request.local_address];
-        // The peer has withdrawn the request, so there is nothing to reject.
-        if !local_address.has_request(request) {
+        // If the peer has withdrawn the request, there is nothing to reject.
+        let Some(LocalRequest { local_address: index, id, .. }) =
+            self.open_request(request.place, now)
+        else {
             return Ok(());
-        }
-        local_address.owners.remove(&request.id);
-        let result = local_address.cm.reject(now, request.id, reason, private);
-        self.process_cm_events(request.local_address, now);
+        };
+        let local_address = &mut self.local_addresses[index];
+        local_address.owners.remove(&id);
+        let result = local_address.cm.reject(now, id, reason, private);
+        self.process_cm_events(index, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
+    }
+
+    /// Finds a request that the consumer answers. Adopts it if another engine has handed it over.
+    /// Returns `None` if the request no longer waits for an answer.
+    fn open_request(&mut self, place: Place, now: Instant) -> Option<LocalRequest> {
+        let (address, handed_over) = match place {
+            Place::Here(request) => {
+                let local_address = &self.local_addresses[request.local_address];
+                return local_address.has_request(request).then_some(request);
+            }
+            Place::HandedOver(address, handed_over) => (address, handed_over),
+            Place::Nowhere => return None,
+        };
+        // If this engine cannot open the address, the request is dropped. The peer repeats it, and
+        // the repetition is a new request.
+        let known = self.local_addresses.iter().position(|s| s.address() == address);
+        let index =
+            known.or_else(|| self.open_local_address(address, OPEN_TIMEOUT_CONNECTING).ok())?;
+        let local_address = &mut self.local_addresses[index];
+        let Some(id) = local_address.cm.adopt(handed_over) else {
+            self.process_cm_events(index, now);
+            return None;
+        };
+        let serial = self.listeners.next_serial();
+        local_address.owners.insert(id, Owner::Request(serial));
+        Some(LocalRequest { local_address: index, id, serial })
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Instant;
 use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
-use rnic::cm::{Accept, Accepted, ConnId, Connect, Event};
+use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
 use rnic::rc::Failure;
 use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
@@ -31,7 +31,7 @@ use self::end::{BreakReason, End};
 use self::established::{Established, Terms};
 use crate::engine::{EngineResources, Key, Sink, Upcall};
 use crate::host_probe::Refusal;
-use crate::listeners::PendingRequest;
+use crate::listeners::LocalRequest;
 use crate::local_address::{GSI, LocalAddress, Owner, random};
 use crate::packet_io::Peer;
 use crate::port::{LivenessConnection, slot_of};
@@ -390,7 +390,8 @@ impl Link {
     pub(crate) fn accept(
         &mut self,
         cx: &mut EngineContext<'_>,
-        &PendingRequest { local_address: index, id, ref request, .. }: &PendingRequest,
+        LocalRequest { local_address: index, id, .. }: LocalRequest,
+        request: &Request,
         private: &[u8],
         depth: ReadDepth,
     ) {

@@ -2,9 +2,10 @@
 //! connection requests that arrived there.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use adapter::Table;
-use rnic::cm::{ConnId, Request};
+use rnic::cm::{ConnId, HandedOver, Request};
 use wire::cm::Reason;
 
 use crate::engine::{Sink, Upcall};
@@ -14,12 +15,29 @@ use crate::port::Service;
 
 /// A connection request that the consumer has received and not yet answered.
 pub struct PendingRequest {
+    pub(crate) place: Place,
+    pub(crate) request: Box<Request>,
+}
+
+/// The place of a connection request.
+pub(crate) enum Place {
+    /// The request waits in a connection manager of this engine.
+    Here(LocalRequest),
+    /// Another engine of the same adapter has handed the request over, which arrived at this local
+    /// address.
+    HandedOver(SocketAddr, HandedOver),
+    /// The peer has withdrawn the request.
+    Nowhere,
+}
+
+/// A connection request that waits in a connection manager of this engine.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalRequest {
     /// The index of the local address.
     pub(crate) local_address: usize,
     pub(crate) id: ConnId,
     /// The number of the request. Numbers are never reused.
     pub(crate) serial: u64,
-    pub(crate) request: Box<Request>,
 }
 
 /// The listeners of an engine.
@@ -71,6 +89,12 @@ impl Listeners {
         self.listeners.indices().collect()
     }
 
+    /// The number of a new request.
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
     /// Delivers a request to the consumer.
     pub(crate) fn deliver_request(
         &mut self,
@@ -79,14 +103,14 @@ impl Listeners {
         id: ConnId,
         request: Box<Request>,
     ) {
+        let serial = self.next_serial();
         let listener = self
             .ports
             .get(&request.to.port())
             .and_then(|&listener| self.listeners.get_mut(listener));
-        self.last_serial += 1;
-        let serial = self.last_serial;
         let (from, to, private) = (request.from, request.to, request.private.clone());
-        let request = PendingRequest { local_address, id, serial, request };
+        let place = Place::Here(LocalRequest { local_address, id, serial });
+        let request = PendingRequest { place, request };
         let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(None, request))
         else {
             // The listener was closed after the request had arrived. If the rejection cannot be

@@ -15,7 +15,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::Hosts;
-use crate::listeners::PendingRequest;
+use crate::listeners::LocalRequest;
 use crate::packet_io::{PacketIo, Peer};
 use crate::params::Params;
 use crate::port::{ClosedService, LivenessConnection, Port, PortError, UDP_PORT};
@@ -86,7 +86,7 @@ pub(crate) enum Owner {
 impl LocalAddress {
     /// Whether a request is still open: the peer has not withdrawn it, and the consumer has not
     /// answered it.
-    pub(crate) fn has_request(&self, request: &PendingRequest) -> bool {
+    pub(crate) fn has_request(&self, request: LocalRequest) -> bool {
         self.owners.get(&request.id) == Some(&Owner::Request(request.serial))
     }
 

@@ -100,7 +100,7 @@ fn dispatch_other(
         },
     };
     if !is_forwarded {
-        receive_cm(local_address, from, packet, *now);
+        receive_cm(local_address, from, octets, packet, *now);
     }
 }
 
@@ -108,11 +108,18 @@ fn dispatch_other(
 pub(super) fn receive_cm(
     local_address: &mut LocalAddress,
     from: SocketAddr,
+    octets: &[u8],
     packet: &Packet<'_>,
     now: Instant,
 ) {
     let Extension::Deth(deth) = packet.extension else { return };
     if packet.bth.opcode == Opcode::DatagramSendOnly && deth.q_key == Deth::GSI_Q_KEY {
+        // The request may have been handed over to another engine.
+        if let Ok(Mad { message: Message::Req(req), .. }) = Mad::parse(packet.payload)
+            && let Some(id) = local_address.cm.adopter(from.ip(), &req)
+        {
+            return local_address.port.forward(slot_of(id.0), (from, false), octets, now);
+        }
         let to = local_address.address().ip();
         // Invalid messages are dropped.
         local_address.cm.receive(now, from.ip(), to, packet.payload).ok();

@@ -191,7 +191,7 @@ impl Engine {
                             ),
                             None => resources.foreign_packets += 1,
                         },
-                        None if qpn == GSI => receive_cm(local_address, from, &packet, now),
+                        None if qpn == GSI => receive_cm(local_address, from, octets, &packet, now),
                         _ => {}
                     }
                 }

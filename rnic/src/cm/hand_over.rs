@@ -33,7 +33,7 @@ const MIN_RECORDS_BEFORE_SWEEP: usize = 64;
 /// A request that one [`Cm`] has handed over and another can adopt. If it is dropped, nobody
 /// answers it, and the next repetition of its REQ is a new request.
 pub struct HandedOver {
-    conn: Conn,
+    conn: Box<Conn>,
     alternate: bool,
 }
 
@@ -132,7 +132,7 @@ impl Cm {
         self.half_open.remove_undecided(source);
         self.admit_after_decision(now, port);
         self.evict_excess(now, source);
-        Some(HandedOver { conn, alternate })
+        Some(HandedOver { conn: Box::new(conn), alternate })
     }
 
     /// Adopts a request that another manager of the same address has handed over. It can then be
@@ -153,7 +153,7 @@ impl Cm {
         if let Some(adoption) = &conn.adoption {
             adoption.id.store(id, Ordering::Relaxed);
         }
-        self.insert_request(conn);
+        self.insert_request(*conn);
         Some(ConnId(id))
     }
 
