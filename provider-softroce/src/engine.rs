@@ -313,6 +313,7 @@ unsafe impl adapter::Engine for Engine {
     // The progress thread must run from the start, because adapters that open later request the
     // shared sockets from this adapter at any time.
     const STARTS_PROGRESS_THREAD: bool = true;
+    const CAN_BE_SEVERAL: bool = true;
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         self.links.reserve().map_err(no_memory)?;
