@@ -1,14 +1,22 @@
 //! Runs the contract of provider-loopback, which every transport must meet, over IPv4 and IPv6,
-//! with small packets, and over an unreliable network.
+//! with several engines, with small packets, and over an unreliable network.
 
 use dat_core::provider::Provider;
-use provider_loopback::contract::rig::expect_losses;
+use provider_loopback::contract::rig::{expect_losses, occupy_first_engine};
 use provider_softroce::{Roce, SoftRoce};
 
 /// Two adapters with the same ia_params.
 fn pair(params: &str) -> (Roce, Roce) {
     expect_losses(params.contains("loss="));
     (open(params), open(params))
+}
+
+/// Two adapters whose endpoints belong to other engines than their listeners.
+fn with_several_engines(params: &str) -> (Roce, Roce) {
+    let (a, b) = pair(params);
+    occupy_first_engine(&a);
+    occupy_first_engine(&b);
+    (a, b)
 }
 
 fn open(params: &str) -> Roce {
@@ -21,6 +29,10 @@ mod every_address {
 
 mod ipv6 {
     provider_loopback::transport_contract!(|| super::pair("::1"));
+}
+
+mod several_engines {
+    provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.5 threads=3"));
 }
 
 mod small_packets_without_spinning {

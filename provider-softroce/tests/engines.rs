@@ -28,7 +28,7 @@ fn use_connection(rig: &Rig<'_, Roce>, a: &End<'_, Roce>, b: &End<'_, Roce>, at:
 }
 
 fn connections_of_all_engines(params: &str) {
-    let params = format!("{params} engines={ENGINES}");
+    let params = format!("{params} threads={ENGINES}");
     let (a, b) = (open(&params), open(&params));
     let rig = Rig { a: &a, b: &b };
     let service = Service::new(&b, 2 * ENGINES);
@@ -78,7 +78,7 @@ fn requests_reach_the_engine_over_a_bad_network() {
 /// The caller gives up before its request is accepted by a queue pair of another engine.
 #[test]
 fn a_withdrawn_request_is_not_accepted() {
-    let params = format!("127.0.0.62 engines={ENGINES}");
+    let params = format!("127.0.0.62 threads={ENGINES}");
     let (a, b) = (open(&params), open(&params));
     let rig = Rig { a: &a, b: &b };
     let service = Service::new(&b, 4);
