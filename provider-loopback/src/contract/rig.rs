@@ -2,7 +2,8 @@
 //! waits.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -32,6 +33,8 @@ thread_local! {
     static LOSSES: Cell<bool> = const { Cell::new(false) };
     static RECEIVES_MUST_BE_THERE: Cell<bool> = const { Cell::new(false) };
     static WAITS_ARE_UNREPORTED: Cell<bool> = const { Cell::new(false) };
+    /// The queue pairs of [`occupy_first_engine`].
+    static OCCUPANTS: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Declares whether a message without a receive ends the connection on the wire of this thread's
@@ -287,8 +290,8 @@ pub fn cfg<'c, T: Transport>(
     }
 }
 
-/// Creates a queue pair that is never dropped. An adapter with several engines gives the next queue
-/// pair to another engine than that of its listeners.
+/// Creates a queue pair that lives until this thread ends. An adapter with several engines gives the
+/// next queue pair to another engine than that of its listeners.
 pub fn occupy_first_engine<T: Transport>(t: &T) {
     struct NoUpcalls;
     impl<T: Transport> Receiver<T> for NoUpcalls {
@@ -310,7 +313,8 @@ pub fn occupy_first_engine<T: Transport>(t: &T) {
     };
     // SAFETY: the receiver lives as long as the process.
     let sink = unsafe { Sink::new(&raw const *(&NoUpcalls as &'static NoUpcalls)) };
-    std::mem::forget(t.qp(cfg, sink).expect("queue pair"));
+    let occupant = t.qp(cfg, sink).expect("queue pair");
+    OCCUPANTS.with_borrow_mut(|occupants| occupants.push(Box::new(occupant)));
 }
 
 /// Polls up to `n` completions. Does not wait.
