@@ -14,8 +14,8 @@ use std::ops::{Deref, DerefMut};
 use dat_core::futex::Futex;
 use dat_core::nesting::{self, Guard};
 
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::spin_loop;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{spin_loop, yield_now};
 
 /// A value behind an [`EngineLock`]. Other threads may publish work for the value while one thread
 /// holds the lock.
@@ -33,6 +33,13 @@ pub(crate) struct EngineLock<T: Deferring> {
     /// How many times `try_lock` has left the lock to waiting threads since one of them last got
     /// it.
     yields_to_waiters: AtomicU32,
+    /// The thread that got the lock last ([`nesting::thread`]).
+    holder: AtomicUsize,
+    /// Counts how often the lock was released.
+    releases: AtomicU32,
+    /// Whether the holder waits for other engines or only for their locks. Until it goes on, it
+    /// uses no memory of the consumer.
+    pub(crate) holder_waits: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -60,11 +67,23 @@ pub(crate) struct EngineGuard<'a, T: Deferring>(
     #[expect(dead_code, reason = "held as long")] Guard,
 );
 
+impl<'a, T: Deferring> EngineGuard<'a, T> {
+    /// The caller has got the lock.
+    #[inline]
+    fn new(lock: &'a EngineLock<T>, work: Guard) -> Self {
+        lock.holder.store(work.thread(), Ordering::Relaxed);
+        EngineGuard(lock, work)
+    }
+}
+
 impl<T: Deferring> EngineLock<T> {
     pub(crate) fn new(value: T) -> Self {
         EngineLock {
             state: Futex::new(0),
             yields_to_waiters: AtomicU32::new(0),
+            holder: AtomicUsize::new(0),
+            releases: AtomicU32::new(0),
+            holder_waits: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
@@ -79,7 +98,7 @@ impl<T: Deferring> EngineLock<T> {
             return None;
         }
         let work = nesting::work();
-        self.swap(state, state | HELD).ok().map(|_| EngineGuard(self, work))
+        self.swap(state, state | HELD).ok().map(|_| EngineGuard::new(self, work))
     }
 
     #[cold]
@@ -97,7 +116,7 @@ impl<T: Deferring> EngineLock<T> {
         loop {
             let free = state & HELD == 0;
             match self.swap(state, state | if free { HELD } else { PENDING }) {
-                Ok(_) => return free.then(|| EngineGuard(self, work)),
+                Ok(_) => return free.then(|| EngineGuard::new(self, work)),
                 Err(now) => state = now,
             }
         }
@@ -119,7 +138,7 @@ impl<T: Deferring> EngineLock<T> {
                 match self.swap(state, (state - WAITER) | HELD) {
                     Ok(_) => {
                         self.yields_to_waiters.store(0, Ordering::Relaxed);
-                        return EngineGuard(self, work);
+                        return EngineGuard::new(self, work);
                     }
                     Err(now) => state = now,
                 }
@@ -132,6 +151,31 @@ impl<T: Deferring> EngineLock<T> {
                 self.state.wait(state, None);
             }
             state = self.state.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the calling thread holds the lock.
+    pub(crate) fn is_held_by_this_thread(&self) -> bool {
+        let held = self.state.load(Ordering::Relaxed) & HELD != 0;
+        held && self.holder.load(Ordering::Relaxed) == nesting::thread()
+    }
+
+    /// Waits until the thread that holds the lock now has ended what it is doing, or waits itself.
+    /// A thread that gets the lock later sees what the caller has done before.
+    pub(crate) fn await_holder(&self) {
+        // This write changes nothing, but it comes either after the one that took the lock or
+        // before the one that takes it next. A later holder sees what came before it.
+        if self.state.fetch_or(0, Ordering::AcqRel) & HELD == 0 {
+            return;
+        }
+        let before = self.releases.load(Ordering::Acquire);
+        let mut spins = 0;
+        while self.state.load(Ordering::Acquire) & HELD != 0
+            && self.releases.load(Ordering::Acquire) == before
+            && !self.holder_waits.load(Ordering::SeqCst)
+        {
+            spins += 1;
+            if spins % SPINS_BEFORE_SLEEP == 0 { yield_now() } else { spin_loop() }
         }
     }
 
@@ -170,6 +214,8 @@ impl<T: Deferring> Drop for EngineGuard<'_, T> {
                 self.run_deferred();
             }
             self.before_unlock();
+            let releases = self.0.releases.load(Ordering::Relaxed).wrapping_add(1);
+            self.0.releases.store(releases, Ordering::Release);
             // If another thread has published work since `run_deferred` or `before_unlock` ran,
             // that thread has set the bit `PENDING`, and the swap fails.
             state = self.0.state.load(Ordering::Relaxed) & !PENDING;
@@ -262,6 +308,30 @@ mod tests {
             }
             done.store(true, Ordering::Relaxed);
         });
+    }
+
+    #[test]
+    fn the_holder_is_awaited_until_it_releases_the_lock_or_waits() {
+        let published = AtomicU64::new(0);
+        let lock =
+            EngineLock::new(Adder { published: &published, sum: 0, busy: false, unlocks: 0 });
+        lock.await_holder();
+        let held = lock.lock();
+        assert!(lock.is_held_by_this_thread());
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                assert!(!lock.is_held_by_this_thread());
+                lock.await_holder();
+                assert!(ended.load(Ordering::Relaxed));
+            });
+            ended.store(true, Ordering::Relaxed);
+            drop(held);
+            waiter.join().expect("no panic");
+        });
+        let _held = lock.lock();
+        lock.holder_waits.store(true, Ordering::SeqCst);
+        lock.await_holder();
     }
 
     #[test]

@@ -201,14 +201,18 @@ impl<E: MakeProgress> Engines<E> {
         self.with_locks(set(), f)
     }
 
-    /// Runs `f` while this thread holds the locks of some engines. Threads take several locks in
-    /// the order of their numbers.
+    /// Runs `f`, which uses no memory of the consumer, while this thread holds the locks of some
+    /// engines. Threads take several locks in the order of their numbers.
     pub(crate) fn with_locks<R>(&self, set: EngineSet, f: impl FnOnce() -> R) -> R {
         match set.first() {
             None => f(),
             Some(number) => {
-                let _locked = self.get(number).engine.lock();
-                self.with_locks(set.without_first(), f)
+                let engine = &self.get(number).engine;
+                let _locked = engine.lock();
+                engine.holder_waits.store(true, Ordering::SeqCst);
+                let result = self.with_locks(set.without_first(), f);
+                engine.holder_waits.store(false, Ordering::SeqCst);
+                result
             }
         }
     }
@@ -216,6 +220,21 @@ impl<E: MakeProgress> Engines<E> {
     /// Waits until no engine uses memory that it has looked up before this call.
     pub(crate) fn finish_accesses(&self) {
         self.iter().for_each(|reactor| drop(reactor.engine.lock()));
+    }
+
+    /// Waits, in an engine, until no other engine uses memory that it has looked up before this call.
+    pub(crate) fn finish_accesses_of_others(&self) {
+        if self.count() == 1 {
+            return;
+        }
+        let wait = |waits| {
+            let own = self.iter().filter(|reactor| reactor.engine.is_held_by_this_thread());
+            own.for_each(|reactor| reactor.engine.holder_waits.store(waits, Ordering::SeqCst));
+        };
+        wait(true);
+        let others = self.iter().filter(|reactor| !reactor.engine.is_held_by_this_thread());
+        others.for_each(|reactor| reactor.engine.await_holder());
+        wait(false);
     }
 
     /// Declares whether a consumer may sleep without calling the adapter: see
@@ -229,11 +248,11 @@ impl<E: MakeProgress> Engines<E> {
         self.iter().for_each(|reactor| reactor.require_progress(on));
     }
 
-    /// Wakes the threads that sleep in pollers.
+    /// Wakes the consumers' threads that sleep in pollers.
     pub(crate) fn interrupt(&self) {
         if self.count() == 1 {
             return self.first.shared.wake();
         }
-        self.iter().filter(|reactor| reactor.shared.is_asleep()).for_each(|r| r.shared.wake());
+        self.iter().filter(|reactor| reactor.has_leader()).for_each(|r| r.shared.wake());
     }
 }

@@ -3,7 +3,7 @@
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
 //! - A consumer that blocks polls for some microseconds, if that has made earlier waits shorter
 //!   ([`Spin`]), and then sleeps in the poller itself (`engines::waits`). So a message costs one
-//!   wake-up and no hand-over to another thread. There is one poller: of several threads that
+//!   wake-up and no hand-over to another thread. An engine has one poller: of several threads that
 //!   block, one is the leader and the others are followers, which sleep on their own [`Wake`]. A
 //!   leader that leaves wakes a follower to be the next leader.
 //! - The progress thread serves adapters whose consumer neither polls nor blocks:
@@ -45,7 +45,7 @@ pub(crate) mod thread_state;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub(crate) struct Reactor<E: MakeProgress> {
     /// thread sleeps, the mutex of the poller is unlocked, but other threads must not use the
     /// poller.
     sleeper: AtomicUsize,
+    /// Whether a consumer's thread leads.
+    has_leader: AtomicBool,
     /// The threads that sleep while another thread is the leader.
     pub(crate) followers: Mutex<Vec<Follower>>,
     /// Counts how often a leader has entered or left the poller. The number is odd while there is a
@@ -120,6 +122,7 @@ impl<E: MakeProgress> Reactor<E> {
             shared,
             poller_fd: poll.as_raw_fd(),
             sleeper: AtomicUsize::new(0),
+            has_leader: AtomicBool::new(false),
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENT_CAPACITY) }),
             followers: Mutex::default(),
             leader_changes: AtomicU32::new(0),
@@ -250,6 +253,9 @@ impl<E: MakeProgress> Reactor<E> {
     pub(crate) fn try_lead(&self) -> Option<bool> {
         let _poller = self.try_poller()?;
         let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
+        if before == 0 {
+            self.has_leader.store(true, Ordering::SeqCst);
+        }
         self.leader_changes.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         Some(before != 0)
@@ -257,13 +263,26 @@ impl<E: MakeProgress> Reactor<E> {
 
     /// Ends what [`Reactor::try_lead`] has begun.
     pub(crate) fn stop_leading(&self, nested: bool) {
-        self.shared.end_sleep();
         self.leader_changes.fetch_add(1, Ordering::SeqCst);
-        if !nested {
-            let _poller = lock(&self.poller);
-            self.sleeper.store(0, Ordering::SeqCst);
+        if nested {
+            return;
         }
+        self.shared.end_sleep();
+        self.has_leader.store(false, Ordering::SeqCst);
+        let poller = lock(&self.poller);
+        self.sleeper.store(0, Ordering::SeqCst);
+        drop(poller);
         self.wake_next_leader();
+    }
+
+    /// Whether a consumer's thread is the leader.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.has_leader.load(Ordering::SeqCst)
+    }
+
+    /// Whether another thread of the consumer makes progress with this engine now.
+    pub(crate) fn is_served_by_another_thread(&self) -> bool {
+        !matches!(self.served_by.load(Ordering::Relaxed), by if by == 0 || by == nesting::thread())
     }
 
     /// Delivers the events that the poller has now. The caller is the leader.

@@ -4,9 +4,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(loom)]
-pub(crate) use loom::{hint::spin_loop, sync::atomic};
+pub(crate) use loom::{hint::spin_loop, sync::atomic, thread::yield_now};
 #[cfg(not(loom))]
-pub(crate) use std::{hint::spin_loop, sync::atomic};
+pub(crate) use std::{hint::spin_loop, sync::atomic, thread::yield_now};
 
 /// Locks a mutex, even if another thread has panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

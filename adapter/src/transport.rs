@@ -74,7 +74,11 @@ impl<E: Engine> Adapter<E> {
         let (limit, spin) = (if E::CAN_BE_SEVERAL { params.engines() } else { 1 }, params.spin());
         let create = move || create_engine(capture.clone(), spin, &engine);
         let engines = Arc::new(Engines::new(limit, spin, Box::new(create))?);
-        Ok(Adapter { attrs: attrs(ia, params, wire), keys: Arc::new(Keys::new()), engines })
+        let keys = Arc::new(Keys::new());
+        let all = Arc::downgrade(&engines);
+        let wait = move || all.upgrade().iter().for_each(|all| all.finish_accesses_of_others());
+        keys.set_wait_for_other_engines(wait);
+        Ok(Adapter { attrs: attrs(ia, params, wire), keys, engines })
     }
 }
 

@@ -85,6 +85,14 @@ fn begin(now: impl FnOnce(ThreadActivity) -> ThreadActivity) -> Guard {
     })
 }
 
+impl Guard {
+    /// The number of this thread: see [`thread`].
+    #[inline]
+    pub fn thread(&self) -> usize {
+        self.cell.addr()
+    }
+}
+
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {

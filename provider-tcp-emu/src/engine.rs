@@ -340,6 +340,9 @@ unsafe impl adapter::Engine for Engine {
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);
         }
+        if self.links.is_empty() {
+            self.resources.forwarded_offers.refuse_all();
+        }
     }
 
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
@@ -355,6 +358,9 @@ unsafe impl adapter::Engine for Engine {
         depth: ReadDepth,
     ) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        if !request.is_watched {
+            self.resources.forwarded_offers.want();
+        }
         link.accept(&mut self.resources, request, private, depth)
     }
 

@@ -3,8 +3,8 @@
 pub mod window;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, OnceLock};
 
 use work::Access;
 
@@ -104,6 +104,9 @@ pub struct Keys {
     registry: Mutex<Registry>,
     pds: AtomicU32,
     qps: AtomicU32,
+    /// What waits until no other engine uses memory that it has looked up: see
+    /// [`Keys::set_wait_for_other_engines`].
+    wait_for_other_engines: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct Registry {
@@ -168,7 +171,19 @@ impl Keys {
             }),
             pds: AtomicU32::new(1),
             qps: AtomicU32::new(1),
+            wait_for_other_engines: OnceLock::new(),
         }
+    }
+
+    /// Sets what an engine calls after it has invalidated the key of a window, if other engines use
+    /// the keys at the same time. The function returns when no other engine uses memory that it has
+    /// looked up before.
+    pub fn set_wait_for_other_engines(&self, wait: impl Fn() + Send + Sync + 'static) {
+        self.wait_for_other_engines.set(Box::new(wait)).ok();
+    }
+
+    fn await_other_engines(&self) {
+        self.wait_for_other_engines.get().iter().for_each(|wait| wait());
     }
 
     /// Creates a protection domain.

@@ -6,9 +6,9 @@ use work::Access;
 
 use crate::key::{Keys, Pd, RegisterError};
 
-/// A registered memory region. Dropping it invalidates its key. The owner of the engine lock must
-/// drop the region under that lock. When `drop` has returned, no engine accesses the memory any
-/// more.
+/// A registered memory region. Dropping it invalidates its key. When `drop` has returned, engines
+/// that look up the key find it invalid. An engine may still use memory that it has looked up
+/// before, until it releases its lock.
 pub struct Mr {
     keys: Arc<Keys>,
     stag: u32,

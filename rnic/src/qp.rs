@@ -101,8 +101,8 @@ impl Qp {
     /// connection has ended.
     ///
     /// # Safety
-    /// All queue pairs that share a completion queue or a shared receive queue must have the same
-    /// engine lock. The [`Work`], and the [`Stream`](crate::Stream) or
+    /// All queue pairs that share a shared receive queue must have the same engine lock, and so must
+    /// those that share a completion queue, unless it is [shared](crate::Cq::share). The [`Work`], and the [`Stream`](crate::Stream) or
     /// [`ReliableConnection`](crate::ReliableConnection) made from it, must be used only under that
     /// lock.
     pub unsafe fn new(cfg: QpCfg) -> Result<(Arc<Qp>, Work), OutOfMemory> {

@@ -78,3 +78,32 @@ fn loom_two_waiters_get_the_lock() {
         _ => lock.lock().run_deferred(),
     });
 }
+
+/// An engine uses memory only if it finds the memory's key valid under its lock. After the key has
+/// been made invalid and the holder was awaited, no engine uses the memory.
+#[test]
+fn loom_memory_is_free_when_the_holder_was_awaited() {
+    loom::model(|| {
+        let adder = Adder { published: Arc::default(), sum: UnsafeCell::new(0) };
+        let lock = Arc::new(EngineLock::new(adder));
+        let key = Arc::new(AtomicU64::new(1));
+        let memory = Arc::new(UnsafeCell::new(0));
+        let engine = {
+            let (lock, key, memory) = (Arc::clone(&lock), Arc::clone(&key), Arc::clone(&memory));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let _held = lock.lock();
+                    if key.load(Ordering::Acquire) != 0 {
+                        // SAFETY: the test checks that nobody else uses the memory now.
+                        memory.with_mut(|memory| unsafe { *memory += 1 });
+                    }
+                }
+            })
+        };
+        key.store(0, Ordering::Release);
+        lock.await_holder();
+        // SAFETY: the test checks that nobody else uses the memory now.
+        memory.with_mut(|memory| unsafe { *memory += 1 });
+        engine.join().unwrap();
+    });
+}

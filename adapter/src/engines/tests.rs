@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::wake::Wake;
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INSUFFICIENT_RESOURCES;
 use mio::event::Event;
@@ -124,6 +124,52 @@ fn a_thread_sleeps_in_the_pollers_of_all_engines_that_it_serves() {
         });
         assert_eq!(changes(), before + 2);
     }
+}
+
+/// Makes another thread sleep for events that no completion queue has, until `end`, which gets the
+/// thread's `Wake`, has made it return.
+fn while_a_thread_sleeps(engines: &Engines<NullEngine>, end: impl FnOnce(&Wake)) {
+    let wake = Wake::new();
+    std::thread::scope(|threads| {
+        let sleeper = threads.spawn(|| engines.sleep(set(&[]), &wake, None));
+        end(&wake);
+        assert_eq!(sleeper.join().expect("no panic"), WakeReason::Woken);
+    });
+}
+
+#[test]
+fn a_leader_leaves_an_engine_to_the_thread_that_uses_it() {
+    let engines = engines(2);
+    (0..2).for_each(|number| assert_eq!(engines.place(None, |_| {}), number));
+    let leads = |number: usize| engines.get(number).has_leader();
+    while_a_thread_sleeps(&engines, |wake| {
+        assert!(becomes_true(|| leads(0) && leads(1)), "no other thread serves them yet");
+        engines.served_by_this_thread(set(&[1]));
+        engines.get(1).shared.wake();
+        assert!(becomes_true(|| !leads(1)));
+        assert!(!wake.is_signalled());
+    });
+    while_a_thread_sleeps(&engines, |wake| {
+        assert!(becomes_true(|| leads(0)));
+        assert!(!leads(1), "this thread serves engine 1");
+        if wake.signal() {
+            engines.interrupt();
+        }
+    });
+}
+
+#[test]
+fn a_thread_leads_the_engines_that_are_free() {
+    let engines = engines(2);
+    (0..2).for_each(|number| assert_eq!(engines.place(None, |_| {}), number));
+    assert_eq!(engines.get(0).try_lead(), Some(false));
+    while_a_thread_sleeps(&engines, |wake| {
+        assert!(becomes_true(|| engines.get(1).has_leader()));
+        if wake.signal() {
+            engines.interrupt();
+        }
+    });
+    engines.get(0).stop_leading(false);
 }
 
 /// Waits until the condition holds. Returns false after a time limit.

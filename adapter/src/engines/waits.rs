@@ -21,6 +21,21 @@ const POLLS_PER_CLOCK_READ: u32 = 8;
 /// long.
 const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
 
+/// The engines that a waiting thread makes progress with.
+struct Waited {
+    /// The engines of the queue that the thread waits for. Empty if it waits for other events.
+    of: EngineSet,
+    /// All engines that the thread serves.
+    served: EngineSet,
+}
+
+impl Waited {
+    /// The engines without which the thread could not sleep in a poller.
+    fn needed(&self) -> EngineSet {
+        if self.of == EngineSet::EMPTY { self.served } else { self.of }
+    }
+}
+
 /// The engines whose leader a thread is, until this value is dropped.
 struct Leadership<'a, E: MakeProgress> {
     engines: &'a Engines<E>,
@@ -31,28 +46,29 @@ struct Leadership<'a, E: MakeProgress> {
 }
 
 impl<'a, E: MakeProgress> Leadership<'a, E> {
-    /// Makes this thread the leader of an engine and, as far as possible, of others. Returns `None`
-    /// if another thread leads the first one.
-    fn begin(engines: &'a Engines<E>, primary: usize, others: EngineSet) -> Option<Self> {
+    /// Makes this thread the leader of some engines, as far as no other threads lead them. Returns
+    /// `None` if it leads none of those that it waits for.
+    fn begin(engines: &'a Engines<E>, set: &Waited) -> Option<Self> {
         let mut leadership =
             Leadership { engines, led: EngineSet::EMPTY, nested: EngineSet::EMPTY };
-        if !leadership.lead(primary) {
+        let needed = set.needed();
+        needed.iter().for_each(|number| leadership.lead(number));
+        if leadership.led == EngineSet::EMPTY {
             return None;
         }
-        for number in others.iter().filter(|&number| number != primary) {
-            leadership.lead(number);
-        }
+        let others = set.served.iter().filter(|&number| !needed.contains(number));
+        others.for_each(|number| leadership.lead(number));
         Some(leadership)
     }
 
-    fn lead(&mut self, number: usize) -> bool {
-        let Some(is_nested) = self.engines.get(number).try_lead() else { return false };
-        let this = EngineSet::of(number);
-        self.led = self.led.with(this);
-        if is_nested {
-            self.nested = self.nested.with(this);
+    fn lead(&mut self, number: usize) {
+        if let Some(is_nested) = self.engines.get(number).try_lead() {
+            let this = EngineSet::of(number);
+            self.led = self.led.with(this);
+            if is_nested {
+                self.nested = self.nested.with(this);
+            }
         }
-        true
     }
 
     fn iter(&self) -> impl Iterator<Item = &'a Reactor<E>> {
@@ -82,10 +98,11 @@ impl<E: MakeProgress> Engines<E> {
             1 => EngineSet::of(0),
             _ => self.served_by_this_thread(of),
         };
+        let set = Waited { of, served };
         // If other threads serve all engines, they signal `wake`.
-        let Some(primary) = of.first().or(served.first()) else { return wake.park(deadline) };
+        let Some(primary) = set.needed().first() else { return wake.park(deadline) };
         if self.spin_limit.is_zero() {
-            return self.lead_or_follow(primary, served, wake, deadline);
+            return self.lead_or_follow(primary, &set, wake, deadline);
         }
         let spin = &self.get(primary).spin;
         let start = Instant::now();
@@ -98,7 +115,7 @@ impl<E: MakeProgress> Engines<E> {
             }
             polled = Some(polls);
         }
-        let slept = self.lead_or_follow(primary, served, wake, deadline);
+        let slept = self.lead_or_follow(primary, &set, wake, deadline);
         if let Some(polled) = polled
             && let Ok(mut spin) = spin.try_lock()
         {
@@ -135,21 +152,21 @@ impl<E: MakeProgress> Engines<E> {
     fn lead_or_follow(
         &self,
         primary: usize,
-        served: EngineSet,
+        set: &Waited,
         wake: &Wake,
         deadline: Option<Instant>,
     ) -> WakeReason {
-        if let Some(leadership) = Leadership::begin(self, primary, served) {
-            return lead(&leadership, wake, deadline);
+        if let Some(leadership) = Leadership::begin(self, set) {
+            return lead(&leadership, set, wake, deadline);
         }
         let followers = &self.get(primary).followers;
         lock(followers).push(Follower(wake));
         // The leader may have left before it could see this thread in the list.
-        let leadership = Leadership::begin(self, primary, served);
+        let leadership = Leadership::begin(self, set);
         let slept = leadership.is_none().then(|| wake.park(deadline));
         lock(followers).retain(|f| !std::ptr::eq(f.0, wake));
         match leadership {
-            Some(leadership) => lead(&leadership, wake, deadline),
+            Some(leadership) => lead(&leadership, set, wake, deadline),
             None => slept.unwrap_or(WakeReason::Woken),
         }
     }
@@ -158,6 +175,7 @@ impl<E: MakeProgress> Engines<E> {
 /// Sleeps in the pollers as their leader.
 fn lead<E: MakeProgress>(
     leadership: &Leadership<'_, E>,
+    set: &Waited,
     wake: &Wake,
     deadline: Option<Instant>,
 ) -> WakeReason {
@@ -203,7 +221,12 @@ fn lead<E: MakeProgress>(
             // progress threads make progress meanwhile.
             Err(_) => return wake.park(Some(Instant::now() + DEFAULT_TICK)),
         }
-        if wake.is_signalled() {
+        // An engine that another thread serves by now needs that thread as its leader. The caller
+        // waits again, for the remaining engines.
+        let others = leadership.led.iter().filter(|&number| !set.of.contains(number));
+        let engines = leadership.engines;
+        let mut others = others.map(|number| engines.get(number));
+        if wake.is_signalled() || others.any(|other| other.is_served_by_another_thread()) {
             return WakeReason::Woken;
         }
     }

@@ -23,7 +23,7 @@ impl<E: Engine> Cq<E> {
     /// The engines whose queue pairs use the queue.
     #[inline]
     pub(super) fn used_by(&self) -> EngineSet {
-        EngineSet(self.used_by.load(Ordering::Relaxed))
+        EngineSet(self.used_by.load(Ordering::Acquire))
     }
 
     /// Prepares the queue for a queue pair of this engine. Only one thread at a time calls this.
@@ -34,7 +34,7 @@ impl<E: Engine> Cq<E> {
             // SAFETY: the locks of all engines whose queue pairs use the queue are held.
             self.engines.with_locks(before, || unsafe { self.cq.share() });
         }
-        self.used_by.store(after.0, Ordering::Relaxed);
+        self.used_by.store(after.0, Ordering::Release);
     }
 }
 

@@ -118,7 +118,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
-        // Start the progress thread first: if that fails, the call has had no side effects.
+        // The engine may have no thread yet. If none can be started, the request is refused.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (mut request, arrived_at) = request.answer()?;
         self.begun.store(true, Ordering::Relaxed);

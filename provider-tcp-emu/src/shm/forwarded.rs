@@ -20,6 +20,8 @@ pub(crate) struct ForwardedOffers {
     state: Mutex<State>,
     /// The engines that have not looked at all offers: one bit for the number of each.
     unseen_by: AtomicU64,
+    /// The engines that may have connections for which offers are forwarded.
+    wanted_by: AtomicU64,
 }
 
 #[derive(Default)]
@@ -46,11 +48,23 @@ impl OffersOfEngine {
         OffersOfEngine { all: Arc::clone(all), bit }
     }
 
+    /// From now on this engine wants offers, because it has accepted a request that arrived at
+    /// another engine.
+    pub(crate) fn want(&self) {
+        self.all.wanted_by.fetch_or(self.bit, Ordering::Relaxed);
+    }
+
+    /// This engine has no connections any more. It drops the offers that it has not looked at.
+    pub(crate) fn refuse_all(&self) {
+        if self.all.wanted_by.fetch_and(!self.bit, Ordering::Relaxed) & self.bit != 0 {
+            self.look(Some);
+        }
+    }
+
     /// Leaves an offer to the other engines.
     pub(crate) fn forward(&self, offer: Offer) {
         let mut state = self.all.state();
-        let engines = (1..=state.wakers.len()).fold(0, |bits, _| bits << 1 | 1);
-        let others = engines & !self.bit;
+        let others = self.all.wanted_by.load(Ordering::Relaxed) & !self.bit;
         if others == 0 {
             return;
         }

@@ -17,8 +17,8 @@ use crate::mr::Mr;
 use crate::wr::{PostError, post_error};
 
 /// A memory window. Dropping it unbinds it, and binds that are posted at that time have no effect.
-/// The owner of the engine lock must drop the window under that lock. When `drop` has returned, no
-/// engine allows access through the window any more.
+/// When `drop` has returned, engines that look up the key find it invalid. An engine may still use
+/// memory that it has looked up before.
 pub struct Mw {
     keys: Arc<Keys>,
     pd: Pd,
@@ -157,30 +157,11 @@ impl Keys {
         Ok(stag)
     }
 
-    /// Carries out the bind that created this key. Fails with `Invalid` if the region of the bind
-    /// is gone.
+    /// Carries out the bind that created this key. Afterwards no engine uses memory through the
+    /// window's previous key. Fails with `Invalid` if the region of the bind is gone.
     pub(crate) fn bind(&self, stag: u32) -> Result<(), KeyError> {
-        let registry = &mut *self.registry();
-        let Some(bind) = registry.windows.binds.get_mut(&stag) else {
-            return Err(KeyError::Invalid);
-        };
-        let (window, region) = (bind.window, bind.region);
-        let State::Posted { rights } = std::mem::replace(&mut bind.state, State::Bound) else {
-            registry.end_bind(stag);
-            return Err(KeyError::Invalid);
-        };
-        // A window that was freed after the bind was posted stays unbound.
-        let old = match registry.windows.bound.get_mut(&window) {
-            Some(bound) => std::mem::replace(bound, if region == 0 { 0 } else { stag }),
-            None => stag,
-        };
-        registry.end_bind(old);
-        if region == 0 {
-            registry.end_bind(stag);
-        }
-        for slot in registry.slots(stag) {
-            slot.rights.store(rights, Ordering::Relaxed);
-        }
+        self.registry().bind(stag)?;
+        self.await_other_engines();
         Ok(())
     }
 
@@ -189,29 +170,60 @@ impl Keys {
         self.registry().end_bind(stag);
     }
 
-    /// Unbinds a window at the request of a peer (SEND with invalidate). Fails with `Invalid` if no
-    /// key has this STag, with `Domain` if the peer may not use the key, and with `Access` if the
-    /// key is a region's: only the region's owner can invalidate its key.
+    /// Unbinds a window at the request of a peer (SEND with invalidate). Afterwards no engine uses
+    /// memory through the window's key. Fails with `Invalid` if no key has this STag, with `Domain`
+    /// if the peer may not use the key, and with `Access` if the key is a region's: only the
+    /// region's owner can invalidate its key.
     pub fn invalidate(&self, stag: u32, by: Scope) -> Result<(), KeyError> {
-        let registry = &mut *self.registry();
-        let owner =
-            registry.slots(stag).next().ok_or(KeyError::Invalid)?.owner.load(Ordering::Relaxed);
-        if !by.is_within(owner) {
-            return Err(KeyError::Domain);
-        }
-        match registry.windows.binds.get(&stag) {
-            None => return Err(KeyError::Access),
-            Some(&Bind { window, state: State::Bound, .. }) => {
-                registry.windows.bound.insert(window, 0);
-            }
-            Some(_) => return Err(KeyError::Invalid),
-        }
-        registry.end_bind(stag);
+        self.registry().invalidate(stag, by)?;
+        self.await_other_engines();
         Ok(())
     }
 }
 
 impl Registry {
+    /// Implements [`Keys::bind`].
+    fn bind(&mut self, stag: u32) -> Result<(), KeyError> {
+        let Some(bind) = self.windows.binds.get_mut(&stag) else {
+            return Err(KeyError::Invalid);
+        };
+        let (window, region) = (bind.window, bind.region);
+        let State::Posted { rights } = std::mem::replace(&mut bind.state, State::Bound) else {
+            self.end_bind(stag);
+            return Err(KeyError::Invalid);
+        };
+        // A window that was freed after the bind was posted stays unbound.
+        let old = match self.windows.bound.get_mut(&window) {
+            Some(bound) => std::mem::replace(bound, if region == 0 { 0 } else { stag }),
+            None => stag,
+        };
+        self.end_bind(old);
+        if region == 0 {
+            self.end_bind(stag);
+        }
+        for slot in self.slots(stag) {
+            slot.rights.store(rights, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Implements [`Keys::invalidate`].
+    fn invalidate(&mut self, stag: u32, by: Scope) -> Result<(), KeyError> {
+        let owner = self.slots(stag).next().ok_or(KeyError::Invalid)?.owner.load(Ordering::Relaxed);
+        if !by.is_within(owner) {
+            return Err(KeyError::Domain);
+        }
+        match self.windows.binds.get(&stag) {
+            None => return Err(KeyError::Access),
+            Some(&Bind { window, state: State::Bound, .. }) => {
+                self.windows.bound.insert(window, 0);
+            }
+            Some(_) => return Err(KeyError::Invalid),
+        }
+        self.end_bind(stag);
+        Ok(())
+    }
+
     /// Ends a bind and invalidates its key.
     fn end_bind(&mut self, stag: u32) {
         let Some(bind) = self.windows.binds.remove(&stag) else { return };
