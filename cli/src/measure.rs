@@ -2,6 +2,7 @@
 //! Both processes run the same code in step.
 
 use std::collections::VecDeque;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -108,6 +109,24 @@ pub(crate) fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<
         seconds,
         sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 },
     }
+}
+
+/// Runs `work` on each connection. If there are several connections, each has a thread of its own.
+pub(crate) fn on_each_connection<T: Send>(
+    connections: &mut [Connection],
+    work: impl Fn(&mut Connection) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if let [connection] = connections {
+        return Ok(vec![work(connection)?]);
+    }
+    thread::scope(|threads| {
+        let all: Vec<_> =
+            connections.iter_mut().map(|connection| threads.spawn(|| work(connection))).collect();
+        let join = |thread: thread::ScopedJoinHandle<_>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect()
+    })
 }
 
 /// Runs the steps of the client's schedule at both processes until it has no further step.
