@@ -55,9 +55,9 @@ struct Row {
     provider: &'static str,
     what: What,
     against: Against,
-    /// The way in which DAT waits, and the way in which the plain socket waits.
+    /// The way in which DAT waits, and the way in which the baseline waits.
     wait: Wait,
-    raw_wait: Wait,
+    baseline_wait: Wait,
     /// The parameter that both processes get in OPENDAT_PARAMS, if any. The registry entry does not
     /// change.
     params: &'static str,
@@ -80,11 +80,11 @@ const fn row(
     provider: &'static str,
     what: What,
     against: Against,
-    [wait, raw_wait]: [Wait; 2],
+    [wait, baseline_wait]: [Wait; 2],
     params: &'static str,
 ) -> Row {
     let name = Cow::Borrowed(name);
-    Row { name, provider, what, against, wait, raw_wait, params, one_processor: false }
+    Row { name, provider, what, against, wait, baseline_wait, params, one_processor: false }
 }
 
 /// Returns a row for requests over many connections.
@@ -102,7 +102,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         what: What::One(Workload::Watch { size, calls }),
         against,
         wait: Wait::Poll,
-        raw_wait: Wait::Block,
+        baseline_wait: Wait::Block,
         params: "shm=off",
         one_processor: false,
     }
@@ -155,7 +155,7 @@ const ROWS: [Row; 22] = [
         what: PING_PONG,
         against: Against::Tcp,
         wait: Wait::Block,
-        raw_wait: Wait::Block,
+        baseline_wait: Wait::Block,
         params: "shm=off",
         one_processor: true,
     },
@@ -198,10 +198,10 @@ struct Measured {
     unit: &'static str,
     against: Against,
     dat_wait: Wait,
-    raw_wait: Wait,
+    baseline_wait: Wait,
     rounds: Vec<Round>,
     dat: f64,
-    raw: f64,
+    baseline: f64,
     /// The median, the minimum and the maximum of the ratios of the rounds.
     ratio: f64,
     ratio_min: f64,
@@ -305,7 +305,7 @@ impl Row {
             server: None,
             cpu: None,
             wait: self.wait,
-            raw_wait: self.raw_wait,
+            raw_wait: self.baseline_wait,
             work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
         };
         let [client, server] = processors;
@@ -324,7 +324,7 @@ impl Row {
     }
 
     fn measured(&self, rounds: Vec<Round>) -> Measured {
-        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.baseline).collect();
         let ratio = median(&ratios);
         let column =
             |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
@@ -334,9 +334,9 @@ impl Row {
             unit: if self.what.is_latency() { "seconds" } else { "bytes_per_second" },
             against: self.against,
             dat_wait: self.wait,
-            raw_wait: self.raw_wait,
+            baseline_wait: self.baseline_wait,
             dat: column(|round| round.dat),
-            raw: column(|round| round.raw),
+            baseline: column(|round| round.baseline),
             ratio,
             ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -356,7 +356,7 @@ fn line(row: &Measured) -> String {
     TABLE.row([
         row.name.to_owned(),
         value(row.dat),
-        value(row.raw),
+        value(row.baseline),
         format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
     ])
 }
@@ -393,7 +393,8 @@ mod tests {
             // The results of the two systems differ here as much as any results can.
             let unit = if row.what.is_latency() { 1e-12 } else { 1.0 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
-            let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
+            let rounds =
+                rounds.map(|(dat, baseline)| Round { dat: dat * unit, baseline: baseline * unit });
             let measured = row.measured(rounds.to_vec());
             let line = line(&measured);
             assert!(line.chars().count() <= 80, "{line}");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures DAT next to plain sockets with `dat bench --plain`, and checks
-//! that each row meets its bar, which is a required ratio (docs/performance.md).
+//! `cargo xtask bench`: measures DAT next to a baseline with `dat bench --plain`, and checks that
+//! each row meets its bar, which is a required ratio (docs/performance.md).
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// The ratio of DAT to the plain socket that a row must meet, as a maximum or a minimum.
+/// The ratio of DAT to the baseline that a row must meet, as a maximum or a minimum.
 #[derive(Clone, Copy)]
 enum Bar {
     AtMost(f64),
@@ -50,8 +50,8 @@ const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
 
 /// The minimum ratio between the bandwidth of a size and the bandwidth of the next smaller size,
-/// for rows of `--watched`. A smaller ratio is a dip. If the plain socket's bandwidth also falls,
-/// the limit is multiplied by the plain socket's ratio.
+/// for rows of `--watched`. A smaller ratio is a dip. If the baseline's bandwidth also falls, the
+/// limit is multiplied by the baseline's ratio.
 const MIN_STEP: f64 = 0.90;
 
 /// The output of `dat bench --plain --json`.
@@ -66,7 +66,7 @@ struct Row {
     size: usize,
     /// Half a round trip in seconds, for rows of `--watched`.
     dat: f64,
-    raw: f64,
+    baseline: f64,
     /// The median, the minimum and the maximum of the ratios that the rounds have measured.
     ratio: f64,
     ratio_min: f64,
@@ -134,8 +134,8 @@ impl Row {
     fn dips_after(&self, smaller: &Row) -> bool {
         let more = self.size as f64 / smaller.size as f64;
         let step = more * smaller.dat / self.dat;
-        let step_of_raw = more * smaller.raw / self.raw;
-        step < MIN_STEP * step_of_raw.min(1.0)
+        let step_of_baseline = more * smaller.baseline / self.baseline;
+        step < MIN_STEP * step_of_baseline.min(1.0)
     }
 }
 
@@ -143,9 +143,9 @@ impl Row {
 mod tests {
     use super::{Row, Verdict};
 
-    fn row(name: &str, size: usize, dat: f64, raw: f64) -> Row {
-        let ratio = dat / raw;
-        Row { name: name.to_owned(), size, dat, raw, ratio, ratio_min: ratio, ratio_max: ratio }
+    fn row(name: &str, size: usize, dat: f64, baseline: f64) -> Row {
+        let (name, ratio) = (name.to_owned(), dat / baseline);
+        Row { name, size, dat, baseline, ratio, ratio_min: ratio, ratio_max: ratio }
     }
 
     fn verdict(row: &Row, previous: Option<&Row>) -> Verdict {
@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn a_larger_size_moves_at_least_as_much() {
-        let of = |size, dat, raw| row("1 KiB, watched, 0/ms", size, dat, raw);
+        let of = |size, dat, baseline| row("1 KiB, watched, 0/ms", size, dat, baseline);
         let smaller = of(1024, 1.0, 1.0);
         let judge = |larger: &Row| verdict(larger, Some(&smaller));
         assert_eq!(judge(&of(2048, 2.0, 2.0)), Verdict::Met);
         assert_eq!(judge(&of(2048, 2.3, 2.0)), Verdict::Dip);
-        assert_eq!(judge(&of(2048, 2.6, 2.6)), Verdict::Met, "the plain socket dips as well");
+        assert_eq!(judge(&of(2048, 2.6, 2.6)), Verdict::Met, "the baseline dips as well");
         assert_eq!(judge(&of(64, 9.0, 9.0)), Verdict::Met, "the size is not larger");
     }
 }

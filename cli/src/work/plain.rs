@@ -64,7 +64,7 @@ enum Ready {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) dat: f64,
-    pub(crate) raw: f64,
+    pub(crate) baseline: f64,
 }
 
 impl Work {
@@ -121,6 +121,7 @@ impl Work {
         }
         let rounds = schedule.into_rounds().context("no round was measured")?;
         let both = rounds.parts[0].iter().zip(&rounds.parts[1]);
-        Ok(both.map(|(dat, raw)| Round { dat: dat.sample.value, raw: raw.sample.value }).collect())
+        let values = both.map(|(dat, baseline)| (dat.sample.value, baseline.sample.value));
+        Ok(values.map(|(dat, baseline)| Round { dat, baseline }).collect())
     }
 }
