@@ -17,7 +17,7 @@ use crate::wait::{PEER_TIMEOUT, Role};
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A workload that is measured with DAT and with plain sockets.
+/// A workload of one connection.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Workload {
     /// Latency in seconds. It is half a round trip for a send, and for an RDMA write with the
@@ -62,6 +62,33 @@ impl Workload {
                 latency_trial(start, &watched(connection, role, size, calls, count)?)
             }
         })
+    }
+
+    /// Runs the workload with DAT on each connection, in a thread of its own if there are several.
+    /// Returns the client's measurement of all connections together, in bytes per second.
+    pub(crate) fn run_dat_threads(
+        self,
+        connections: &mut [Connection],
+        sockets: &mut PlainSockets,
+        role: Role,
+        count: usize,
+    ) -> Result<Trial<Value>> {
+        let each = count.div_ceil(connections.len());
+        sockets.barrier()?;
+        let start = Instant::now();
+        on_each_connection(connections, |connection| match self {
+            Workload::Latency { operation, size } => {
+                latency(connection, role, operation, size, each, 1).map(drop)
+            }
+            Workload::Stream { operation, size, window } => {
+                stream(connection, role, operation, size, each, window).map(drop)
+            }
+            Workload::Watch { size, calls } => {
+                watched(connection, role, size, calls, each).map(drop)
+            }
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(bandwidth_trial(seconds, self.size(), each * connections.len()))
     }
 
     /// Runs the workload with plain sockets. Returns the client's measurement.

@@ -21,7 +21,7 @@ enum Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 22] = [
+const BARS: [(&str, Bar); 36] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -44,7 +44,23 @@ const BARS: [(&str, Bar); 22] = [
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
+    ("64 B adaptive, unpinned", Bar::AtMost(1.20)),
+    ("64 B adaptive unpinned, shm", Bar::AtMost(0.25)),
+    ("64 B adaptive unpinned, UDP", Bar::AtMost(1.25)),
+    ("64 B sends, blocking", Bar::AtLeast(0.80)),
+    ("64 B writes, blocking", Bar::AtLeast(0.80)),
+    ("4 KiB writes, blocking", Bar::AtLeast(0.80)),
+    ("64 B blocking, 2 threads", THREADS_BAR),
+    ("64 B polling, 2 threads", THREADS_BAR),
+    ("64 B sends, 2 threads", THREADS_BAR),
+    ("64 KiB writes, 2 threads", THREADS_BAR),
+    ("64 B block., 2 threads, shm", THREADS_BAR),
+    ("64 B poll., 2 threads, shm", THREADS_BAR),
+    ("64 B sends, 2 threads, shm", THREADS_BAR),
+    ("64 KiB wr., 2 threads, shm", THREADS_BAR),
 ];
+/// The required ratio of two threads to one thread.
+const THREADS_BAR: Bar = Bar::AtLeast(1.70);
 /// The required ratio of the rows of `--watched`, whose names contain [`WATCHED`].
 const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
@@ -158,6 +174,8 @@ mod tests {
         assert_eq!([latency(1.10), latency(1.11)], [Verdict::Met, Verdict::Missed]);
         let rate = |dat| verdict(&row("64 B sends, 64 outstanding", 64, dat, 1.0), None);
         assert_eq!([rate(10.0), rate(9.9)], [Verdict::Met, Verdict::Missed]);
+        let threads = |dat| verdict(&row("64 B sends, 2 threads", 64, dat, 1.0), None);
+        assert_eq!([threads(1.70), threads(1.69)], [Verdict::Met, Verdict::Missed]);
         let watched = |dat| verdict(&row("64 B, watched, 1/ms", 64, dat, 1.0), None);
         assert_eq!([watched(1.30), watched(1.31)], [Verdict::Met, Verdict::Missed]);
         assert!(row("a new row", 64, 1.0, 1.0).judge(None).is_err());
