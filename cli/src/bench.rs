@@ -77,8 +77,8 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md, each with DAT and with plain sockets, instead of
-    /// the operations
+    /// Measure the rows of docs/performance.md instead of the operations: each compares DAT with
+    /// plain sockets, two threads with one, or a consumer that blocks with one that polls
     #[arg(long, conflicts_with_all = [
         "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
         "csv", "html",

@@ -2,6 +2,7 @@
 //! Both processes run the same code in step.
 
 use std::collections::VecDeque;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -16,7 +17,7 @@ use crate::wait::{PEER_TIMEOUT, Role};
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A workload that is measured with DAT and with plain sockets.
+/// A workload of one connection.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Workload {
     /// Latency in seconds. It is half a round trip for a send, and for an RDMA write with the
@@ -61,6 +62,33 @@ impl Workload {
                 latency_trial(start, &watched(connection, role, size, calls, count)?)
             }
         })
+    }
+
+    /// Runs the workload with DAT on each connection, in a thread of its own if there are several.
+    /// Returns the client's measurement of all connections together, in bytes per second.
+    pub(crate) fn run_dat_threads(
+        self,
+        connections: &mut [Connection],
+        sockets: &mut PlainSockets,
+        role: Role,
+        count: usize,
+    ) -> Result<Trial<Value>> {
+        let each = count.div_ceil(connections.len());
+        sockets.barrier()?;
+        let start = Instant::now();
+        on_each_connection(connections, |connection| match self {
+            Workload::Latency { operation, size } => {
+                latency(connection, role, operation, size, each, 1).map(drop)
+            }
+            Workload::Stream { operation, size, window } => {
+                stream(connection, role, operation, size, each, window).map(drop)
+            }
+            Workload::Watch { size, calls } => {
+                watched(connection, role, size, calls, each).map(drop)
+            }
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(bandwidth_trial(seconds, self.size(), each * connections.len()))
     }
 
     /// Runs the workload with plain sockets. Returns the client's measurement.
@@ -108,6 +136,24 @@ pub(crate) fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<
         seconds,
         sample: Value { value: (count * size) as f64 / seconds, tail: 1.0 },
     }
+}
+
+/// Runs `work` on each connection. If there are several connections, each has a thread of its own.
+pub(crate) fn on_each_connection<T: Send>(
+    connections: &mut [Connection],
+    work: impl Fn(&mut Connection) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if let [connection] = connections {
+        return Ok(vec![work(connection)?]);
+    }
+    thread::scope(|threads| {
+        let all: Vec<_> =
+            connections.iter_mut().map(|connection| threads.spawn(|| work(connection))).collect();
+        let join = |thread: thread::ScopedJoinHandle<_>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect()
+    })
 }
 
 /// Runs the steps of the client's schedule at both processes until it has no further step.

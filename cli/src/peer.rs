@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) cpu: Option<usize>,
     /// The way in which DAT waits.
     pub(crate) wait: Wait,
-    /// The way in which plain TCP waits.
+    /// The way in which the plain sockets wait.
     pub(crate) raw_wait: Wait,
     pub(crate) work: Work,
 }
@@ -132,7 +132,9 @@ fn run_plan() -> Result<()> {
         }
         Work::Plain(work) => {
             let (adapter, server) = (&adapters[0], plan.address.parse()?);
-            let rounds = work.run(adapter, server, first, &mut sockets, plan.role, progress)?;
+            let connections = &mut connections;
+            let rounds =
+                work.run(adapter, server, connections, &mut sockets, plan.role, progress)?;
             rounds.into_iter().for_each(|round| send(&Message::Round(round)));
         }
         Work::Ping(work) => {

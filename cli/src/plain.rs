@@ -1,6 +1,7 @@
-//! `dat bench --plain`: measures DAT against plain sockets, row by row. Each round measures both,
-//! one after the other, in the same two processes. The result is the median of the rounds' ratios,
-//! because the speed of a machine changes from one second to the next.
+//! `dat bench --plain`: measures DAT against a baseline, row by row. The baseline is a plain
+//! socket, or DAT used in another way. Each round measures both, one after the other, in the same
+//! two processes. The result is the median of the rounds' ratios, because the speed of a machine
+//! changes from one second to the next.
 
 use std::borrow::Cow;
 use std::io::{Write, stdout};
@@ -16,13 +17,12 @@ use crate::operation::Operation;
 use crate::output::print_json;
 use crate::pair::{Pair, Placement};
 use crate::peer::{ConnectionInfo, Message, Plan};
-use crate::plain_sockets::Against;
 use crate::requests::Requests;
 use crate::rounds::median;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::wait::{Role, Wait};
 use crate::work::Work;
-use crate::work::plain::{self, MIN_TRIAL_TIME, Round, What};
+use crate::work::plain::{self, Against, MIN_TRIAL_TIME, Round, What};
 use crate::{cpu, units};
 
 /// The options of `--plain`.
@@ -51,40 +51,111 @@ impl RowOptions {
 /// A row of the benchmark.
 struct Row {
     name: Cow<'static, str>,
-    /// The provider to which the row applies.
-    provider: &'static str,
+    /// The provider to which the row applies. `None` means every provider.
+    provider: Option<&'static str>,
     what: What,
     against: Against,
-    /// The way in which DAT waits, and the way in which the plain socket waits.
+    /// The way in which DAT waits, and the way in which the baseline waits.
     wait: Wait,
-    raw_wait: Wait,
+    baseline_wait: Wait,
     /// The parameter that both processes get in OPENDAT_PARAMS, if any. The registry entry does not
     /// change.
     params: &'static str,
-    /// Whether both processes have the processor of the client.
-    one_processor: bool,
+    pinning: Pinning,
 }
 
+/// The processors on which the two processes run.
+#[derive(Clone, Copy)]
+enum Pinning {
+    /// Each process has a processor of its own, if the host has two.
+    Apart,
+    /// Both processes have the processor of the client.
+    Together,
+    /// Both processes may run on all processors.
+    Unpinned,
+}
+
+const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-const PING_PONG: What = What::One(Workload::Latency { operation: Operation::Send, size: 64 });
-const SENDS: What =
-    What::One(Workload::Stream { operation: Operation::Send, size: 64, window: 64 });
-const WRITES: What =
-    What::One(Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 });
+const ROUND_TRIPS: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
+const MANY_SENDS: Workload = Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
+
+const PING_PONG: What = What::One(ROUND_TRIPS);
+const SENDS: What = What::One(MANY_SENDS);
+const WRITES: What = What::One(many_writes(MIB, 16));
 const READS: What =
     What::One(Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 });
+
+const fn many_writes(size: usize, window: usize) -> Workload {
+    Workload::Stream { operation: Operation::RdmaWrite, size, window }
+}
 
 const fn row(
     name: &'static str,
     provider: &'static str,
     what: What,
     against: Against,
-    [wait, raw_wait]: [Wait; 2],
+    [wait, baseline_wait]: [Wait; 2],
     params: &'static str,
 ) -> Row {
-    let name = Cow::Borrowed(name);
-    Row { name, provider, what, against, wait, raw_wait, params, one_processor: false }
+    let (name, provider, pinning) = (Cow::Borrowed(name), Some(provider), Pinning::Apart);
+    Row { name, provider, what, against, wait, baseline_wait, params, pinning }
+}
+
+/// Returns a row for a consumer that waits adaptively, against a plain socket that polls. The
+/// processes are not pinned.
+const fn unpinned_row(
+    name: &'static str,
+    provider: &'static str,
+    against: Against,
+    params: &'static str,
+) -> Row {
+    Row {
+        name: Cow::Borrowed(name),
+        provider: Some(provider),
+        what: PING_PONG,
+        against,
+        wait: Wait::Block,
+        baseline_wait: Wait::Poll,
+        params,
+        pinning: Pinning::Unpinned,
+    }
+}
+
+/// Returns a row for a consumer that blocks, against a consumer that polls.
+const fn blocking_row(name: &'static str, workload: Workload) -> Row {
+    Row {
+        name: Cow::Borrowed(name),
+        provider: None,
+        what: What::One(workload),
+        against: Against::Polling,
+        wait: Wait::Block,
+        baseline_wait: Wait::Poll,
+        params: "shm=off spin=0",
+        pinning: Pinning::Apart,
+    }
+}
+
+/// Returns a row for two threads against one. The processes are not pinned, so that the two threads
+/// of a process can run at the same time.
+const fn threads_row(
+    name: &'static str,
+    provider: Option<&'static str>,
+    workload: Workload,
+    wait: Wait,
+    params: &'static str,
+) -> Row {
+    Row {
+        name: Cow::Borrowed(name),
+        provider,
+        what: What::Threads(workload),
+        against: Against::OneThread,
+        wait,
+        baseline_wait: wait,
+        params,
+        pinning: Pinning::Unpinned,
+    }
 }
 
 /// Returns a row for requests over many connections.
@@ -98,17 +169,17 @@ const fn requests_row(name: &'static str, connections: usize, outstanding: usize
 fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
-        provider: "",
+        provider: None,
         what: What::One(Workload::Watch { size, calls }),
         against,
         wait: Wait::Poll,
-        raw_wait: Wait::Block,
+        baseline_wait: Wait::Block,
         params: "shm=off",
-        one_processor: false,
+        pinning: Pinning::Apart,
     }
 }
 
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 36] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -151,14 +222,16 @@ const ROWS: [Row; 22] = [
     row("64 B sends, 64 outst., shm", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
     Row {
         name: Cow::Borrowed("64 B blocking, one CPU"),
-        provider: "tcp-emu",
+        provider: Some("tcp-emu"),
         what: PING_PONG,
         against: Against::Tcp,
         wait: Wait::Block,
-        raw_wait: Wait::Block,
+        baseline_wait: Wait::Block,
         params: "shm=off",
-        one_processor: true,
+        pinning: Pinning::Together,
     },
+    unpinned_row("64 B adaptive, unpinned", "tcp-emu", Against::Tcp, "shm=off"),
+    unpinned_row("64 B adaptive unpinned, shm", "tcp-emu", Against::Tcp, ""),
     requests_row("64 B requests, 16 conn.", 16, 64),
     requests_row("64 B requests, 64 conn.", 64, 64),
     requests_row("64 B requests, 256 conn.", 256, 64),
@@ -182,13 +255,38 @@ const ROWS: [Row; 22] = [
         "mtu=1024",
     ),
     row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [Wait::Poll; 2], ""),
+    unpinned_row("64 B adaptive unpinned, UDP", "softroce", Against::Udp, ""),
+    blocking_row("64 B sends, blocking", MANY_SENDS),
+    blocking_row("64 B writes, blocking", many_writes(64, 64)),
+    blocking_row("4 KiB writes, blocking", many_writes(4 * KIB, 64)),
+    threads_row("64 B blocking, 2 threads", None, ROUND_TRIPS, Wait::Block, "shm=off spin=0"),
+    threads_row("64 B polling, 2 threads", None, ROUND_TRIPS, Wait::Poll, "shm=off"),
+    threads_row("64 B sends, 2 threads", None, MANY_SENDS, Wait::Block, "shm=off spin=0"),
+    threads_row(
+        "64 KiB writes, 2 threads",
+        None,
+        many_writes(64 * KIB, 16),
+        Wait::Block,
+        "shm=off spin=0",
+    ),
+    threads_row("64 B block., 2 threads, shm", Some("tcp-emu"), ROUND_TRIPS, Wait::Block, "spin=0"),
+    threads_row("64 B poll., 2 threads, shm", Some("tcp-emu"), ROUND_TRIPS, Wait::Poll, ""),
+    threads_row("64 B sends, 2 threads, shm", Some("tcp-emu"), MANY_SENDS, Wait::Block, "spin=0"),
+    threads_row(
+        "64 KiB wr., 2 threads, shm",
+        Some("tcp-emu"),
+        many_writes(64 * KIB, 16),
+        Wait::Block,
+        "spin=0",
+    ),
 ];
 
 /// The sizes in bytes of the rows with polled memory, in ascending order.
 const WATCHED_SIZES: [usize; 11] =
-    [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
+    [1, 64, 256, 512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB];
 /// Calls of DAT per millisecond in the rows with polled memory.
 const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
+
 /// The result of a row in the JSON output.
 #[derive(Serialize)]
 struct Measured {
@@ -198,10 +296,10 @@ struct Measured {
     unit: &'static str,
     against: Against,
     dat_wait: Wait,
-    raw_wait: Wait,
+    baseline_wait: Wait,
     rounds: Vec<Round>,
     dat: f64,
-    raw: f64,
+    baseline: f64,
     /// The median, the minimum and the maximum of the ratios of the rounds.
     ratio: f64,
     ratio_min: f64,
@@ -214,7 +312,7 @@ struct Document<'a> {
     provider: &'a str,
     congestion_control: &'a str,
     processors: usize,
-    /// The processors of the client and the server.
+    /// The processors of the client and the server, in rows whose processes are pinned.
     pinned: Option<[usize; 2]>,
     kernel: String,
     rows: Vec<Measured>,
@@ -246,13 +344,15 @@ pub(crate) fn run(
         !rows.is_empty(),
         "no row has the text of --row in its name; the rows are: {names}"
     );
-    if !json {
-        let head = ["", "DAT", "raw", "ratio (min–max)"];
-        writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
-    }
     let mut info = ConnectionInfo::default();
     let mut measured: Vec<Measured> = Vec::new();
-    for row in rows {
+    for (index, row) in rows.iter().enumerate() {
+        let previous = index.checked_sub(1).map(|previous| head(rows[previous].against));
+        let head = head(row.against);
+        if !json && previous != Some(head) {
+            let space = if previous.is_some() { "\n" } else { "" };
+            writeln!(stdout(), "{space}{}", colour(&TABLE.row(head), Colour::Strong))?;
+        }
         let (connected, rounds) = row.run(adapter, &address, rounds, processors)?;
         info = connected;
         let result = row.measured(rounds);
@@ -278,9 +378,9 @@ pub(crate) fn run(
 
 /// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu.
 fn rows_of(provider: &str) -> Vec<Row> {
-    let rows = |provider: &str| ROWS.into_iter().filter(|row| row.provider == provider).collect();
-    let own: Vec<Row> = rows(provider);
-    if own.is_empty() { rows("tcp-emu") } else { own }
+    let has_own = ROWS.iter().any(|row| row.provider == Some(provider));
+    let provider = if has_own { provider } else { "tcp-emu" };
+    ROWS.into_iter().filter(|row| row.provider.is_none_or(|of| of == provider)).collect()
 }
 
 fn rows_of_watchers(against: Against) -> Vec<Row> {
@@ -305,11 +405,14 @@ impl Row {
             server: None,
             cpu: None,
             wait: self.wait,
-            raw_wait: self.raw_wait,
+            raw_wait: self.baseline_wait,
             work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
         };
-        let [client, server] = processors;
-        let processors = [client, if self.one_processor { client } else { server }];
+        let processors = match self.pinning {
+            Pinning::Apart => processors,
+            Pinning::Together => [processors[0]; 2],
+            Pinning::Unpinned => [None; 2],
+        };
         let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
         let (mut info, mut rounds) = (ConnectionInfo::default(), Vec::new());
@@ -324,7 +427,7 @@ impl Row {
     }
 
     fn measured(&self, rounds: Vec<Round>) -> Measured {
-        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.raw).collect();
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.dat / round.baseline).collect();
         let ratio = median(&ratios);
         let column =
             |value: fn(&Round) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
@@ -334,14 +437,23 @@ impl Row {
             unit: if self.what.is_latency() { "seconds" } else { "bytes_per_second" },
             against: self.against,
             dat_wait: self.wait,
-            raw_wait: self.raw_wait,
+            baseline_wait: self.baseline_wait,
             dat: column(|round| round.dat),
-            raw: column(|round| round.raw),
+            baseline: column(|round| round.baseline),
             ratio,
             ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             rounds,
         }
+    }
+}
+
+/// Returns the head of the rows with this baseline.
+fn head(against: Against) -> [&'static str; 4] {
+    match against {
+        Against::Tcp | Against::Udp => ["", "DAT", "raw", "ratio (min–max)"],
+        Against::OneThread => ["", "2 threads", "1 thread", "2 to 1 thread, more is better"],
+        Against::Polling => ["", "blocking", "polling", "ratio, more is better"],
     }
 }
 
@@ -356,7 +468,7 @@ fn line(row: &Measured) -> String {
     TABLE.row([
         row.name.to_owned(),
         value(row.dat),
-        value(row.raw),
+        value(row.baseline),
         format!("{:.digits$} ({:.digits$}–{:.digits$})", row.ratio, row.ratio_min, row.ratio_max),
     ])
 }
@@ -367,11 +479,14 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
         None => "on one processor".to_owned(),
     };
     let text = format!(
-        "Two processes {placement}, Linux {}. {rounds} rounds of both, in turn; each lasts at \
-         least {} ms. Medians, and the median of the rounds' ratios. Adapter {}, provider {}, \
-         compared with plain TCP, congestion control {}, or plain UDP. Ping-pong: half a round \
-         trip. Requests: 64 outstanding, compared with sockets that epoll watches; 1 request: the \
-         round trip.",
+        "Two processes {placement} (not in unpinned rows and rows with 2 threads), Linux {}. \
+         {rounds} rounds of both, in turn; each lasts at least {} ms. Medians, and the median of \
+         the rounds' ratios. Adapter {}, provider {}, compared with plain TCP, congestion control \
+         {}, or plain UDP. Ping-pong: half a round trip. Requests: 64 outstanding, compared with \
+         sockets that epoll watches; 1 request: the round trip. Blocking next to polling: 64 \
+         outstanding. 2 threads: at each end, each with a connection of its own through the same \
+         adapter; the messages or round trips of both, compared with those of one thread with one \
+         connection.",
         document.kernel,
         MIN_TRIAL_TIME.as_millis(),
         document.adapter,
@@ -393,10 +508,35 @@ mod tests {
             // The results of the two systems differ here as much as any results can.
             let unit = if row.what.is_latency() { 1e-12 } else { 1.0 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
-            let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
+            let rounds =
+                rounds.map(|(dat, baseline)| Round { dat: dat * unit, baseline: baseline * unit });
             let measured = row.measured(rounds.to_vec());
             let line = line(&measured);
             assert!(line.chars().count() <= 80, "{line}");
+            let (_, width) = TABLE.columns[0];
+            assert!(row.name.chars().count() <= width, "{}", row.name);
+            let head = TABLE.row(head(row.against));
+            assert!(head.chars().count() <= 80, "{head}");
+        }
+    }
+
+    #[test]
+    fn threads_are_compared_with_one_thread() {
+        for row in ROWS {
+            let has_threads = matches!(row.what, What::Threads(_));
+            assert_eq!(has_threads, row.against == Against::OneThread, "{}", row.name);
+            assert_eq!(has_threads, row.name.contains("2 threads"), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_provider_differ() {
+        for provider in ["tcp-emu", "softroce", "verbs"] {
+            let mut names: Vec<_> = rows_of(provider).into_iter().map(|row| row.name).collect();
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{provider}: {names:?}");
         }
     }
 }

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
 use crate::wait::{PEER_TIMEOUT, Role, Wait};
@@ -26,23 +25,13 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Both sides of a comparison use the same congestion control.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 
-/// The plain socket that DAT is compared with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Against {
-    /// A TCP stream.
-    Tcp,
-    /// UDP datagrams, one call per message.
-    Udp,
-}
-
 /// The plain sockets of one process, which are connected to the plain sockets of the other process.
 pub(crate) struct PlainSockets {
     stream: TcpStream,
     /// The UDP socket, which is connected to the UDP socket of the other process.
     datagrams: UdpSocket,
-    /// Which of the two sockets is measured.
-    pub(crate) against: Against,
+    /// Whether the UDP socket is measured, with one call per message, instead of the TCP stream.
+    pub(crate) uses_udp: bool,
     wait: Wait,
     buffer: Vec<u8>,
 }
@@ -71,7 +60,7 @@ impl PlainSockets {
         Ok(PlainSockets {
             stream,
             datagrams,
-            against: Against::Tcp,
+            uses_udp: false,
             wait,
             buffer: vec![0; largest.max(READ_AHEAD_BYTES)],
         })
@@ -160,11 +149,11 @@ impl PlainSockets {
     }
 
     fn ping(&mut self, size: usize) -> Result<()> {
-        if self.against == Against::Udp { self.send_datagram(size) } else { self.send(size) }
+        if self.uses_udp { self.send_datagram(size) } else { self.send(size) }
     }
 
     fn pong(&mut self, size: usize) -> Result<()> {
-        if self.against == Against::Udp { self.receive_datagram() } else { self.receive(size) }
+        if self.uses_udp { self.receive_datagram() } else { self.receive(size) }
     }
 
     /// Runs `count` round trips of `size` bytes each way. Returns half of each round trip's time at
@@ -192,9 +181,9 @@ impl PlainSockets {
     /// reads it, while this thread polls the memory into which the second thread reads. Datagrams
     /// have the maximum size.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
-        let PlainSockets { stream, datagrams, against, buffer, wait } = self;
+        let PlainSockets { stream, datagrams, uses_udp, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
-        if *against == Against::Tcp {
+        if !*uses_udp {
             let write = |octets: &[u8]| (&*stream).write_all(octets);
             return watched(role, &buffer[..size], count, write, |room| {
                 (&*stream).read_exact(room)
@@ -269,7 +258,7 @@ impl PlainSockets {
         size: usize,
         count: usize,
     ) -> Result<f64> {
-        if self.against == Against::Udp {
+        if self.uses_udp {
             return self.datagrams(role, size, count);
         }
         let start = Instant::now();

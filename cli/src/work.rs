@@ -31,8 +31,9 @@ impl Work {
     /// Returns the number of connections per adapter.
     pub(crate) fn connections(&self) -> usize {
         match self {
+            Work::Plain(work) => work.what.connections(),
             Work::Bench(work) => work.connections(),
-            Work::Demo(_) | Work::Plain(_) | Work::Ping(_) => 1,
+            Work::Demo(_) | Work::Ping(_) => 1,
         }
     }
 }

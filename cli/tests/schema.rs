@@ -79,10 +79,20 @@ fn the_demonstration_is_as_its_schema_says() {
 }
 
 #[test]
-fn the_rows_beside_plain_sockets_are_as_their_schema_says() {
-    let row = ["bench", "--plain", "--rounds", "1", "--row", "64 B ping-pong, polling", "--json"];
-    let output = dat(&row).env("DAT_OVERRIDE", "/dev/null").output().expect("the program starts");
-    is_valid(&["bench-plain"], &serde_json::from_slice(&output.stdout).expect("JSON"));
+fn the_rows_beside_a_baseline_are_as_their_schema_says() {
+    for (name, against) in [
+        ("64 B ping-pong, polling", "tcp"),
+        ("64 B sends, blocking", "polling"),
+        ("64 B blocking, 2 threads", "one_thread"),
+    ] {
+        let output = dat(&["bench", "--plain", "--rounds", "1", "--row", name, "--json"])
+            .env("DAT_OVERRIDE", "/dev/null")
+            .output()
+            .expect("the program starts");
+        let document = serde_json::from_slice(&output.stdout).expect("JSON");
+        is_valid(&["bench-plain"], &document);
+        assert_eq!(document["rows"][0]["against"], against, "{document}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures DAT next to plain sockets with `dat bench --plain`, and checks
-//! that each row meets its bar, which is a required ratio (docs/performance.md).
+//! `cargo xtask bench`: measures DAT next to a baseline with `dat bench --plain`, and checks that
+//! each row meets its bar, which is a required ratio (docs/performance.md).
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// The ratio of DAT to the plain socket that a row must meet, as a maximum or a minimum.
+/// The ratio of DAT to the baseline that a row must meet, as a maximum or a minimum.
 #[derive(Clone, Copy)]
 enum Bar {
     AtMost(f64),
@@ -21,7 +21,7 @@ enum Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 22] = [
+const BARS: [(&str, Bar); 36] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -44,14 +44,30 @@ const BARS: [(&str, Bar); 22] = [
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
+    ("64 B adaptive, unpinned", Bar::AtMost(1.20)),
+    ("64 B adaptive unpinned, shm", Bar::AtMost(0.25)),
+    ("64 B adaptive unpinned, UDP", Bar::AtMost(1.25)),
+    ("64 B sends, blocking", Bar::AtLeast(0.80)),
+    ("64 B writes, blocking", Bar::AtLeast(0.80)),
+    ("4 KiB writes, blocking", Bar::AtLeast(0.80)),
+    ("64 B blocking, 2 threads", THREADS_BAR),
+    ("64 B polling, 2 threads", THREADS_BAR),
+    ("64 B sends, 2 threads", THREADS_BAR),
+    ("64 KiB writes, 2 threads", THREADS_BAR),
+    ("64 B block., 2 threads, shm", THREADS_BAR),
+    ("64 B poll., 2 threads, shm", THREADS_BAR),
+    ("64 B sends, 2 threads, shm", THREADS_BAR),
+    ("64 KiB wr., 2 threads, shm", THREADS_BAR),
 ];
+/// The required ratio of two threads to one thread.
+const THREADS_BAR: Bar = Bar::AtLeast(1.70);
 /// The required ratio of the rows of `--watched`, whose names contain [`WATCHED`].
 const WATCHED_BAR: Bar = Bar::AtMost(1.30);
 const WATCHED: &str = ", watched, ";
 
 /// The minimum ratio between the bandwidth of a size and the bandwidth of the next smaller size,
-/// for rows of `--watched`. A smaller ratio is a dip. If the plain socket's bandwidth also falls,
-/// the limit is multiplied by the plain socket's ratio.
+/// for rows of `--watched`. A smaller ratio is a dip. If the baseline's bandwidth also falls, the
+/// limit is multiplied by the baseline's ratio.
 const MIN_STEP: f64 = 0.90;
 
 /// The output of `dat bench --plain --json`.
@@ -66,7 +82,7 @@ struct Row {
     size: usize,
     /// Half a round trip in seconds, for rows of `--watched`.
     dat: f64,
-    raw: f64,
+    baseline: f64,
     /// The median, the minimum and the maximum of the ratios that the rounds have measured.
     ratio: f64,
     ratio_min: f64,
@@ -134,8 +150,8 @@ impl Row {
     fn dips_after(&self, smaller: &Row) -> bool {
         let more = self.size as f64 / smaller.size as f64;
         let step = more * smaller.dat / self.dat;
-        let step_of_raw = more * smaller.raw / self.raw;
-        step < MIN_STEP * step_of_raw.min(1.0)
+        let step_of_baseline = more * smaller.baseline / self.baseline;
+        step < MIN_STEP * step_of_baseline.min(1.0)
     }
 }
 
@@ -143,9 +159,9 @@ impl Row {
 mod tests {
     use super::{Row, Verdict};
 
-    fn row(name: &str, size: usize, dat: f64, raw: f64) -> Row {
-        let ratio = dat / raw;
-        Row { name: name.to_owned(), size, dat, raw, ratio, ratio_min: ratio, ratio_max: ratio }
+    fn row(name: &str, size: usize, dat: f64, baseline: f64) -> Row {
+        let (name, ratio) = (name.to_owned(), dat / baseline);
+        Row { name, size, dat, baseline, ratio, ratio_min: ratio, ratio_max: ratio }
     }
 
     fn verdict(row: &Row, previous: Option<&Row>) -> Verdict {
@@ -158,6 +174,8 @@ mod tests {
         assert_eq!([latency(1.10), latency(1.11)], [Verdict::Met, Verdict::Missed]);
         let rate = |dat| verdict(&row("64 B sends, 64 outstanding", 64, dat, 1.0), None);
         assert_eq!([rate(10.0), rate(9.9)], [Verdict::Met, Verdict::Missed]);
+        let threads = |dat| verdict(&row("64 B sends, 2 threads", 64, dat, 1.0), None);
+        assert_eq!([threads(1.70), threads(1.69)], [Verdict::Met, Verdict::Missed]);
         let watched = |dat| verdict(&row("64 B, watched, 1/ms", 64, dat, 1.0), None);
         assert_eq!([watched(1.30), watched(1.31)], [Verdict::Met, Verdict::Missed]);
         assert!(row("a new row", 64, 1.0, 1.0).judge(None).is_err());
@@ -165,12 +183,12 @@ mod tests {
 
     #[test]
     fn a_larger_size_moves_at_least_as_much() {
-        let of = |size, dat, raw| row("1 KiB, watched, 0/ms", size, dat, raw);
+        let of = |size, dat, baseline| row("1 KiB, watched, 0/ms", size, dat, baseline);
         let smaller = of(1024, 1.0, 1.0);
         let judge = |larger: &Row| verdict(larger, Some(&smaller));
         assert_eq!(judge(&of(2048, 2.0, 2.0)), Verdict::Met);
         assert_eq!(judge(&of(2048, 2.3, 2.0)), Verdict::Dip);
-        assert_eq!(judge(&of(2048, 2.6, 2.6)), Verdict::Met, "the plain socket dips as well");
+        assert_eq!(judge(&of(2048, 2.6, 2.6)), Verdict::Met, "the baseline dips as well");
         assert_eq!(judge(&of(64, 9.0, 9.0)), Verdict::Met, "the size is not larger");
     }
 }

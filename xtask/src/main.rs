@@ -49,8 +49,8 @@ enum Task {
     Miri,
     /// Run random calls in several threads under the thread sanitizer (not part of test)
     Tsan(tsan::Options),
-    /// Measure DAT next to plain sockets, and check that each row meets its required ratio (not
-    /// part of test)
+    /// Measure DAT next to plain sockets, and two threads next to one, and check that each row
+    /// meets its required ratio (not part of test)
     Bench(bench::Options),
     /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
     /// test)

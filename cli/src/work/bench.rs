@@ -1,6 +1,5 @@
 //! The work of `dat bench`.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
 use crate::cpu;
-use crate::measure::{latency, run_schedule, stream};
+use crate::measure::{latency, on_each_connection, run_schedule, stream};
 use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::plain_sockets::PlainSockets;
 use crate::rounds::{
@@ -348,24 +347,6 @@ impl Point {
             _ => Ok(start.elapsed()),
         }
     }
-}
-
-/// Runs `work` on each connection. If there are several connections, each has a thread of its own.
-fn on_each_connection<T: Send>(
-    connections: &mut [Connection],
-    work: impl Fn(&mut Connection) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    if let [connection] = connections {
-        return Ok(vec![work(connection)?]);
-    }
-    thread::scope(|threads| {
-        let all: Vec<_> =
-            connections.iter_mut().map(|connection| threads.spawn(|| work(connection))).collect();
-        let join = |thread: thread::ScopedJoinHandle<_>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        all.into_iter().map(join).collect()
-    })
 }
 
 #[cfg(test)]

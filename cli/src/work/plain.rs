@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
 use crate::measure::{Workload, run_schedule};
-use crate::plain_sockets::{Against, PlainSockets};
+use crate::plain_sockets::PlainSockets;
 use crate::requests::{Endpoints, Requests, WatchedSockets};
 use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step};
-use crate::wait::Role;
+use crate::wait::{Role, Wait};
 
-/// The minimum time of one trial. Each round has two trials: one of DAT and one of the plain
-/// socket.
+/// The minimum time of one trial. Each round has two trials: one of DAT and one of the baseline.
 pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
 /// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
 /// take longer.
 const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
+/// The number of threads, with a connection each, of [`What::Threads`].
+const THREADS: usize = 2;
 
 /// The work of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub(crate) struct Work {
 pub(crate) enum What {
     /// A workload of one connection.
     One(Workload),
+    /// A workload of [`THREADS`] connections through one adapter, each in a thread of its own at
+    /// both ends.
+    Threads(Workload),
     /// Requests over many connections.
     Many(Requests),
 }
@@ -40,7 +44,7 @@ pub(crate) enum What {
 impl What {
     pub(crate) fn size(self) -> usize {
         match self {
-            What::One(workload) => workload.size(),
+            What::One(workload) | What::Threads(workload) => workload.size(),
             What::Many(requests) => requests.size,
         }
     }
@@ -49,14 +53,39 @@ impl What {
     pub(crate) fn is_latency(self) -> bool {
         match self {
             What::One(workload) => !matches!(workload, Workload::Stream { .. }),
+            What::Threads(_) => false,
             What::Many(requests) => requests.is_latency(),
+        }
+    }
+
+    /// Returns the number of connections between the two processes, without the connections that
+    /// requests have.
+    pub(crate) fn connections(self) -> usize {
+        match self {
+            What::Threads(_) => THREADS,
+            What::One(_) | What::Many(_) => 1,
         }
     }
 }
 
-/// What is measured, with the connections that it needs besides that of the two processes.
+/// The baseline, which DAT is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Against {
+    /// A TCP stream.
+    Tcp,
+    /// UDP datagrams, one call per message.
+    Udp,
+    /// DAT, with one thread and one connection instead of [`What::Threads`].
+    OneThread,
+    /// DAT, whose consumer polls instead of blocking.
+    Polling,
+}
+
+/// What is measured, with the connections that it needs besides those of the two processes.
 enum Ready {
     One(Workload),
+    Threads(Workload),
     Many(Requests, Box<Endpoints>, Box<WatchedSockets>),
 }
 
@@ -64,7 +93,7 @@ enum Ready {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) dat: f64,
-    pub(crate) raw: f64,
+    pub(crate) baseline: f64,
 }
 
 impl Work {
@@ -73,14 +102,15 @@ impl Work {
         &self,
         adapter: &Adapter,
         server: Address,
-        connection: &mut Connection,
+        connections: &mut [Connection],
         sockets: &mut PlainSockets,
         role: Role,
         report_progress: impl Fn(f64),
     ) -> Result<Vec<Round>> {
-        sockets.against = self.against;
+        sockets.uses_udp = self.against == Against::Udp;
         let mut ready = match self.what {
             What::One(workload) => Ready::One(workload),
+            What::Threads(workload) => Ready::Threads(workload),
             What::Many(requests) => Ready::Many(
                 requests,
                 Endpoints::connect(requests, adapter, server, sockets, role)?.into(),
@@ -93,8 +123,8 @@ impl Work {
             min_trial_time: MIN_TRIAL_TIME,
             operations: MIN_OPERATIONS,
             max_trial_time: MAX_TRIAL_TIME,
-            // A noisy row is not measured again. Its result is the ratio of DAT to the plain
-            // socket, and each round yields a ratio of its own.
+            // A noisy row is not measured again. Its result is the ratio of DAT to the baseline,
+            // and each round yields a ratio of its own.
             attempts: 1,
         };
         let mut schedule = Schedule::new(rules, 2);
@@ -104,10 +134,18 @@ impl Work {
             role,
             report_progress,
             |sockets, Step { part, operations }| match (&mut ready, part) {
+                (Ready::One(workload), _) if self.against == Against::Polling => {
+                    connections[0].set_wait(if part == 0 { Wait::Block } else { Wait::Poll });
+                    workload.run_dat(&mut connections[0], sockets, role, operations)
+                }
                 (Ready::One(workload), 0) => {
-                    workload.run_dat(connection, sockets, role, operations)
+                    workload.run_dat(&mut connections[0], sockets, role, operations)
                 }
                 (Ready::One(workload), _) => workload.run_plain(sockets, role, operations),
+                (Ready::Threads(workload), _) => {
+                    let threads = if part == 0 { THREADS } else { 1 };
+                    workload.run_dat_threads(&mut connections[..threads], sockets, role, operations)
+                }
                 (Ready::Many(requests, endpoints, _), 0) => {
                     requests.run(endpoints.as_mut(), sockets, role, operations)
                 }
@@ -121,6 +159,7 @@ impl Work {
         }
         let rounds = schedule.into_rounds().context("no round was measured")?;
         let both = rounds.parts[0].iter().zip(&rounds.parts[1]);
-        Ok(both.map(|(dat, raw)| Round { dat: dat.sample.value, raw: raw.sample.value }).collect())
+        let values = both.map(|(dat, baseline)| (dat.sample.value, baseline.sample.value));
+        Ok(values.map(|(dat, baseline)| Round { dat, baseline }).collect())
     }
 }

@@ -290,8 +290,8 @@ pub fn cfg<'c, T: Transport>(
     }
 }
 
-/// Creates a queue pair that lives until this thread ends. An adapter with several engines gives the
-/// next queue pair to another engine than that of its listeners.
+/// Creates a queue pair that lives until this thread ends. An adapter with several engines gives
+/// the next queue pair to another engine than that of its listeners.
 pub fn occupy_first_engine<T: Transport>(t: &T) {
     struct NoUpcalls;
     impl<T: Transport> Receiver<T> for NoUpcalls {
