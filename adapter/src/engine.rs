@@ -37,6 +37,11 @@ pub unsafe trait Engine: MakeProgress {
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
+    /// The number of queue pairs that can be connected at the same time. Without a limit of the
+    /// protocol, this is `usize::MAX`.
+    fn max_qps(&self) -> usize {
+        usize::MAX
+    }
     /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
     fn remove_qp(&mut self, qp: usize);
     /// Requests a connection: see [`Queue::connect`](dat_core::provider::Queue::connect).

@@ -78,7 +78,8 @@ impl<E: Engine> Adapter<E> {
         let all = Arc::downgrade(&engines);
         let wait = move || all.upgrade().iter().for_each(|all| all.finish_accesses_of_others());
         keys.set_wait_for_other_engines(wait);
-        Ok(Adapter { attrs: attrs(ia, params, wire), keys, engines })
+        let max_eps = engines.first().engine.lock().engine.max_qps().min(MAX_EPS);
+        Ok(Adapter { attrs: attrs(ia, params, wire, max_eps), keys, engines })
     }
 }
 
@@ -110,13 +111,16 @@ fn create_engine<E: Engine>(
     Ok(reactor)
 }
 
-fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
+/// The maximum number of endpoints of an adapter.
+const MAX_EPS: usize = 1 << 16;
+
+fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
     let Wire { max_read_depth, max_message, max_private, extended, named } = wire;
     Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
         address: params.address,
-        max_eps: 1 << 16,
+        max_eps,
         max_dtos: 1 << 16,
         max_segments: 32,
         max_read_segments: 32,

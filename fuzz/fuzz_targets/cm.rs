@@ -29,8 +29,8 @@ const BODY_OFFSET: usize = 24;
 fuzz_target!(|data: &[u8]| {
     let mut fuzz = Fuzz {
         now: Instant::now(),
-        cm: Cm::new(Cfg::new(5, 7), random(1)),
-        caller: Cm::new(Cfg::new(6, 8), random(2)),
+        cm: Cm::new(Cfg::new(7), random(1)),
+        caller: Cm::new(Cfg::new(8), random(2)),
         conns: vec![],
         reported: HashMap::new(),
         sent: vec![],

@@ -323,6 +323,11 @@ unsafe impl adapter::Engine for Engine {
         Ok(shared)
     }
 
+    fn max_qps(&self) -> usize {
+        let of_addresses = self.local_addresses.iter().map(|of| of.qpns.capacity());
+        of_addresses.min().unwrap_or(usize::MAX)
+    }
+
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let mut counts = self.resources.ended_counts.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));

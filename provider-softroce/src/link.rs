@@ -34,7 +34,7 @@ use crate::host_probe::Refusal;
 use crate::listeners::LocalRequest;
 use crate::local_address::{GSI, LocalAddress, Owner, random};
 use crate::packet_io::Peer;
-use crate::port::{LivenessConnection, slot_of};
+use crate::port::{LivenessConnection, Slot, slot_of};
 
 /// The time that a requester waits for an acknowledgement: 2^17 · 4.096 µs, the value that kernels
 /// use.
@@ -70,7 +70,7 @@ pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) qpn: u32,
     /// The address and slot of the peer. The slot is 0 until it is known.
-    pub(crate) peer: (IpAddr, u8),
+    pub(crate) peer: (IpAddr, Slot),
 }
 
 type Phase = adapter::Phase<Box<Connecting>, Box<Established>, Box<Disconnecting>>;
@@ -138,7 +138,7 @@ impl Link {
     }
 
     /// Whether the queue pair is connected to the adapter that has this address and slot.
-    pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: u8) -> bool {
+    pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: Slot) -> bool {
         match &self.phase {
             Phase::Established(established) => established.conn.peer == (peer, slot),
             Phase::Disconnecting(disconnecting) => disconnecting.conn.peer == (peer, slot),

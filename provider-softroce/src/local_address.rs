@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use adapter::{Table, netdev};
 use netem::Conditions;
-use rnic::cm::{Cfg, Cm, ConnId};
+use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use rnic::rc::Burst;
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
@@ -18,7 +18,7 @@ use crate::hosts::Hosts;
 use crate::listeners::LocalRequest;
 use crate::packet_io::{PacketIo, Peer};
 use crate::params::Params;
-use crate::port::{ClosedService, LivenessConnection, Port, PortError, UDP_PORT};
+use crate::port::{ClosedService, LivenessConnection, Port, PortError, Slot, UDP_PORT, low_bits};
 use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::selftest;
@@ -70,7 +70,7 @@ pub(crate) struct LocalAddress {
 /// A peer adapter on this host.
 pub(crate) struct LocalPeer {
     pub(crate) address: IpAddr,
-    pub(crate) slot: u8,
+    pub(crate) slot: Slot,
     pub(crate) liveness: LivenessConnection,
 }
 
@@ -113,7 +113,8 @@ impl LocalAddress {
             loopback_path_mtu: loopback.min(params.mtu),
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
-            ..Cfg::new(port.slot(), guid)
+            low_bits: low_bits(port.slot()),
+            ..Cfg::new(guid)
         };
         let slot = port.slot();
         // A different seed for each address and adapter makes them lose different packets.
@@ -128,7 +129,7 @@ impl LocalAddress {
             host_probe: HostProbe::new(address).ok(),
             cm: Cm::new(cfg, Box::new(random)),
             owners,
-            qpns: Qpns::new(slot),
+            qpns: Qpns::new(low_bits(slot)),
             closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
@@ -209,7 +210,12 @@ impl LocalAddress {
     }
 
     /// Whether a peer that has been silent for the time `quiet` is known to be alive.
-    pub(crate) fn is_peer_alive(&self, peer: (IpAddr, u8), quiet: Duration, now: Instant) -> bool {
+    pub(crate) fn is_peer_alive(
+        &self,
+        peer: (IpAddr, Slot),
+        quiet: Duration,
+        now: Instant,
+    ) -> bool {
         let is_local_peer_connected =
             self.local_peers.iter().any(|of| (of.address, of.slot) == peer);
         is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
@@ -241,7 +247,7 @@ impl LocalAddress {
     pub(crate) fn watch_peer(
         &mut self,
         peer: SocketAddr,
-        slot: u8,
+        slot: Slot,
         watch: impl FnOnce(usize, &LivenessConnection),
     ) -> bool {
         let indices: Vec<usize> = self.local_peers.indices().collect();
@@ -292,7 +298,7 @@ pub(crate) const GSI: u32 = 1;
 /// random, because an attacker who forges a packet must guess them. A number is not reused for a
 /// while after its release, because a peer may still use it for an earlier connection.
 pub(crate) struct Qpns {
-    slot: u8,
+    low_bits: LowBits,
     gsi_psn: u32,
     /// The numbers in use, each with the index of its queue pair. `None` if the queue pair no
     /// longer exists but the number is not released yet.
@@ -303,14 +309,10 @@ pub(crate) struct Qpns {
     last: (u32, usize),
 }
 
-const SLOT_BITS: u32 = 7;
-/// The maximum number of released numbers that are not reused yet.
-const RECENT_MAX: usize = 1024;
-
 impl Qpns {
-    fn new(slot: u8) -> Self {
+    fn new(low_bits: LowBits) -> Self {
         Qpns {
-            slot,
+            low_bits,
             gsi_psn: random() as u32,
             used: HashMap::new(),
             recent: VecDeque::new(),
@@ -318,15 +320,30 @@ impl Qpns {
         }
     }
 
+    /// The number of values of the bits that are not fixed.
+    fn numbers(&self) -> u32 {
+        1 << (24 - self.low_bits.count)
+    }
+
+    /// The maximum number of released numbers that are not reused yet.
+    fn recent_max(&self) -> usize {
+        self.numbers() as usize / 128
+    }
+
+    /// The number of queue pairs that can have a number at the same time.
+    pub(crate) fn capacity(&self) -> usize {
+        self.numbers() as usize - 2 - self.recent_max()
+    }
+
     /// Assigns a number to a queue pair. Returns `None` if all numbers are in use.
     pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
-        const NUMBERS: u32 = 1 << (24 - SLOT_BITS);
-        let start = random() as u32 % NUMBERS;
+        let numbers = self.numbers();
+        let start = random() as u32 % numbers;
         // The first number that is tried is usually free.
-        for number in (start..NUMBERS).chain(0..start) {
-            let qpn = number << SLOT_BITS | u32::from(self.slot);
+        for number in (start..numbers).chain(0..start) {
+            let qpn = self.low_bits.append_to(number);
             // Numbers 0 and 1 are reserved, and 0xffffff is the multicast queue pair.
-            let is_special = number == 0 || number == NUMBERS - 1;
+            let is_special = number == 0 || number == numbers - 1;
             if !is_special && !self.used.contains_key(&qpn) && !self.recent.contains(&qpn) {
                 self.used.insert(qpn, Some(link));
                 return Some(qpn);
@@ -362,7 +379,7 @@ impl Qpns {
     /// Releases a number. It may be reused after a while.
     pub(crate) fn release(&mut self, qpn: u32) {
         if self.used.remove(&qpn).is_some() {
-            if self.recent.len() >= RECENT_MAX {
+            if self.recent.len() >= self.recent_max() {
                 self.recent.pop_front();
             }
             self.recent.push_back(qpn);
@@ -394,7 +411,7 @@ mod tests {
 
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
-        let mut qpns = Qpns::new(0x55);
+        let mut qpns = Qpns::new(LowBits { count: 7, value: 0x55 });
         let numbers: Vec<u32> = (0..1000)
             .map(|link| qpns.assign(link).expect("there are enough free numbers"))
             .collect();
@@ -433,8 +450,10 @@ mod tests {
 
     #[test]
     fn numbers_can_run_out() {
-        let mut qpns = Qpns::new(0);
-        let n = (0..).take_while(|&link| qpns.assign(link).is_some()).count();
-        assert_eq!(n, (1 << 17) - 2);
+        for (slot, expected) in [(0, 1 << 17), (1086, 1 << 13)] {
+            let mut qpns = Qpns::new(low_bits(slot));
+            let n = (0..).take_while(|&link| qpns.assign(link).is_some()).count();
+            assert_eq!(n, expected - 2, "slot {slot}");
+        }
     }
 }

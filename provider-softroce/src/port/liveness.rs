@@ -10,6 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use adapter::{Table, half_open};
 
+use super::Slot;
 use super::names::{Names, SocketFile};
 
 /// The listening socket of this adapter, and the connections of its peers.
@@ -20,7 +21,7 @@ pub(crate) struct LivenessListener {
 }
 
 impl LivenessListener {
-    pub(super) fn new(names: &Names, slot: u8) -> io::Result<Self> {
+    pub(super) fn new(names: &Names, slot: Slot) -> io::Result<Self> {
         let (listener, file) = names.bind_liveness(slot)?;
         listener.set_nonblocking(true)?;
         Ok(LivenessListener { _file: file, listener, watchers: Table::new() })

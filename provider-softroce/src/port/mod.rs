@@ -4,7 +4,7 @@
 //! RoCEv2 has one UDP port, and a peer sends to that port, whichever process has the queue pair.
 //! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
 //! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
-//! *REQ socket* for the requests of new peers. It is followed by up to 127 *slots*. Each
+//! *REQ socket* for the requests of new peers. It is followed by up to 1087 *slots*. Each
 //! adapter has one slot. The low bits of its queue pair numbers and communication ids are the
 //! number of the slot.
 //!
@@ -12,11 +12,11 @@
 //! last socket to its position, and packets would be misdirected. Therefore all adapters hold the
 //! set of [`shared_sockets`], and a new adapter receives it from any of the others. When the last
 //! adapter ends, the kernel closes all sockets. The set consists of parts: the first adapter binds
-//! the first 16 sockets, and an adapter that finds all slots of the existing parts taken doubles
-//! their number.
+//! the first 16 sockets, and an adapter that finds all slots of the existing parts taken binds one
+//! more part.
 //!
 //! Adapters find each other by local sockets in a directory that only their user can enter
-//! ([`names`]): `/tmp/opendat-UID/NETNS/ADDRESS`.
+//! ([`names`]): `/tmp/opendat-UID/NETNS/v2-ADDRESS`.
 //!
 //! | file | owner and purpose |
 //! |---|---|
@@ -55,7 +55,7 @@ pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::{SharedSockets, SocketRequests};
-pub(crate) use self::steer::{REQ_SLOT, SLOTS, slot_of};
+pub(crate) use self::steer::{REQ_SLOT, SLOTS, Slot, low_bits, slot_of};
 use crate::socket::Udp;
 
 /// The UDP port of RoCEv2 (IBA annex A17).
@@ -78,7 +78,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 /// One adapter's share of the port of an address.
 pub(crate) struct Port {
     address: SocketAddr,
-    slot: u8,
+    slot: Slot,
     names: Names,
     /// The socket that receives the packets for this adapter's queue pairs and connections.
     pub(crate) socket: Udp,
@@ -107,7 +107,7 @@ pub(crate) enum PortError {
     )]
     Taken(std::net::IpAddr),
     /// All slots are taken.
-    #[error("127 adapters use UDP port 4791 of {0}, which is the maximum")]
+    #[error("1087 adapters use UDP port 4791 of {0}, which is the maximum")]
     Full(std::net::IpAddr),
     /// The directory in which adapters of one user find each other cannot be used.
     #[error(
@@ -234,11 +234,13 @@ impl Port {
             Err(error) => return Err(error),
         };
         let Some((slot, local_socket)) = names.claim_slot()? else { return Ok(None) };
-        let mut others = others.filter(|&other| other != slot);
         // The socket of the slot may be in a part of the shared sockets that this adapter has not
-        // received. Ask the other adapters for it. If none of them has it, bind it.
+        // received. Ask the other adapters for it. An adapter with a higher slot has it for sure.
+        // If none of them has it, bind it.
+        let mut others = None;
         while !shared_sockets.has_slot(slot) {
-            match request_from_any(&mut requests, names, &mut others, deadline)? {
+            let others = others.get_or_insert_with(|| names.listed_slots(slot));
+            match request_from_any(&mut requests, names, others, deadline)? {
                 Some(answer) => shared_sockets = shared_sockets.or_larger(answer),
                 None => {
                     if bind_lock.is_none() {
@@ -267,7 +269,7 @@ impl Port {
     fn take_slot(
         address: SocketAddr,
         names: &Names,
-        slot: u8,
+        slot: Slot,
         local_socket: LocalSocket,
         shared_sockets: SharedSockets,
     ) -> io::Result<Port> {
@@ -299,7 +301,7 @@ impl Port {
     }
 
     /// The slot: the low bits of this adapter's queue pair numbers and communication ids.
-    pub(crate) fn slot(&self) -> u8 {
+    pub(crate) fn slot(&self) -> Slot {
         self.slot
     }
 
@@ -313,7 +315,7 @@ impl Port {
     /// sent the packet. Packets of other senders are forwarded only up to a limit.
     pub(crate) fn forward(
         &mut self,
-        slot: u8,
+        slot: Slot,
         (from, of_peer): (SocketAddr, bool),
         packet: &[u8],
         now: Instant,
@@ -373,7 +375,7 @@ impl Port {
     pub(crate) fn connect_liveness(
         &self,
         address: SocketAddr,
-        slot: u8,
+        slot: Slot,
     ) -> io::Result<LivenessConnection> {
         self.names.connect_liveness(address, slot).map(LivenessConnection)
     }
@@ -387,7 +389,7 @@ impl Port {
 
 /// Takes the liveness name of a slot of an address. The address need not be on this host.
 #[cfg(test)]
-pub(crate) fn take_liveness_name(address: SocketAddr, slot: u8) -> LivenessListener {
+pub(crate) fn take_liveness_name(address: SocketAddr, slot: Slot) -> LivenessListener {
     LivenessListener::new(&Names::new(address).expect("a directory"), slot)
         .expect("the slot is free")
 }
@@ -402,7 +404,7 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
 fn request_from_any(
     requests: &mut SocketRequests,
     names: &Names,
-    others: &mut impl Iterator<Item = u8>,
+    others: &mut impl Iterator<Item = Slot>,
     deadline: Instant,
 ) -> io::Result<Option<SharedSockets>> {
     for slot in others {

@@ -2,11 +2,12 @@
 //! that only their user can enter ([`UserDirectory`]). The kernel keeps other users from connecting
 //! to these sockets, from sending to them and from taking their names.
 //!
-//! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports and
-//! therefore its own directories. systemd-tmpfiles removes old files from /tmp, but skips
-//! directories that a process has locked. Therefore each adapter holds a shared lock on its
-//! directory. An adapter that ends tries to lock the directory exclusively. This succeeds only for
-//! the last adapter, which then removes the directory.
+//! The directory is `/tmp/opendat-UID/NETNS/v2-ADDRESS`. Adapters of earlier versions of OpenDAT,
+//! whose slots have other numbers, use another directory, so that they find the port taken. Each
+//! network namespace has its own ports and therefore its own directories. systemd-tmpfiles removes
+//! old files from /tmp, but skips directories that a process has locked. Therefore each adapter
+//! holds a shared lock on its directory. An adapter that ends tries to lock the directory
+//! exclusively. This succeeds only for the last adapter, which then removes the directory.
 //!
 //! The file of a socket outlives a process that is killed. The kernel then refuses connections to
 //! that socket, and the next process that wants the name removes the file. While this process
@@ -28,8 +29,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use telemetry::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 
-use super::SLOTS;
 use super::local_socket::LocalSocket;
+use super::{SLOTS, Slot};
 
 /// The time to wait for a lock that other processes hold only for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -68,7 +69,7 @@ impl Services {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// The adapter that has this slot.
-    Slot(u8),
+    Slot(Slot),
     /// The adapter that listens for this service.
     Service(u64),
     /// The adapter that last listened for this service and still has requests for it.
@@ -197,13 +198,16 @@ impl Names {
 
     /// The services for which the directory has a socket file.
     fn services(&self) -> HashSet<u64> {
+        self.numbers("service-", 16).collect()
+    }
+
+    /// The numbers that follow `prefix` in the names of files.
+    fn numbers<N: TryFrom<u64>>(&self, prefix: &str, radix: u32) -> impl Iterator<Item = N> {
         let files = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
-        files
-            .filter_map(|file| {
-                let name = file.file_name();
-                u64::from_str_radix(name.to_str()?.strip_prefix("service-")?, 16).ok()
-            })
-            .collect()
+        files.filter_map(move |file| {
+            let number = file.file_name().to_str()?.strip_prefix(prefix)?.to_owned();
+            N::try_from(u64::from_str_radix(&number, radix).ok()?).ok()
+        })
     }
 
     /// The socket address of a name.
@@ -217,9 +221,17 @@ impl Names {
     }
 
     /// The slots that are taken. The iterator checks each slot only when it reaches that slot.
-    pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = u8>> {
+    pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = Slot>> {
         let probe = UnixDatagram::unbound()?;
         Ok(SLOTS.filter(move |&slot| self.is_taken_with(&probe, Name::Slot(slot))))
+    }
+
+    /// The slots for which the directory has a socket file, except one, the highest first. Their
+    /// processes may have been killed.
+    pub(super) fn listed_slots(&self, except: Slot) -> impl Iterator<Item = Slot> + use<> {
+        let mut slots: Vec<Slot> = self.numbers("slot-", 10).filter(|&n| n != except).collect();
+        slots.sort_unstable();
+        slots.into_iter().rev()
     }
 
     /// Whether a process has the socket of this name. The test connects `probe` to the socket.
@@ -230,7 +242,7 @@ impl Names {
     }
 
     /// Takes the first free slot.
-    pub(super) fn claim_slot(&self) -> io::Result<Option<(u8, LocalSocket)>> {
+    pub(super) fn claim_slot(&self) -> io::Result<Option<(Slot, LocalSocket)>> {
         let _lock = self.lock()?;
         let probe = UnixDatagram::unbound()?;
         let slot = SLOTS.into_iter().find(|&slot| !self.is_taken_with(&probe, Name::Slot(slot)));
@@ -248,7 +260,7 @@ impl Names {
 
     /// Prepares the link that a service gets if its listener closes while requests are open. The
     /// link leads to the adapter that has this slot.
-    pub(super) fn closed_service(&self, service: u64, slot: u8) -> ClosedService {
+    pub(super) fn closed_service(&self, service: u64, slot: Slot) -> ClosedService {
         let (path, socket) = (self.path(Name::ClosedService(service)), self.path(Name::Slot(slot)));
         ClosedService { path, socket, was_linked: false, _directory: Arc::clone(&self.0) }
     }
@@ -262,7 +274,7 @@ impl Names {
 
     /// Binds the liveness socket of a slot. Only the owner of the slot calls this, so no other
     /// process has the name.
-    pub(super) fn bind_liveness(&self, slot: u8) -> io::Result<(UnixListener, SocketFile)> {
+    pub(super) fn bind_liveness(&self, slot: Slot) -> io::Result<(UnixListener, SocketFile)> {
         let path = liveness_path(&self.0.path, slot);
         remove_if_there(&path)?;
         Ok((UnixListener::bind(&path)?, self.file(path)))
@@ -276,7 +288,11 @@ impl Names {
     /// address may be any address of this host. The adapter need not accept the connection. Returns
     /// `ConnectionRefused` if no adapter of this user has the slot. Does not block: returns
     /// `WouldBlock` if the kernel's queue of connections is full.
-    pub(super) fn connect_liveness(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
+    pub(super) fn connect_liveness(
+        &self,
+        address: SocketAddr,
+        slot: Slot,
+    ) -> io::Result<UnixStream> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -311,16 +327,16 @@ impl Names {
 }
 
 /// Returns the name of an address's directory. The name is short, because the path of a local
-/// socket has at most 107 octets. The longest path has 104 octets, with the user's directory in
+/// socket has at most 107 octets. The longest path has 107 octets, with the user's directory in
 /// /dev/shm.
 fn name_of(address: SocketAddr) -> String {
     match address {
-        SocketAddr::V4(v4) => v4.ip().to_string(),
-        SocketAddr::V6(v6) => format!("{:032x}-{:x}", u128::from(*v6.ip()), v6.scope_id()),
+        SocketAddr::V4(v4) => format!("v2-{}", v4.ip()),
+        SocketAddr::V6(v6) => format!("v2-{:032x}-{:x}", u128::from(*v6.ip()), v6.scope_id()),
     }
 }
 
-fn liveness_path(directory: &Path, slot: u8) -> PathBuf {
+fn liveness_path(directory: &Path, slot: Slot) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 

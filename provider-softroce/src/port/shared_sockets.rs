@@ -13,6 +13,7 @@
 //! | 1 | 16 to 31 | slots 15 to 30 |
 //! | 2 | 32 to 63 | slots 31 to 62 |
 //! | 3 | 64 to 127 | slots 63 to 126 |
+//! | 4 to 18 | 64 positions each, up to 1087 | 64 slots each, up to 1086 |
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -32,23 +33,32 @@ use rustix::net::{
 
 use super::is_descriptor_limit;
 use super::local_socket::{self, SocketRequest};
-use super::steer::{self, POSITIONS, REQ_SLOT, position_of};
+use super::steer::{self, POSITIONS, REQ_SLOT, Slot, position_of};
 use crate::socket::Udp;
 
 /// The number of sockets in the first part.
 const FIRST_PART_COUNT: usize = 16;
-/// The maximum number of sockets in a part.
-const PART_COUNT_MAX: usize = POSITIONS / 2;
+/// The maximum number of sockets in a part. An adapter that opens briefly needs this number of
+/// descriptors.
+const PART_COUNT_MAX: usize = 64;
+/// The number of the first part that has the maximum number of sockets.
+const FIRST_LARGEST_PART: usize = (PART_COUNT_MAX / FIRST_PART_COUNT).ilog2() as usize + 1;
 /// The maximum number of parts.
-const PARTS_MAX: usize = (POSITIONS / FIRST_PART_COUNT).ilog2() as usize + 1;
+const PARTS_MAX: usize = FIRST_LARGEST_PART + POSITIONS / PART_COUNT_MAX - 1;
 /// The time that a datagram from this host to itself may take.
 const DELIVERY_TIMEOUT: Duration = Duration::from_millis(100);
+
+const _: () = assert!(positions(PARTS_MAX - 1).end == POSITIONS);
 
 /// The positions of the sockets of a part.
 const fn positions(part: usize) -> Range<usize> {
     match part {
         0 => 0..FIRST_PART_COUNT,
-        _ => FIRST_PART_COUNT << (part - 1)..FIRST_PART_COUNT << part,
+        1..FIRST_LARGEST_PART => FIRST_PART_COUNT << (part - 1)..FIRST_PART_COUNT << part,
+        _ => {
+            let start = PART_COUNT_MAX * (part - FIRST_LARGEST_PART + 1);
+            start..start + PART_COUNT_MAX
+        }
     }
 }
 
@@ -79,7 +89,7 @@ impl SharedSockets {
     }
 
     /// Whether the socket of a slot is in one of the parts.
-    pub(super) fn has_slot(&self, slot: u8) -> bool {
+    pub(super) fn has_slot(&self, slot: Slot) -> bool {
         (0..self.0.len()).any(|part| positions(part).contains(&position_of(slot)))
     }
 
@@ -95,7 +105,7 @@ impl SharedSockets {
 
     /// Returns duplicates of the sockets of some slots. The known parts must contain all of these
     /// slots.
-    pub(super) fn duplicate<const N: usize>(&self, slots: [u8; N]) -> io::Result<[OwnedFd; N]> {
+    pub(super) fn duplicate<const N: usize>(&self, slots: [Slot; N]) -> io::Result<[OwnedFd; N]> {
         let mut taken = slots.map(|_| None);
         for (part, socket) in self.0.iter().enumerate() {
             let positions = positions(part);
@@ -225,7 +235,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
     for (position, socket) in positions(part).zip(sockets) {
         // The slot is the position minus 1. Only position 0, the REQ socket, has no such slot. It
         // is in the first part, which this function never checks.
-        let datagram = steer::datagram_for((position - 1) as u8, mark);
+        let datagram = steer::datagram_for((position - 1) as Slot, mark);
         from.send(address, &datagram, datagram.len());
         let arrives = || -> io::Result<bool> {
             let deadline = Instant::now() + DELIVERY_TIMEOUT;

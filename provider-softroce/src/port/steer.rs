@@ -1,15 +1,36 @@
 //! Selects the socket for each packet, among the sockets that share the port.
+//!
+//! The low bits of a queue pair number or communication id are the number of the adapter's slot.
+//! There are a few *large* slots, for which few bits are fixed, and many *small* slots:
+//!
+//! | slots | low bits of a number | queue pair numbers of a slot |
+//! |---|---|---|
+//! | 0 to 62 (large) | 0, and 6 bits for the slot | 2^17 |
+//! | 63 to 1086 (small) | 1, and 10 bits for the slot | 2^13 |
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
+use rnic::cm::LowBits;
+
 use crate::socket::Udp;
 
+/// The number of an adapter's slot, or [`REQ_SLOT`].
+pub(crate) type Slot = u16;
+
+/// The number of bits that distinguish large slots.
+const LARGE_BITS: u32 = 6;
+/// The number of bits that distinguish small slots.
+const SMALL_BITS: u32 = 10;
+/// The number of large slots. The REQ socket has one of the possible values.
+const LARGE_SLOTS: Slot = (1 << LARGE_BITS) - 1;
+const SMALL_SLOTS: Slot = 1 << SMALL_BITS;
+
 /// The slot number of the REQ socket, which receives the requests that name no connection.
-pub(crate) const REQ_SLOT: u8 = 127;
+pub(crate) const REQ_SLOT: Slot = LARGE_SLOTS + SMALL_SLOTS;
 /// The slots that adapters can have.
-pub(crate) const SLOTS: Range<u8> = 0..REQ_SLOT;
+pub(crate) const SLOTS: Range<Slot> = 0..REQ_SLOT;
 
 /// The number of the queue pair for connection management (GSI), in every adapter.
 const GSI: u32 = 1;
@@ -20,23 +41,38 @@ const QPN_OFFSET: u32 = 4;
 const REMOTE_ID_OFFSET: u32 = 12 + 8 + 24 + 4;
 
 /// Returns the slot that a queue pair number or communication id belongs to.
-pub(crate) fn slot_of(number: u32) -> u8 {
-    number as u8 & REQ_SLOT
+pub(crate) fn slot_of(number: u32) -> Slot {
+    let rest = (number >> 1) as Slot;
+    match (number & 1, rest & LARGE_SLOTS) {
+        (0, LARGE_SLOTS) => REQ_SLOT,
+        (0, large) => large,
+        _ => LARGE_SLOTS + (rest & (SMALL_SLOTS - 1)),
+    }
+}
+
+/// Returns the low bits of the queue pair numbers and communication ids of a slot.
+pub(crate) fn low_bits(slot: Slot) -> LowBits {
+    match slot.checked_sub(LARGE_SLOTS) {
+        None => LowBits { count: 1 + LARGE_BITS, value: u32::from(slot) << 1 },
+        Some(small) => LowBits { count: 1 + SMALL_BITS, value: u32::from(small) << 1 | 1 },
+    }
 }
 
 /// Returns the position of a slot's socket in the order of binding. The REQ socket is the
 /// first.
-pub(super) const fn position_of(slot: u8) -> usize {
+pub(super) const fn position_of(slot: Slot) -> usize {
     (slot as usize + 1) % POSITIONS
 }
 
 /// The number of positions if all slots have sockets.
 pub(super) const POSITIONS: usize = REQ_SLOT as usize + 1;
 
+const _: () = assert!(POSITIONS == 1088, "the number in the texts for users");
+
 /// Returns a datagram that is steered to this slot.
-pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
+pub(super) fn datagram_for(slot: Slot, rest: [u8; 8]) -> [u8; 16] {
     let mut octets = [0; 16];
-    octets[QPN_OFFSET as usize..][..4].copy_from_slice(&(0x100 | u32::from(slot)).to_be_bytes());
+    octets[QPN_OFFSET as usize..][..4].copy_from_slice(&low_bits(slot).append_to(1).to_be_bytes());
     octets[8..].copy_from_slice(&rest);
     octets
 }
@@ -44,15 +80,18 @@ pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
 /// A classic BPF program that computes the position of a packet's socket. If the position has no
 /// socket yet, the kernel selects any of the existing sockets. A packet that is too short for the
 /// words that the program loads goes to position 0, the REQ socket, where it is dropped.
-fn program() -> [libc::sock_filter; 9] {
+fn program() -> [libc::sock_filter; 15] {
     use libc::{
-        BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
+        BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET,
+        BPF_RSH, BPF_W,
     };
     const A: u32 = 0x10; // BPF_A, which libc does not have
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at: u32| op(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
     let and = |mask: u32| op(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
     let add = |k: u32| op(BPF_ALU | BPF_ADD | BPF_K, k, 0, 0);
+    let shift_right = |k: u32| op(BPF_ALU | BPF_RSH | BPF_K, k, 0, 0);
+    let if_set = |k: u32, jt: u8, jf: u8| op(BPF_JMP | BPF_JSET | BPF_K, k, jt, jf);
     let if_equal = |k: u32, jt: u8, jf: u8| op(BPF_JMP | BPF_JEQ | BPF_K, k, jt, jf);
     [
         load(QPN_OFFSET),
@@ -61,9 +100,15 @@ fn program() -> [libc::sock_filter; 9] {
         load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
         op(BPF_RET | BPF_K, position_of(REQ_SLOT) as u32, 0, 0),
-        // The following instructions compute the same as `position_of`.
+        // The following instructions compute `position_of(slot_of(A))`.
+        if_set(1, 4, 0),
+        shift_right(1),
         add(1),
-        and(POSITIONS as u32 - 1),
+        and(LARGE_SLOTS.into()),
+        op(BPF_RET | A, 0, 0, 0),
+        shift_right(1),
+        and(u32::from(SMALL_SLOTS) - 1),
+        add(position_of(LARGE_SLOTS) as u32),
         op(BPF_RET | A, 0, 0, 0),
     ]
 }

@@ -1,7 +1,21 @@
 //! Communication and transaction IDs.
 
-/// The number of bits of a communication ID that name the adapter's slot.
-const SLOT_BITS: u32 = 7;
+/// The low bits of a number, which are the same in all numbers of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LowBits {
+    /// The number of bits.
+    pub count: u32,
+    /// The value of the bits.
+    pub value: u32,
+}
+
+impl LowBits {
+    /// Returns the number that has these low bits and the high bits of `rest`, shifted.
+    #[inline]
+    pub const fn append_to(self, rest: u32) -> u32 {
+        rest << self.count | self.value
+    }
+}
 
 /// A source of random numbers: the system's generator, or a seeded one in tests.
 pub type Random = Box<dyn FnMut() -> u64 + Send>;
@@ -10,20 +24,20 @@ pub type Random = Box<dyn FnMut() -> u64 + Send>;
 /// its IDs. IDs of earlier connections, which peers may remember and late datagrams may contain, do
 /// not match.
 pub(super) struct Ids {
-    slot: u32,
+    low_bits: LowBits,
     random: Random,
 }
 
 impl Ids {
-    pub(super) fn new(slot: u8, random: Random) -> Self {
-        assert!(u32::from(slot) < 1 << SLOT_BITS, "slot {slot}");
-        Ids { slot: slot.into(), random }
+    pub(super) fn new(low_bits: LowBits, random: Random) -> Self {
+        assert!(low_bits.count < 32 && low_bits.value < 1 << low_bits.count, "{low_bits:?}");
+        Ids { low_bits, random }
     }
 
-    /// Makes an unused communication ID, which is not 0. 25 of its 32 bits are random.
+    /// Makes an unused communication ID, which is not 0. All bits except `low_bits` are random.
     pub(super) fn communication(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
         loop {
-            let id = ((self.random)() as u32) << SLOT_BITS | self.slot;
+            let id = self.low_bits.append_to((self.random)() as u32);
             if id != 0 && !taken(id) {
                 return id;
             }
@@ -39,13 +53,16 @@ impl Ids {
 mod tests {
     use super::*;
 
-    fn ids(slot: u8, numbers: &'static [u64]) -> Ids {
+    fn ids(value: u32, numbers: &'static [u64]) -> Ids {
         let mut numbers = numbers.iter().copied();
-        Ids::new(slot, Box::new(move || numbers.next().expect("another random number")))
+        Ids::new(
+            LowBits { count: 7, value },
+            Box::new(move || numbers.next().expect("another random number")),
+        )
     }
 
     #[test]
-    fn communication_ids_carry_the_slot_and_pass_over_those_taken() {
+    fn communication_ids_have_their_low_bits_and_pass_over_those_taken() {
         let mut ids = ids(77, &[5, 6, 5, 0x1FF_FFFF]);
         assert_eq!(ids.communication(|_| false), 5 << 7 | 77);
         assert_eq!(ids.communication(|id| id == 6 << 7 | 77), 5 << 7 | 77);

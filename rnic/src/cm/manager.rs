@@ -58,10 +58,10 @@ impl Cm {
     /// able to guess.
     ///
     /// # Panics
-    /// If the slot is not below 128.
+    /// If the value of the low bits does not fit in them, or there are 32 or more.
     pub fn new(cfg: Cfg, random: Random) -> Self {
         Cm {
-            ids: Ids::new(cfg.slot, random),
+            ids: Ids::new(cfg.low_bits, random),
             cfg,
             conns: HashMap::new(),
             records: Records::default(),

@@ -61,7 +61,7 @@ pub mod state;
 
 pub use event::{Accepted, Event, Request};
 pub use hand_over::HandedOver;
-pub use ids::Random;
+pub use ids::{LowBits, Random};
 pub use manager::Cm;
 pub use params::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use wire::cm::{MAD_SIZE, Timeout};
 use wire::rocev2::{PathMtu, Psn};
 
+use super::LowBits;
+
 /// The configuration of an adapter.
 #[derive(Clone, Debug)]
 pub struct Cfg {
-    /// The low 7 bits of all communication IDs. The number is below 128.
-    pub slot: u8,
+    /// The low bits of all communication IDs. Fewer than 32 bits.
+    pub low_bits: LowBits,
     /// The CA GUID, by which peers distinguish adapters. It must not be 0, and no other adapter may
     /// have the same GUID.
     pub ca_guid: u64,
@@ -33,10 +35,10 @@ pub struct Cfg {
 
 impl Cfg {
     /// Makes a configuration with the times that Linux uses and a path MTU of 4096, for peers that
-    /// run OFED's uDAPL.
-    pub fn new(slot: u8, ca_guid: u64) -> Self {
+    /// run OFED's uDAPL. All bits of communication IDs are random.
+    pub fn new(ca_guid: u64) -> Self {
         Cfg {
-            slot,
+            low_bits: LowBits::default(),
             ca_guid,
             path_mtu: PathMtu::Octets4096,
             loopback_path_mtu: PathMtu::Octets4096,

@@ -133,7 +133,7 @@ fn a_forged_request_ends_no_connection() {
         let peer = pair.cms[side].conns[&id.0].peer;
         let before = snapshot(&pair.cms[side]);
         for (port, is_asked) in [(PORT + u16::from(side == A), true), (PORT + 7, false)] {
-            let mut forger = Cm::new(Cfg::new(9, peer.ca_guid), super::random(1));
+            let mut forger = Cm::new(Cfg::new(peer.ca_guid), super::random(1));
             let (local, remote) =
                 (SocketAddr::new(address(1 - side), 1), SocketAddr::new(address(side), port));
             forger.connect(pair.now, &Connect { local, remote, qpn: peer.qpn, ..call() }).unwrap();
@@ -152,7 +152,7 @@ fn a_forged_request_ends_no_connection() {
 /// times.
 pub(super) fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
-    let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
+    let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(u64::from(n) + 1) };
     let mut forger = Cm::new(cfg, super::random(n.into()));
     let (local, remote) = (SocketAddr::new(source, 1), SocketAddr::new(to, PORT));
     let ack_timeout = Timeout::new(31);
@@ -489,7 +489,7 @@ fn a_flood_is_answered_in_part() {
     let flooder = IpAddr::from([10, 0, 0, 3]);
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 16).unwrap();
-    let mut forger = Cm::new(Cfg::new(3, 77), super::random(3));
+    let mut forger = Cm::new(Cfg::new(77), super::random(3));
     let local = SocketAddr::new(flooder, 1);
     let remote = SocketAddr::new(address(B), PORT + 1);
     forger.connect(pair.now, &Connect { local, remote, ..call() }).unwrap();
@@ -529,7 +529,7 @@ fn a_flood_is_answered_in_part() {
         // Everybody can still call the service that exists, even from the flooder's address.
         for from in [flooder, address(A)] {
             let qpn = pair.cms[B].unanswered() as u32 & 0xFFFF | u32::from(from == flooder) << 20;
-            let mut caller = Cm::new(Cfg::new(1, 5), super::random(qpn.into()));
+            let mut caller = Cm::new(Cfg::new(5), super::random(qpn.into()));
             let local = SocketAddr::new(from, 1);
             caller.connect(pair.now, &Connect { local, qpn, ..call() }).unwrap();
             let req = caller.poll_transmit().unwrap();
@@ -550,7 +550,7 @@ fn a_flood_is_answered_in_part() {
 fn a_request_again_and_again() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 16).unwrap();
-    let mut caller = Cm::new(Cfg::new(1, 5), super::random(1));
+    let mut caller = Cm::new(Cfg::new(5), super::random(1));
     caller.connect(pair.now, &call()).unwrap();
     let req = caller.poll_transmit().unwrap();
     let mut answers = 0;
@@ -579,7 +579,7 @@ fn a_flood_of_stale_requests() {
     let peer = pair.cms[B].conns[&b.0].peer;
     let mut asked = 0;
     for n in 0..if cfg!(miri) { 600 } else { 10_000_u32 } {
-        let mut forger = Cm::new(Cfg::new(9, peer.ca_guid), super::random(n.into()));
+        let mut forger = Cm::new(Cfg::new(peer.ca_guid), super::random(n.into()));
         forger.connect(pair.now, &Connect { qpn: peer.qpn, ..call() }).unwrap();
         let req = forger.poll_transmit().unwrap();
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
@@ -733,7 +733,7 @@ fn a_flood_of_requests() {
         let from =
             SocketAddr::new(IpAddr::from(0x0A01_0000_u32.wrapping_add(n % 500).to_be_bytes()), 1);
         let now = pair.now;
-        let mut caller = Cm::new(Cfg::new(1, u64::from(n) + 1), super::random(n.into()));
+        let mut caller = Cm::new(Cfg::new(u64::from(n) + 1), super::random(n.into()));
         caller.connect(now, &Connect { local: from, ..call() }).unwrap();
         let req = caller.poll_transmit().unwrap();
         pair.cms[B].receive(now, req.from, req.to, &req.mad).unwrap();
@@ -759,7 +759,7 @@ fn a_flood_of_refusals() {
     pair.cms[B].listen(PORT, 1).unwrap();
     const REFUSALS: usize = if cfg!(miri) { 20 } else { 3 * actions::MAX_REJECTED };
     for n in 0..REFUSALS as u64 {
-        let mut caller = Cm::new(Cfg::new(1, n + 1), super::random(n));
+        let mut caller = Cm::new(Cfg::new(n + 1), super::random(n));
         caller.connect(pair.now, &call()).unwrap();
         let req = caller.poll_transmit().unwrap();
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();

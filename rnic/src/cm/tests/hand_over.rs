@@ -36,7 +36,7 @@ fn a_request_is_accepted_by_another_manager() {
         let mut pair = Pair::new();
         pair.lose.extend((!lost.is_empty()).then_some(lost));
         let [a, c] = pair.handed_over();
-        assert_eq!(c.0 & 0x7F, 3, "the ID has the slot of C");
+        assert_eq!(c.0 & 0x7F, 3, "the ID has the low bits of C");
         assert!(pair.cms[B].has_open_requests(PORT));
         pair.accept_at_c(c);
         pair.pass(6 * SECOND);

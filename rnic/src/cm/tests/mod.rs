@@ -61,7 +61,9 @@ impl Pair {
     fn over(conditions: Conditions) -> Self {
         let cm = |slot: u8| {
             let seed = conditions.seed ^ u64::from(slot);
-            Cm::new(Cfg::new(slot, 0xA0 + u64::from(slot)), random(seed))
+            let low_bits = LowBits { count: 7, value: slot.into() };
+            let cfg = Cfg { low_bits, ..Cfg::new(0xA0 + u64::from(slot)) };
+            Cm::new(cfg, random(seed))
         };
         let link = |salt| {
             Link::new(Conditions {
@@ -158,7 +160,7 @@ impl Pair {
             Message::Dreq(dreq) => dreq.remote_id,
             Message::Drep(drep) => drep.remote_id,
         };
-        if id & 0x7F == u32::from(self.cms[C].cfg.slot) { C } else { B }
+        if id & 0x7F == self.cms[C].cfg.low_bits.value { C } else { B }
     }
 
     /// The next time at which a timer expires or a datagram arrives.

@@ -208,7 +208,7 @@ fn a_caller_that_vanishes() {
         pair.run();
         pair.request().0
     });
-    pair.cms[A] = Cm::new(Cfg::new(1, 9), random(9));
+    pair.cms[A] = Cm::new(Cfg::new(9), random(9));
     pair.accept(ids[1], QPN[B]);
     pair.lose = vec!["B:REP"; 16];
     pair.pass(Duration::from_secs(600));

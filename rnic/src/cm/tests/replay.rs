@@ -107,10 +107,10 @@ impl<'a> Exchange<'a> {
             [(req.local_id, req.ca_guid), (passive_id, passive_guid)].map(|(id, ca_guid)| {
                 let cfg = Cfg {
                     target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
-                    ..Cfg::new(id as u8 & 0x7F, ca_guid)
+                    ..Cfg::new(ca_guid)
                 };
                 // The first communication ID is the one in the capture.
-                let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
+                let (mut first, mut rest) = (Some(u64::from(id)), random(1));
                 Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
             });
         let port = req.service.tcp_port().unwrap();

@@ -92,7 +92,7 @@ fn random(seed: u64) -> Random {
 
 /// A connection request to B from this address, with this queue pair.
 fn req(now: Instant, guid: u64, from: IpAddr, qpn: u32) -> Transmit {
-    let mut cm = Cm::new(Cfg::new(9, guid), random(guid << 32 | u64::from(qpn)));
+    let mut cm = Cm::new(Cfg::new(guid), random(guid << 32 | u64::from(qpn)));
     call(&mut cm, now, from, qpn);
     cm.poll_transmit().unwrap()
 }
@@ -118,7 +118,7 @@ fn call(cm: &mut Cm, now: Instant, from: IpAddr, qpn: u32) {
 
 impl Adapter {
     fn new(side: usize, conditions: &Conditions, now: Instant) -> Adapter {
-        let cm = Cm::new(Cfg::new(side as u8 + 1, GUIDS[side]), random(side as u64));
+        let cm = Cm::new(Cfg::new(GUIDS[side]), random(side as u64));
         let side = Side::new(cfg(1 - side), now);
         let buf = side.buf(16 * OCTETS);
         Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
