@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use dat_core::provider::{Provider, Queue, WcStatus};
+use dat_core::provider::{Provider, Queue, Transport, WcStatus};
 use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
 use provider_softroce::{Roce, SoftRoce};
 
@@ -12,7 +12,7 @@ const ADAPTERS: usize = 300;
 const DESCRIPTORS_PER_ADAPTER: usize = 40;
 
 fn open() -> Roce {
-    SoftRoce.open("many", "127.0.0.70 engines=1 spin=0").expect("the adapter opens")
+    SoftRoce.open("many", "127.0.0.70 threads=1 spin=0").expect("the adapter opens")
 }
 
 /// The number of descriptors that the process may have.
@@ -27,6 +27,10 @@ fn many_adapters_have_connections() {
     let start = Instant::now();
     let adapters: Vec<Roce> = (0..=count).map(|_| open()).collect();
     println!("{count} adapters and a server opened in {:?}", start.elapsed());
+    // The first 63 adapters have large slots.
+    for (at, adapter) in adapters.iter().enumerate() {
+        assert_eq!(adapter.attrs().max_eps, if at < 63 { 65_536 } else { 8_126 }, "adapter {at}");
+    }
     let (server, callers) = adapters.split_first().expect("adapters");
     let service = Service::new(server, 8);
     let mut ends = Vec::new();

@@ -7,9 +7,9 @@ pub struct Provider {
     pub ia: &'static str,
     /// The file name of the provider's loadable library, in the directory of the libraries.
     pub library: &'static str,
-    /// The maximum number of open adapters, or `None` if the maximum is too large for a test to
-    /// reach.
-    pub most_ias: Option<u32>,
+    /// The number of adapters that can be open at least, or `None` if a test cannot reach the
+    /// maximum. With more file descriptors, more adapters can be open.
+    pub least_ias: Option<u32>,
     /// Whether the provider sends packets itself. Such a provider can emulate networks and detects
     /// silent peers.
     pub packets: bool,
@@ -18,10 +18,10 @@ pub struct Provider {
 /// The provider for RDMA devices. The tests use the RDMA devices of the guest's kernel
 /// (`tests/programs/guest`).
 pub const VERBS: Provider =
-    Provider { ia: "verbs", library: "libdat_verbs.so", most_ias: None, packets: false };
+    Provider { ia: "verbs", library: "libdat_verbs.so", least_ias: None, packets: false };
 
 /// The providers that need no device. `conformance/tests/suite.rs` has its own list.
 pub const PROVIDERS: &[Provider] = &[
-    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", most_ias: None, packets: false },
-    Provider { ia: "softroce", library: "libdat_softroce.so", most_ias: Some(127), packets: true },
+    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", least_ias: None, packets: false },
+    Provider { ia: "softroce", library: "libdat_softroce.so", least_ias: Some(127), packets: true },
 ];
