@@ -105,6 +105,11 @@ impl Engine {
         let local_address = &mut local_addresses[index];
         while let Some((id, event)) = local_address.cm.poll_event() {
             let owner = local_address.owners.get(&id).copied();
+            if let cm::Event::Accepted(_) = event {
+                // The RTU leaves before the consumer learns of the connection. The consumer may
+                // stop its process then, and without an RTU the peer would give the connection up.
+                local_address.send_messages(&mut resources.burst, now);
+            }
             let cx = &mut EngineContext { local_address, resources, now };
             match (event, owner) {
                 (cm::Event::Request(request), _) => {

@@ -9,11 +9,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, EVENT_TIMEOUT, End, Event, Rig, Service, outcomes};
+use dat_core::provider::{
+    Close, Connect, Provider, Queue, Receiver, Sink, Transport, Upcall, WcStatus,
+};
+use provider_loopback::contract::rig::{
+    DEPTH, EVENT_TIMEOUT, End, Event, Rig, Service, cfg, outcomes,
+};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
@@ -225,17 +229,26 @@ fn send_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
 /// Returns an endpoint that has called this address.
 fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let end = End::new(rig.a);
-    let addr = (ip, 0).into();
-    end.qp
-        .connect(&Connect { addr, port: 7, private: b"", timeout: None, depth: DEPTH })
-        .expect("the attempt to connect begins");
+    end.qp.connect(&to(ip)).expect("the attempt to connect begins");
     end
+}
+
+fn to(ip: Ipv4Addr) -> Connect<'static> {
+    Connect { addr: (ip, 0).into(), port: 7, private: b"", timeout: None, depth: DEPTH }
 }
 
 /// This side connects, and the peer accepts. `n` is added to the peer's communication ID and queue
 /// pair number.
 fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
+    accept_call(rig, peer, n);
+    assert_eq!(rig.until("an RTU", || peer.receive()), Received::Rtu);
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+    end
+}
+
+/// The peer accepts the call of this side.
+fn accept_call(rig: &Rig<'_, Roce>, peer: &Peer, n: u32) {
     let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
         Received::Req { transaction, id, .. } => Some((transaction, id)),
         // This DREQ belongs to the previous connection.
@@ -258,9 +271,42 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
         private: b"",
     };
     peer.send_message(transaction, Message::Rep(rep));
-    assert_eq!(rig.until("an RTU", || peer.receive()), Received::Rtu);
-    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
-    end
+}
+
+/// Records whether a datagram had arrived at the peer when the connection was reported.
+struct RtuCheck {
+    peer: UdpSocket,
+    rtu_was_sent: OnceLock<bool>,
+}
+
+impl Receiver<Roce> for RtuCheck {
+    fn upcall(&self, up: Upcall<'_, Roce>) {
+        if let Upcall::Established { .. } = up {
+            self.rtu_was_sent.set(self.peer.peek(&mut [0; 512]).is_ok()).expect("one connection");
+        }
+    }
+}
+
+/// The peer has the RTU when the consumer learns of the connection. So a process that is stopped at
+/// that time does not keep the peer waiting.
+#[test]
+fn the_rtu_leaves_before_the_consumer_learns_of_the_connection() {
+    let _peer_port = lock_peer_port();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let check = RtuCheck {
+        peer: peer.socket.try_clone().expect("a descriptor"),
+        rtu_was_sent: OnceLock::new(),
+    };
+    let end = End::new(rig.a);
+    // SAFETY: `check` outlives the queue pair.
+    let sink = unsafe { Sink::new(&raw const check) };
+    let qp = rig.a.qp(cfg::<Roce>(&end.pd, &end.requests, &end.recvs, None), sink);
+    let qp = qp.expect("a queue pair");
+    qp.connect(&to(PEER)).expect("the attempt to connect begins");
+    accept_call(&rig, &peer, 0);
+    assert!(rig.until("the connection", || check.rtu_was_sent.get().copied()));
+    drop(qp);
 }
 
 /// The peer's queue pair is gone as soon as the peer disconnects, as it is with a peer in a kernel.
