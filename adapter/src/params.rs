@@ -49,6 +49,8 @@ pub struct Params {
     pub bind: Option<SocketAddr>,
     /// The address that the adapter reports as its own, with port 0.
     pub address: SocketAddr,
+    /// All addresses of the host.
+    pub host: Vec<NetAddr>,
     /// How many threads can move data at the same time: the maximum number of engines of the
     /// adapter; `None` if not specified.
     pub threads: Option<usize>,
@@ -107,7 +109,7 @@ pub fn parse(
 ) -> Result<Params, OpenError> {
     let Unlocated { place, threads, spin, capture, strict, stats } =
         read(text, defaults, keys, own)?;
-    let devices = netdev::addresses().map_err(|e| {
+    let host = netdev::addresses().map_err(|e| {
         let reason = format!("listing network devices: {e}");
         let error = match e.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => no_resources(e),
@@ -115,9 +117,9 @@ pub fn parse(
         };
         OpenError::new(error, reason)
     })?;
-    let bind = place.map(|place| locate(place, &devices)).transpose()?;
-    let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    Ok(Params { bind, address, threads, spin, capture, strict, stats })
+    let bind = place.map(|place| locate(place, &host)).transpose()?;
+    let address = bind.unwrap_or_else(|| netdev::of_host(&host));
+    Ok(Params { bind, address, host, threads, spin, capture, strict, stats })
 }
 
 /// Parsed ia_params whose address has not been looked up on the host.

@@ -27,7 +27,7 @@ use crate::link::{self, EngineContext, Link};
 use crate::listeners::{Listener, Listeners, LocalRequest, PendingRequest, Place};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
-use crate::port::{OPEN_TIMEOUT_CONNECTING, ReceiveBuffer, Service};
+use crate::port::{ReceiveBuffer, Service};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -48,6 +48,8 @@ const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 pub struct Engine {
     resources: EngineResources,
     local_addresses: Vec<LocalAddress>,
+    /// Whether the adapter has opened all addresses of the host, which the first listener does.
+    all_addresses_are_open: bool,
     links: Table<Link>,
     listeners: Listeners,
     /// The buffer into which messages from other adapters are read.
@@ -72,7 +74,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the address that the parameters specify, or all addresses of the host.
+    /// Opens the address that the parameters specify, or the main address of the host.
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
@@ -80,6 +82,7 @@ impl Engine {
         let mut engine = Engine {
             resources: EngineResources::new(context),
             local_addresses: Vec::new(),
+            all_addresses_are_open: false,
             links: Table::new(),
             listeners: Listeners::default(),
             receive_buffer: ReceiveBuffer::default(),
@@ -93,7 +96,7 @@ impl Engine {
             guid: random() | 1,
             params,
         };
-        engine.open_local_addresses()?;
+        engine.open_main_address()?;
         Ok(engine)
     }
 }
@@ -450,6 +453,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
+        self.open_all_addresses()?;
         match port {
             Some(port) => Ok((self.open_listener(port, backlog, sink)?, port)),
             None => {
@@ -535,9 +539,7 @@ impl Engine {
         };
         // If this engine cannot open the address, the request is dropped. The peer repeats it, and
         // the repetition is a new request.
-        let known = self.local_addresses.iter().position(|s| s.address() == address);
-        let index =
-            known.or_else(|| self.open_local_address(address, OPEN_TIMEOUT_CONNECTING).ok())?;
+        let index = self.index_of(address).ok()?;
         let local_address = &mut self.local_addresses[index];
         let Some(id) = local_address.cm.adopt(handed_over) else {
             self.process_cm_events(index, now);

@@ -6,7 +6,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use adapter::{Table, netdev};
+use adapter::Table;
+use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use rnic::rc::Burst;
@@ -91,9 +92,10 @@ impl LocalAddress {
     }
 
     /// Opens a local address. `timeout` is the time to wait for the shared sockets, as in
-    /// [`Port::open`].
+    /// [`Port::open`]. `host` has the addresses of the host.
     pub(crate) fn open(
         (address, timeout): (SocketAddr, Duration),
+        host: &[NetAddr],
         guid: u64,
         params: &Params,
         capture: Option<capture::Capture>,
@@ -106,7 +108,7 @@ impl LocalAddress {
             (None, SocketAddr::V6(_)) => true,
             (None, SocketAddr::V4(_)) => selftest::gso_headers_fit_icrc(address),
         };
-        let mtu = Route::mtu_of(address);
+        let mtu = Route::mtu_of(address, host);
         let loopback = Route::to(address, None).map_or(mtu, |route| route.mtu);
         let cfg = Cfg {
             path_mtu: mtu.min(params.mtu),
@@ -432,7 +434,7 @@ mod tests {
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
-        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), 1, &params, None)
+        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), &[], 1, &params, None)
             .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use adapter::netdev;
+use adapter::netdev::{self, NetAddr};
 use socket2::{Domain, Socket, Type};
 use wire::rocev2::PathMtu;
 
@@ -38,14 +38,14 @@ impl Route {
     }
 
     /// Returns the path MTU of packets from a local address to any peer. It follows from the MTU of
-    /// the address's interface. The host lists only the first of the loopback addresses, so the
-    /// other loopback addresses are taken to be on the same interface.
-    pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
+    /// the address's interface. `host` has the addresses of the host, but only the first of the
+    /// loopback addresses. So the other loopback addresses are taken to be on the same interface.
+    pub(crate) fn mtu_of(address: SocketAddr, host: &[NetAddr]) -> PathMtu {
         let ip = address.ip();
-        let all = netdev::addresses().unwrap_or_default();
-        let listed = all.iter().find(|found| found.addr.ip() == ip);
-        let interface = listed
-            .or_else(|| all.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback()));
+        let listed = host.iter().find(|found| found.addr.ip() == ip);
+        let interface = listed.or_else(|| {
+            host.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback())
+        });
         let octets = interface.and_then(|found| netdev::mtu(&found.device).ok());
         octets.and_then(PathMtu::of_interface).unwrap_or(PathMtu::Octets1024)
     }
@@ -81,9 +81,10 @@ mod tests {
             let route = Route::to(addr(ip), None).expect("a route");
             assert_eq!(route, Route { source: addr(ip), mtu: PathMtu::Octets4096 });
         }
+        let host = netdev::addresses().expect("the host lists its addresses");
         for address in ["127.0.0.1:4791", "127.0.0.9:4791", "[::1]:4791"] {
             assert_eq!(
-                Route::mtu_of(address.parse().expect(address)),
+                Route::mtu_of(address.parse().expect(address), &host),
                 PathMtu::Octets4096,
                 "{address}"
             );

@@ -33,10 +33,14 @@ const DEVICE_READY_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns the rxe device of the address `bind`. Without `bind`, returns the rxe device of the
-/// first address of the host that has an rxe device. This function loads no library. If the host
-/// has no RDMA device, the function only reads one directory of sysfs.
+/// first address of the host that has an rxe device. This function loads no library. If the kernel
+/// has no RDMA subsystem, the function only looks for one directory of sysfs.
 pub(crate) fn find(bind: Option<SocketAddr>) -> Option<Rxe> {
-    find_in(Path::new(SYSFS), bind, &netdev::addresses().unwrap_or_default())
+    let sysfs = Path::new(SYSFS);
+    if !sysfs.exists() {
+        return None;
+    }
+    find_in(sysfs, bind, &netdev::addresses().unwrap_or_default())
 }
 
 fn find_in(sysfs: &Path, bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Option<Rxe> {

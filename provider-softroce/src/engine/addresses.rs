@@ -1,11 +1,13 @@
 //! The local addresses of an engine: opening them, listening at them, and choosing one for a peer.
 
+use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adapter::{LocalFailure, netdev};
-use dat_core::{Error, OpenError};
+use adapter::netdev::{self, NetAddr};
+use adapter::{LocalFailure, no_resources};
+use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
 use mio::Interest;
 use wire::cm::ServiceId;
@@ -16,33 +18,68 @@ use crate::local_address::LocalAddress;
 use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError};
 use crate::route::Route;
 
+/// The room in memory for the parts of a local address, in bytes. The parts need some 10 KiB.
+const ADDRESS_BYTES: usize = 64 << 10;
+
 impl Engine {
-    pub(super) fn open_local_addresses(&mut self) -> std::result::Result<(), OpenError> {
-        if let Some(address) = self.params.adapter.bind {
-            return self.open_local_address(address, OPEN_TIMEOUT).map(drop).map_err(open_error);
+    /// Opens the address that the parameters specify, or the main address of the host. Opening an
+    /// address takes half a millisecond. So if the adapter serves all addresses of the host, the
+    /// other addresses are opened when they are first needed: by the first listener, or by a
+    /// connection whose packets leave from there.
+    pub(super) fn open_main_address(&mut self) -> std::result::Result<(), OpenError> {
+        let host = std::mem::take(&mut self.params.adapter.host);
+        let opened = self.open_local_address(self.params.adapter.address, &host, OPEN_TIMEOUT);
+        opened.map(drop).map_err(|error| OpenError::new(code_of(&error), error.to_string()))
+    }
+
+    /// Opens all addresses that the adapter serves and that are not open yet.
+    pub(super) fn open_all_addresses(&mut self) -> Result<()> {
+        if self.params.adapter.bind.is_some() || self.all_addresses_are_open {
+            return Ok(());
         }
-        let own = self.params.adapter.address;
-        self.open_local_address(own, OPEN_TIMEOUT).map_err(open_error)?;
-        let all = netdev::addresses().unwrap_or_default();
-        for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
-            match self.open_local_address(found.addr, OPEN_TIMEOUT) {
+        let host = netdev::addresses().map_err(no_resources)?;
+        for found in host.iter().filter(|found| found.up) {
+            if self.local_addresses.iter().any(|at| at.address().ip() == found.addr.ip()) {
+                continue;
+            }
+            match self.open_local_address(found.addr, &host, self.open_timeout()) {
                 // The adapter works without this address. The address may be unusable now, or the
                 // process may have too few descriptors left.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
-                Err(error) => return Err(open_error(error)),
+                Err(error) => {
+                    tracing::warn!(target: "dat::cm", because = %error, "cannot listen");
+                    return Err(code_of(&error));
+                }
             }
         }
+        self.all_addresses_are_open = true;
         Ok(())
     }
 
-    pub(super) fn open_local_address(
+    /// The time to wait for the shared sockets. It is short while connections wait for this engine.
+    fn open_timeout(&self) -> Duration {
+        match self.links.iter().any(|link| link.local_address().is_some()) {
+            true => OPEN_TIMEOUT_CONNECTING,
+            false => OPEN_TIMEOUT,
+        }
+    }
+
+    /// Opens a local address. `host` has the addresses of the host. `timeout` is the time to wait
+    /// for the shared sockets.
+    fn open_local_address(
         &mut self,
         address: SocketAddr,
+        host: &[NetAddr],
         timeout: Duration,
     ) -> std::result::Result<usize, PortError> {
+        // If the consumer's call does not open an adapter, it has checked for less memory.
+        let mut room = Vec::<u8>::new();
+        room.try_reserve_exact(ADDRESS_BYTES).map_err(|_| PortError::NoMemory(address.ip()))?;
+        // Use the memory. Otherwise the compiler could omit the allocation.
+        drop(black_box(room));
         let capture = self.resources.context.capture().cloned();
         let local_address =
-            LocalAddress::open((address, timeout), self.guid, &self.params, capture)?;
+            LocalAddress::open((address, timeout), host, self.guid, &self.params, capture)?;
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;
@@ -101,14 +138,23 @@ impl Engine {
     ) -> std::result::Result<(usize, PathMtu), LocalFailure> {
         let route =
             Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
-        let index = self.local_addresses.iter().position(|s| s.address().ip() == route.source.ip());
-        let index = match index {
-            Some(index) => index,
-            None => self
-                .open_local_address(route.source, OPEN_TIMEOUT_CONNECTING)
-                .map_err(local_failure)?,
-        };
+        let index = self.index_of(route.source).map_err(local_failure)?;
         Ok((index, route.mtu.min(self.params.mtu)))
+    }
+
+    /// Returns the index of a local address. Opens the address if necessary.
+    pub(super) fn index_of(
+        &mut self,
+        address: SocketAddr,
+    ) -> std::result::Result<usize, PortError> {
+        let known = self.local_addresses.iter().position(|s| s.address().ip() == address.ip());
+        known.map_or_else(
+            || {
+                let host = netdev::addresses().unwrap_or_default();
+                self.open_local_address(address, &host, self.open_timeout())
+            },
+            Ok,
+        )
     }
 }
 
@@ -116,17 +162,19 @@ impl Engine {
 fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {
-        PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => {
-            LocalFailure::Exhausted(why)
-        }
+        PortError::Full(_)
+        | PortError::Descriptors(..)
+        | PortError::NoLocalPort(_)
+        | PortError::NoMemory(_) => LocalFailure::Exhausted(why),
         _ => LocalFailure::Lasting(why),
     }
 }
 
-fn open_error(error: PortError) -> OpenError {
-    let code = match error {
+/// Returns the code with which a call of the consumer fails that cannot open a local address.
+fn code_of(error: &PortError) -> Error {
+    match error {
+        PortError::NoMemory(_) => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
         _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
-    };
-    OpenError::new(code, error.to_string())
+    }
 }

@@ -134,6 +134,9 @@ pub(crate) enum PortError {
          (sysctl net.ipv4.ip_local_port_range)"
     )]
     NoLocalPort(std::net::IpAddr),
+    /// There is too little memory.
+    #[error("UDP port 4791 of {0}: no memory is left")]
+    NoMemory(std::net::IpAddr),
     /// A system call failed.
     #[error("UDP port 4791 of {0}: {1}")]
     System(std::net::IpAddr, io::Error),
