@@ -160,14 +160,9 @@ impl<T> Drop for BoxMemory<T> {
 /// consumer ensures it, as the standard requires.
 #[inline]
 pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
-    match slot(handle) {
-        Some(slot) if slot.lock.is_live_as(tag::<O>()) => {
-            // SAFETY: a live slot with the tag of `O` points to a `Node<O>`, which only
-            // `Retired::reclaim` frees.
-            Ok(unsafe { &*slot.node.load(Ordering::Relaxed).cast::<Node<O>>() })
-        }
-        _ => Err(Error::handle(O::INVALID)),
-    }
+    let slot = slot(handle).ok_or(Error::handle(O::INVALID))?;
+    // SAFETY: the caller fulfils the contract of this function.
+    unsafe { slot.object() }
 }
 
 /// Returns the pin of an object that was just created. Call this at most once for each object.
@@ -330,6 +325,20 @@ pub fn live_count() -> usize {
 }
 
 impl Slot {
+    /// Returns the object behind the handle.
+    ///
+    /// # Safety
+    /// The requirements of [`get`] apply.
+    #[inline]
+    pub unsafe fn object<'a, O: Object>(&self) -> Result<&'a Node<O>> {
+        if !self.lock.is_live_as(tag::<O>()) {
+            return Err(Error::handle(O::INVALID));
+        }
+        // SAFETY: a live slot with the tag of `O` points to a `Node<O>`, which only
+        // `Retired::reclaim` frees.
+        Ok(unsafe { &*self.node.load(Ordering::Relaxed).cast::<Node<O>>() })
+    }
+
     /// The `DAT_HANDLE_TYPE` of the object.
     pub fn kind(&self) -> DAT_HANDLE_TYPE {
         self.kind.load(Ordering::Relaxed)

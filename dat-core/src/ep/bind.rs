@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::Ep;
 use super::post::post_error;
-use super::state::Event;
+use super::state::States;
 use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::mem::Pz;
@@ -28,7 +28,7 @@ impl<T: Transport> Node<Ep<T>> {
         &self,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_COMPLETION_FLAGS> {
-        self.shared.state.check(Event::PostRequest)?;
+        self.shared.state.check(States::POST_REQUEST)?;
         // The completion of the bind goes to the request EVD, which must accept completions of
         // binds (uDAPL 1.2, dat_rmr_bind).
         // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or

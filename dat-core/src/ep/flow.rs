@@ -170,10 +170,10 @@ impl Flow {
     /// Converts the completion of a bind to an event's data, as [`Flow::retire`] does for other
     /// operations.
     #[cold]
-    pub fn retire_bind(&self, wc: &Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
+    pub fn retire_bind(&self, wc: Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
         let rmrs = self.rmrs.get().and_then(|rmrs| rmrs.get(wc.id as usize));
         let rmr = rmrs.map_or(0, |rmr| rmr.load(Ordering::Relaxed));
-        let DAT_DTO_COMPLETION_EVENT_DATA { user_cookie, status, .. } = self.retire(wc);
+        let DAT_DTO_COMPLETION_EVENT_DATA { user_cookie, status, .. } = self.retire(&wc);
         DAT_RMR_BIND_COMPLETION_EVENT_DATA {
             rmr_handle: rmr as DAT_RMR_HANDLE,
             user_cookie,
@@ -183,43 +183,33 @@ impl Flow {
 
     /// Converts a completion to an event's data and counts its operation as no longer outstanding.
     /// The counting comes last, because a flow whose queue pair is gone may be freed immediately
-    /// afterwards.
-    #[inline]
+    /// afterwards. This function is always inlined, so that the data is written directly to the
+    /// consumer's record.
+    #[inline(always)]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let is_recv = wc.op == WcOp::Recv;
         let (cookie, number) =
             if is_recv { (wc.id, 0) } else { self.requests.cookie_and_number(wc.id as usize) };
-        let event = DAT_DTO_COMPLETION_EVENT_DATA {
+        let data = DAT_DTO_COMPLETION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
             status: status(wc.status),
             transfered_length: wc.bytes,
-            operation: match wc.op {
-                WcOp::Send => DAT_DTO_SEND,
-                WcOp::Write => DAT_DTO_RDMA_WRITE,
-                WcOp::Read => DAT_DTO_RDMA_READ,
-                WcOp::WriteImm => DAT_IB_DTO_RDMA_WRITE_IMMED,
-                WcOp::FetchAdd => DAT_IB_DTO_FETCH_ADD,
-                WcOp::CompareSwap => DAT_IB_DTO_CMP_SWAP,
-                WcOp::Recv if wc.immediate.is_some() => DAT_IB_DTO_RECV_IMMED,
-                WcOp::Recv if wc.invalidated.is_some() => DAT_DTO_RECEIVE_WITH_INVALIDATE,
-                WcOp::Recv => DAT_DTO_RECEIVE,
-                WcOp::Bind => DAT_DTO_BIND_MW,
-            },
+            operation: if is_recv { recv_operation(wc) } else { request_operation(wc.op) },
             rmr_context: wc.invalidated.unwrap_or(0),
         };
         if wc.status != WcStatus::Success {
-            self.failed(&event);
+            self.failed(data);
         }
         if is_recv {
             self.retire_recv(wc);
         } else {
             self.requests.take(number);
         }
-        event
+        data
     }
 
-    #[inline]
+    #[inline(always)]
     fn retire_recv(&self, wc: &Wc) {
         if wc.status == WcStatus::Success {
             let (messages, bytes) = match wc.immediate {
@@ -246,14 +236,14 @@ impl Flow {
 
     /// Counts and logs an operation that has completed without success.
     #[cold]
-    fn failed(&self, event: &DAT_DTO_COMPLETION_EVENT_DATA) {
+    fn failed(&self, data: DAT_DTO_COMPLETION_EVENT_DATA) {
         // Two threads may count here at the same time, because the two queues may have different
         // EVDs.
-        self.tally.count(match event.status {
+        self.tally.count(match data.status {
             DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
             _ => counters::EP_FAILED,
         });
-        log::log_failed_dto(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), event);
+        log::log_failed_dto(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), &data);
     }
 }
 
@@ -303,6 +293,30 @@ impl ReceiveCounters {
     /// Whether no receive is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         self.posted.load(Ordering::Acquire) == self.retired()
+    }
+}
+
+#[inline]
+fn recv_operation(wc: &Wc) -> DAT_DTOS {
+    if wc.immediate.is_some() {
+        DAT_IB_DTO_RECV_IMMED
+    } else if wc.invalidated.is_some() {
+        DAT_DTO_RECEIVE_WITH_INVALIDATE
+    } else {
+        DAT_DTO_RECEIVE
+    }
+}
+
+const fn request_operation(op: WcOp) -> DAT_DTOS {
+    match op {
+        WcOp::Send => DAT_DTO_SEND,
+        WcOp::Write => DAT_DTO_RDMA_WRITE,
+        WcOp::Read => DAT_DTO_RDMA_READ,
+        WcOp::WriteImm => DAT_IB_DTO_RDMA_WRITE_IMMED,
+        WcOp::FetchAdd => DAT_IB_DTO_FETCH_ADD,
+        WcOp::CompareSwap => DAT_IB_DTO_CMP_SWAP,
+        WcOp::Recv => DAT_DTO_RECEIVE,
+        WcOp::Bind => DAT_DTO_BIND_MW,
     }
 }
 
@@ -454,7 +468,7 @@ mod tests {
     fn failures_are_counted_apart_from_what_is_flushed() {
         let flow = flow(0, false);
         for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_REMOTE_ACCESS] {
-            flow.failed(&DAT_DTO_COMPLETION_EVENT_DATA {
+            flow.failed(DAT_DTO_COMPLETION_EVENT_DATA {
                 status,
                 ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed()
             });

@@ -4,7 +4,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::requests::Claim;
-use super::state::Event;
+use super::state::States;
 use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
@@ -139,7 +139,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         flags_arg: u32,
     ) -> Result<()> {
-        self.shared.state.check(Event::PostRequest)?;
+        self.shared.state.check(States::POST_REQUEST)?;
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
         let bound = unsafe { self.qp_for_post() }?;
@@ -161,9 +161,11 @@ impl<T: Transport> Node<Ep<T>> {
         if segments.len() > max_segments {
             return Err(Error::arg(2));
         }
-        if length(segments) > max_size {
+        let length = length(segments);
+        if length > max_size {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
+        let flow = &*bound.flow;
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
         // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let claim = unsafe { self.claim(bound, cookie, suppressed) }?;
@@ -179,7 +181,7 @@ impl<T: Transport> Node<Ep<T>> {
         // SAFETY: the caller guarantees that the segments' memory stays valid until the request
         // completes, and that no other thread posts requests during this call.
         unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
-            bound.flow.requests.withdraw(&claim);
+            flow.requests.withdraw(&claim);
             if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
         })?;
         let (posts, bytes) = match op {
@@ -192,9 +194,10 @@ impl<T: Transport> Node<Ep<T>> {
             SendOp::FetchAdd { .. } => (DCNT_EP_POST_FETCH_ADD, None),
             SendOp::CompareSwap { .. } => (DCNT_EP_POST_CMP_SWAP, None),
         };
-        bound.flow.tally.add(posts, 1);
+        let tally = &*flow.tally;
+        tally.add(posts, 1);
         if let Some(bytes) = bytes {
-            bound.flow.tally.add(bytes, length(segments));
+            tally.add(bytes, length);
         }
         Ok(())
     }
@@ -210,7 +213,7 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        let state = self.shared.state.check(Event::PostRecv)?;
+        let state = self.shared.state.check(States::POST_RECV)?;
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
         let bound = unsafe { self.qp_for_post() }?;

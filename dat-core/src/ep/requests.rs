@@ -56,7 +56,8 @@ pub(super) struct Claim {
     /// The id of the request for the transport.
     pub(super) cell: usize,
     number: u64,
-    last_suppressed: u64,
+    /// If the request is suppressed: the number of the last request before it that was suppressed.
+    last_suppressed: Option<u64>,
 }
 
 impl Requests {
@@ -100,21 +101,22 @@ impl Requests {
         suppressed: bool,
         carried_out: impl FnMut(bool) -> u64,
     ) -> Option<Claim> {
-        let next = self.next.load(Ordering::Relaxed);
-        let cell = if self.cells[next].mark() >> 1 <= self.taken() {
-            next
-        } else {
-            self.find_free(carried_out)?
-        };
-        let number = self.posted.load(Ordering::Relaxed) + 1;
-        let Cell { cookie: place, mark } = &self.cells[cell];
-        place.store(cookie, Ordering::Relaxed);
-        mark.store(number << 1 | u64::from(suppressed), Ordering::Relaxed);
-        let last_suppressed = self.last_suppressed.load(Ordering::Relaxed);
-        if suppressed {
-            self.last_suppressed.store(number, Ordering::Relaxed);
+        let cells = &*self.cells;
+        let mut cell = self.next.load(Ordering::Relaxed);
+        let mut place = &cells[cell];
+        if place.mark() >> 1 > self.taken() {
+            cell = self.find_free(carried_out)?;
+            place = &cells[cell];
         }
-        self.next.store(if cell + 1 < self.cells.len() { cell + 1 } else { 0 }, Ordering::Relaxed);
+        let number = self.posted.load(Ordering::Relaxed) + 1;
+        place.cookie.store(cookie, Ordering::Relaxed);
+        place.mark.store(number << 1 | u64::from(suppressed), Ordering::Relaxed);
+        let last_suppressed = suppressed.then(|| {
+            let last = self.last_suppressed.load(Ordering::Relaxed);
+            self.last_suppressed.store(number, Ordering::Relaxed);
+            last
+        });
+        self.next.store(if cell + 1 < cells.len() { cell + 1 } else { 0 }, Ordering::Relaxed);
         // Count the request before it is posted, because it may complete and its completion may be
         // taken before the transport's function returns.
         self.posted.store(number, Ordering::Release);
@@ -125,7 +127,9 @@ impl Requests {
     #[cold]
     pub(super) fn withdraw(&self, claim: &Claim) {
         self.posted.store(claim.number - 1, Ordering::Release);
-        self.last_suppressed.store(claim.last_suppressed, Ordering::Relaxed);
+        if let Some(last) = claim.last_suppressed {
+            self.last_suppressed.store(last, Ordering::Relaxed);
+        }
         self.cells[claim.cell].mark.store(0, Ordering::Relaxed);
         self.next.store(claim.cell, Ordering::Relaxed);
     }

@@ -153,6 +153,29 @@ pub const fn effect(state: State, event: Event) -> Effect {
     }
 }
 
+/// A set of states, with one bit for each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct States(u32);
+
+impl States {
+    /// The states in which requests may be posted.
+    pub const POST_REQUEST: States = States::accepting(Event::PostRequest);
+    /// The states in which receives may be posted.
+    pub const POST_RECV: States = States::accepting(Event::PostRecv);
+
+    /// The states in which the table does not refuse the event.
+    const fn accepting(event: Event) -> States {
+        let (mut bits, mut raw) = (0, 0);
+        while raw < State::ALL.len() {
+            if !matches!(effect(State::ALL[raw], event), Effect::Refuse) {
+                bits |= 1 << raw;
+            }
+            raw += 1;
+        }
+        States(bits)
+    }
+}
+
 impl State {
     /// All states.
     pub const ALL: [State; 13] = [
@@ -248,14 +271,14 @@ impl StateCell {
         }
     }
 
-    /// Returns the state if the event is legal in it. Does not apply the event. On the data path,
-    /// the compiler reduces this function to a bit test.
+    /// Returns the state if it is one of `legal`. The data path calls this function.
     #[inline]
-    pub fn check(&self, event: Event) -> Result<State> {
-        let state = self.get();
-        match effect(state, event) {
-            Effect::Refuse => Err(state.refusal()),
-            _ => Ok(state),
+    pub fn check(&self, legal: States) -> Result<State> {
+        let raw = self.0.load(Ordering::Acquire);
+        if legal.0 >> raw & 1 == 1 {
+            Ok(State::from_raw(raw))
+        } else {
+            Err(State::from_raw(raw).refusal())
         }
     }
 }

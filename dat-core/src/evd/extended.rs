@@ -20,9 +20,12 @@ pub(super) fn is_extended(wc: &Wc) -> bool {
 /// # Safety
 /// `data` may be written to.
 #[cold]
-pub(super) unsafe fn write(wc: &Wc, data: *mut DAT_IB_EXTENSION_EVENT_DATA) {
-    let (what, immediate) = match wc.op {
-        WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, wc.immediate.unwrap_or(0)),
+pub(super) unsafe fn write(
+    (op, immediate, status): (WcOp, Option<u32>, WcStatus),
+    data: *mut DAT_IB_EXTENSION_EVENT_DATA,
+) {
+    let (what, immediate) = match op {
+        WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, immediate.unwrap_or(0)),
         WcOp::FetchAdd => (DAT_IB_FETCH_AND_ADD, 0),
         WcOp::CompareSwap => (DAT_IB_CMP_AND_SWAP, 0),
         WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind | WcOp::WriteImm => {
@@ -33,7 +36,7 @@ pub(super) unsafe fn write(wc: &Wc, data: *mut DAT_IB_EXTENSION_EVENT_DATA) {
     unsafe {
         data.write(DAT_IB_EXTENSION_EVENT_DATA {
             r#type: what,
-            status: if wc.status == WcStatus::Success { DAT_OP_SUCCESS } else { DAT_IB_OP_ERR },
+            status: if status == WcStatus::Success { DAT_OP_SUCCESS } else { DAT_IB_OP_ERR },
             val: DAT_IB_EVENT_VALUE { immed: DAT_IB_IMMED_DATA { data: immediate } },
             ..DAT_IB_EXTENSION_EVENT_DATA::zeroed()
         });

@@ -65,27 +65,33 @@ impl<T: Transport> Evd<T> {
     ///
     /// # Safety
     /// The requirements of [`Evd::dequeue`] apply. `event` may be written to.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
         if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         // SAFETY: the caller guarantees that this thread has the right to dequeue and that `event`
         // may be written to.
-        if let Some(found) = unsafe { self.take(event) } {
-            self.shared.counters.tally.add(found, 1);
-            // SAFETY: the caller guarantees that this thread has the right to dequeue.
-            unsafe { self.retrigger_cno_if_any() };
+        if unsafe { self.take_and_count(event) } {
             return Ok(());
         }
+        // SAFETY: the caller guarantees that this thread has the right to dequeue and that `event`
+        // may be written to.
+        unsafe { self.dequeue_after_progress(event) }
+    }
+
+    /// The part of dat_evd_dequeue that runs only if no event was found at first. It is a function
+    /// of its own, so that finding an event at once needs few registers.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue_into`] apply.
+    #[inline(never)]
+    unsafe fn dequeue_after_progress(&self, event: *mut DAT_EVENT) -> Result<()> {
         self.make_progress();
         loop {
             // SAFETY: the caller guarantees that this thread has the right to dequeue and that
             // `event` may be written to.
-            if let Some(found) = unsafe { self.take(event) } {
-                self.shared.counters.tally.add(found, 1);
-                // SAFETY: the caller guarantees that this thread has the right to dequeue.
-                unsafe { self.retrigger_cno_if_any() };
+            if unsafe { self.take_and_count(event) } {
                 return Ok(());
             }
             // SAFETY: the caller guarantees that this thread has the right to dequeue.
@@ -94,6 +100,22 @@ impl<T: Transport> Evd<T> {
                 return Err(self.empty_error());
             }
         }
+    }
+
+    /// Takes the first event for dat_evd_dequeue and counts it. Returns false if there is no event.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue_into`] apply.
+    #[inline(always)]
+    unsafe fn take_and_count(&self, event: *mut DAT_EVENT) -> bool {
+        // SAFETY: the caller guarantees that this thread has the right to dequeue and that `event`
+        // may be written to.
+        unsafe {
+            let Some(found) = self.take(event) else { return false };
+            self.shared.counters.tally.add(found, 1);
+            self.retrigger_cno_if_any();
+        }
+        true
     }
 
     /// Makes one pass of progress, because the EVD was found empty.
@@ -174,10 +196,22 @@ impl<T: Transport> Evd<T> {
             if self.queued_len.load(Ordering::Acquire) > 0 && self.take_queued(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
             }
-            let earlier = || self.take_queued(Order::Now, event);
-            if let Some(found) =
-                self.take_completion(earlier, |wc| self.write_completion(wc, event))
-            {
+            let mut place = [MaybeUninit::uninit()];
+            let mut polled = Polled::new(&mut place);
+            if let Some((found, wc)) = self.take_completion(&mut polled) {
+                // After the look at the queued events above, the transport may have queued an
+                // event, such as the establishment of the connection, before it pushed this
+                // completion. The consumer must get that event first.
+                if found == DCNT_EVD_DEQUEUE_POLL_FOUND
+                    && self.queued_len.load(Ordering::Acquire) > 0
+                    && self.take_queued(Order::Now, event)
+                {
+                    // Only this rare branch needs the completion in memory: see `take_completion`.
+                    let Wc { id, qp, bytes, invalidated, immediate, op, status } = *wc;
+                    self.stage(Wc { id, qp, bytes, invalidated, immediate, op, status });
+                    return Some(DCNT_EVD_DEQUEUE_FOUND);
+                }
+                self.write_completion(wc, event);
                 return Some(found);
             }
             let taken = self.queued_len.load(Ordering::Acquire) > 0
@@ -186,48 +220,68 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Takes the first completion and passes it to `then`. Returns the counter that the caller must
-    /// increment. `then` gets a reference, because the compiler would copy a moved completion field
-    /// by field.
+    /// Takes the first completion. `polled` is empty and has room for it. Returns the completion
+    /// and the counter that the caller must increment.
     ///
-    /// After the caller looked for queued events, the transport may have queued an event, such as
-    /// the establishment of the connection, before it pushed this completion. The consumer must get
-    /// that event first. So if an event is queued by now, `earlier` takes it, and the completion is
-    /// staged.
+    /// No caller passes the reference to a function that is not inlined. So the compiler need not
+    /// copy the completion, and reads its fields where `poll` finds them. A copy in memory would
+    /// be slow: the processor cannot forward the stores of a producer on the same thread to wider
+    /// loads.
     ///
     /// # Safety
     /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
-    unsafe fn take_completion(
+    unsafe fn take_completion<'a>(
         &self,
-        earlier: impl Fn() -> bool,
-        then: impl Fn(&Wc),
-    ) -> Option<DAT_EVD_COUNTERS> {
+        polled: &'a mut Polled<'_>,
+    ) -> Option<(DAT_EVD_COUNTERS, &'a Wc)> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only thread that takes events.
-        let staged = unsafe { &mut *self.staged.completions.get() };
-        if !staged.is_empty() {
-            take_staged(staged, then);
-            self.staged.len.store(staged.len(), Ordering::Relaxed);
-            return Some(DCNT_EVD_DEQUEUE_FOUND);
-        }
-        let mut place = [MaybeUninit::uninit()];
-        let mut polled = Polled::new(&mut place);
-        // SAFETY: the caller is the only thread that takes events.
-        unsafe { cq.poll(&mut polled) };
+        let found = if unsafe { self.unstage(polled) } {
+            DCNT_EVD_DEQUEUE_FOUND
+        } else {
+            // SAFETY: the caller is the only thread that takes events.
+            unsafe { cq.poll(polled) };
+            DCNT_EVD_DEQUEUE_POLL_FOUND
+        };
         let Some(wc) = polled.completions().first() else {
             self.empty_polls.store(self.empty_polls.load(Ordering::Relaxed) + 1, Ordering::Release);
             // The next poll of the queue must come after this fence: see `FreedFlows`.
             compiler_fence(Ordering::SeqCst);
             return None;
         };
-        if self.queued_len.load(Ordering::Acquire) > 0 && earlier() {
-            staged.push_back(*wc);
-            self.staged.len.store(staged.len(), Ordering::Relaxed);
-            return Some(DCNT_EVD_DEQUEUE_FOUND);
+        Some((found, wc))
+    }
+
+    /// Moves the first staged completion to `polled`. Returns false if no completion is staged.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue`] apply.
+    #[inline(always)]
+    unsafe fn unstage(&self, polled: &mut Polled<'_>) -> bool {
+        // SAFETY: the caller is the only thread that takes events.
+        let staged = unsafe { &mut *self.staged.completions.get() };
+        if staged.is_empty() {
+            return false;
         }
-        then(wc);
-        Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
+        if let Some(wc) = pop_staged(staged) {
+            polled.push(wc);
+        }
+        self.staged.len.store(staged.len(), Ordering::Relaxed);
+        true
+    }
+
+    /// Stages a completion that was polled too early. No completion is staged yet, so the staged
+    /// completions have room for it.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue`] apply.
+    #[cold]
+    unsafe fn stage(&self, wc: Wc) {
+        // SAFETY: the caller is the only thread that takes events.
+        let staged = unsafe { &mut *self.staged.completions.get() };
+        staged.push_back(wc);
+        self.staged.len.store(staged.len(), Ordering::Relaxed);
     }
 
     /// Takes all completions that the consumer will never take, and releases the buffers of shared
@@ -236,12 +290,14 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// The requirements of [`Evd::dequeue`] apply.
     pub(super) unsafe fn retire_all(&self) {
-        let retire = |wc: &Wc| {
+        loop {
+            let mut place = [MaybeUninit::uninit()];
+            let mut polled = Polled::new(&mut place);
+            // SAFETY: the caller guarantees that this thread has the right to dequeue.
+            let Some((_, wc)) = (unsafe { self.take_completion(&mut polled) }) else { return };
             // SAFETY: `take_completion` has just taken the completion `wc`.
             unsafe { wc.qp.flow() }.retire(wc);
-        };
-        // SAFETY: the caller guarantees that this thread has the right to dequeue.
-        while unsafe { self.take_completion(|| false, retire) }.is_some() {}
+        }
     }
 
     /// Takes the first queued event if `order` permits that. If `order` is `AfterCompletions`,
@@ -302,13 +358,16 @@ impl<T: Transport> Evd<T> {
             if wc.op == WcOp::Bind {
                 (&raw mut (*event).event_number).write(DAT_RMR_BIND_COMPLETION_EVENT);
                 (&raw mut (*event).event_data.rmr_completion_event_data)
-                    .write(flow.retire_bind(wc));
+                    .write(flow.retire_bind(*wc));
                 return;
             }
             let mut number = DAT_DTO_COMPLETION_EVENT;
             if extended::is_extended(wc) {
                 number = DAT_IB_DTO_EVENT;
-                extended::write(wc, (&raw mut (*event).event_extension_data).cast());
+                extended::write(
+                    (wc.op, wc.immediate, wc.status),
+                    (&raw mut (*event).event_extension_data).cast(),
+                );
             }
             (&raw mut (*event).event_number).write(number);
             (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));
@@ -318,8 +377,6 @@ impl<T: Transport> Evd<T> {
 
 /// Takes the first staged completion.
 #[cold]
-fn take_staged(staged: &mut VecDeque<Wc>, then: impl Fn(&Wc)) {
-    if let Some(wc) = staged.pop_front() {
-        then(&wc);
-    }
+fn pop_staged(staged: &mut VecDeque<Wc>) -> Option<Wc> {
+    staged.pop_front()
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use dat_sys::*;
 
-use super::convert::{AlignedSegments, data_path_code, segments, with_lock};
+use super::convert::{AlignedSegments, data_path_code, segments};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -22,6 +22,9 @@ macro_rules! data_path_functions {
         fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
     )*) => {$(
         $(#[$attr])*
+        // The tables of uDAPL 1.2 call this function instead of inlining it. So the body has only
+        // one caller, and the compiler inlines the body here.
+        #[inline(never)]
         pub(super) unsafe extern "C" fn $name<T: Transport, const THREAD_SAFE: bool>(
             handle: *mut c_void,
             $($arg: $type),*
@@ -43,9 +46,12 @@ unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: the caller fulfils the contract of this function.
-    let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
-    data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
+    let result = handle::slot(handle).ok_or(Error::handle(O::INVALID)).and_then(|slot| {
+        // SAFETY: the caller fulfils the contract of this function.
+        let call = || unsafe { slot.object::<O>() }.and_then(f);
+        if THREAD_SAFE { slot.locked(call) } else { call() }
+    });
+    data_path_code((handle as usize, name), result)
 }
 
 data_path_functions! {

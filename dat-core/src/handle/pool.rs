@@ -1,15 +1,19 @@
 //! Allocation of slots.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::{MAX_HANDLES, Slot};
 
 /// The region of slots, and the data about which slots are free.
 pub(super) struct Pool {
-    base: *const Slot,
-    bytes: usize,
+    /// The address of the region.
+    base: AtomicPtr<Slot>,
+    /// The number of slots in the region. Before the region exists, this number is 0.
+    slots: AtomicUsize,
+    map_region: Once,
     /// The index of the first slot that was never used. All later slots were never used either.
     /// This field changes only under the lock of `free`.
     fresh: AtomicUsize,
@@ -30,24 +34,25 @@ struct Free {
 /// are kept free occupy 4 MiB together.
 pub(super) const MIN_FREE_SLOTS: usize = 1 << 16;
 
-// SAFETY: `base` is a region that is only accessed through atomics.
-unsafe impl Send for Pool {}
-// SAFETY: `base` is a region that is only accessed through atomics.
-unsafe impl Sync for Pool {}
-
 /// The flag MAP_NORESERVE, which Miri's mmap does not support.
 const MAP_NORESERVE: i32 = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-static POOL: OnceLock<Pool> = OnceLock::new();
+static POOL: Pool = Pool {
+    base: AtomicPtr::new(null_mut()),
+    slots: AtomicUsize::new(0),
+    map_region: Once::new(),
+    fresh: AtomicUsize::new(0),
+    free: Mutex::new(Free { used: 0, oldest: 0, newest: 0 }),
+    live: AtomicUsize::new(0),
+};
 
 pub(super) fn pool() -> &'static Pool {
-    POOL.get_or_init(|| {
-        let bytes = MAX_HANDLES * size_of::<Slot>();
+    POOL.map_region.call_once(|| {
         // SAFETY: this is a fresh anonymous mapping. Pages take no memory until they are touched.
         let base = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
+                null_mut(),
+                MAX_HANDLES * size_of::<Slot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_NORESERVE,
                 -1,
@@ -57,7 +62,12 @@ pub(super) fn pool() -> &'static Pool {
         // If there is no address space for the 64 MiB, the pool is empty, so each allocation of a
         // slot fails. An error cannot be returned here, because not even a function table exists
         // through which it could be returned.
-        let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
+        if base == libc::MAP_FAILED {
+            POOL.fresh.store(MAX_HANDLES, Ordering::Relaxed);
+        } else {
+            POOL.base.store(base.cast(), Ordering::Relaxed);
+            POOL.slots.store(MAX_HANDLES, Ordering::Release);
+        }
         #[cfg(not(miri))]
         // SAFETY: `forget_all` may be called in any child. The registration ends when the library
         // that contains the function is unloaded.
@@ -66,19 +76,19 @@ pub(super) fn pool() -> &'static Pool {
             // children.
             libc::pthread_atfork(None, None, Some(forget_all));
         }
-        let free = Mutex::new(Free { used: 0, oldest: 0, newest: 0 });
-        let (fresh, live) = (AtomicUsize::new(fresh), AtomicUsize::new(0));
-        Pool { base: base.cast_const().cast(), bytes, fresh, free, live }
-    })
+    });
+    &POOL
 }
 
 /// Makes all handles of the parent stale in a child of fork(2). The child has none of the threads
 /// that drive an adapter, and it shares with its parent all resources below an adapter.
 #[cfg(not(miri))]
 unsafe extern "C" fn forget_all() {
-    let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };
-    for index in 0..pool.fresh.load(Ordering::Relaxed) {
-        pool.slot(index as u32).lock.reset_in_child();
+    if POOL.slots.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    for index in 0..POOL.fresh.load(Ordering::Relaxed) {
+        POOL.slot(index as u32).lock.reset_in_child();
     }
 }
 
@@ -86,12 +96,16 @@ unsafe extern "C" fn forget_all() {
 /// not a handle of this process.
 #[inline]
 pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
-    let pool = POOL.get()?;
-    let offset = (handle as usize).wrapping_sub(pool.base as usize);
-    let ours = offset < pool.bytes && offset.is_multiple_of(size_of::<Slot>());
+    const { assert!(size_of::<Slot>().is_power_of_two()) };
+    let slots = POOL.slots.load(Ordering::Acquire);
+    let base = POOL.base.load(Ordering::Relaxed);
+    let offset = handle.addr().wrapping_sub(base.addr());
+    // If the offset is a multiple of the size of a slot, the rotation divides it by that size. If
+    // it is not, the rotation moves a bit that is 1 to the upper end, so the result is too large.
+    let index = offset.rotate_right(size_of::<Slot>().ilog2());
     // SAFETY: the address is inside the region, which is never unmapped, and zeroed pages are valid
     // slots.
-    ours.then(|| unsafe { &*pool.base.byte_add(offset) })
+    (index < slots).then(|| unsafe { &*base.byte_add(offset) })
 }
 
 impl Pool {
@@ -114,8 +128,8 @@ impl Pool {
     }
 
     pub(super) fn release(&self, slot: &'static Slot) {
-        let index =
-            ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
+        let base = self.base.load(Ordering::Relaxed).addr();
+        let index = ((std::ptr::from_ref(slot).addr() - base) / size_of::<Slot>()) as u32;
         let mut free = self.free();
         match free.used {
             0 => free.oldest = index,
@@ -134,6 +148,6 @@ impl Pool {
         debug_assert!((index as usize) < MAX_HANDLES);
         // SAFETY: `allocate` and `release` use only indexes below MAX_HANDLES, so the slot is
         // inside the region. Zeroed or once-used memory is a valid slot.
-        unsafe { &*self.base.add(index as usize) }
+        unsafe { &*self.base.load(Ordering::Relaxed).add(index as usize) }
     }
 }
