@@ -303,6 +303,11 @@ impl Cm {
                 self.check_record(now, id);
                 continue;
             };
+            if conn.armed != Some(at) {
+                // The timer of a record that is gone. The connection got the ID of that record.
+                self.timers.remove(&(at, id));
+                continue;
+            }
             if conn.deadline.is_some_and(|deadline| deadline <= now) {
                 self.deadline_passed(now, id);
             } else if let Some(again) = conn.repeat(now) {
