@@ -397,9 +397,9 @@ fn deferred_requests_are_admitted_in_turn() {
     // The first deferred caller gives up.
     let mut ari = [0; 8];
     ari.copy_from_slice(&(u64::from(MAX) + 2).to_be_bytes());
-    let conn = super::random(u64::from(MAX) + 1)() as u32;
+    let local_id = super::random(u64::from(MAX) + 1)() as u32;
     let rej = Message::Rej(Rej {
-        local_id: conn << 7 | 1,
+        local_id,
         remote_id: 0,
         answered: Answered::Req,
         reason: Reason::TIMEOUT,
