@@ -222,7 +222,8 @@ impl<E: MakeProgress> Engines<E> {
         self.iter().for_each(|reactor| drop(reactor.engine.lock()));
     }
 
-    /// Waits, in an engine, until no other engine uses memory that it has looked up before this call.
+    /// Waits, in an engine, until no other engine uses memory that it has looked up before this
+    /// call.
     pub(crate) fn finish_accesses_of_others(&self) {
         if self.count() == 1 {
             return;

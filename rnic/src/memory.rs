@@ -134,9 +134,9 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
     usize::try_from(copied) == Ok(len)
 }
 
-/// Copies from and to registered memory. [`Work`] is used under an engine lock. The
-/// owner of a region takes each engine lock after it has dropped the region and before it unmaps the
-/// memory, so the memory exists for the duration of an access.
+/// Copies from and to registered memory. [`Work`] is used under an engine lock. The owner of a
+/// region takes each engine lock after it has dropped the region and before the memory is unmapped,
+/// so the memory exists for the duration of an access.
 impl Work {
     /// Fills `out` from local segments, starting `offset` octets into them.
     #[inline]

@@ -101,10 +101,10 @@ impl Qp {
     /// connection has ended.
     ///
     /// # Safety
-    /// All queue pairs that share a shared receive queue must have the same engine lock, and so must
-    /// those that share a completion queue, unless it is [shared](crate::Cq::share). The [`Work`], and the [`Stream`](crate::Stream) or
-    /// [`ReliableConnection`](crate::ReliableConnection) made from it, must be used only under that
-    /// lock.
+    /// All queue pairs of a shared receive queue must have the same engine lock, and so must those
+    /// of a completion queue, unless it is [shared](crate::Cq::share). The [`Work`], and the
+    /// [`Stream`](crate::Stream) or [`ReliableConnection`](crate::ReliableConnection) made from it,
+    /// must be used only under that lock.
     pub unsafe fn new(cfg: QpCfg) -> Result<(Arc<Qp>, Work), OutOfMemory> {
         let rq = match &cfg.srq {
             Some(_) => None,
