@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use adapter::{Table, netdev};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
-use rnic::rc::Burst;
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
@@ -168,22 +167,16 @@ impl LocalAddress {
         self.closed_services.retain(|&(port, _)| self.cm.has_open_requests(port));
     }
 
-    /// Sends the packets of a burst to a peer and empties the burst.
-    #[inline]
-    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
-        if !burst.is_empty() {
-            self.packet_io.send(to, burst, now);
-        }
-    }
-
-    /// Sends the pending messages of the connection manager.
-    pub(crate) fn send_messages(&mut self, burst: &mut Burst, now: Instant) {
+    /// Adds the pending messages of the connection manager to the outgoing packets. Returns whether
+    /// there were any.
+    pub(crate) fn send_messages(&mut self, now: Instant) -> bool {
+        let mut any = false;
         while let Some(message) = self.cm.poll_transmit() {
             let Some(peer) = self.peer(message.to) else { continue };
-            burst.clear();
+            any = true;
+            let burst = self.packet_io.burst_to(&peer, now);
             if let Some(buffer) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
                 cm_packet(&message.mad, self.qpns.next_gsi_psn()).emit(buffer);
-                self.send(&peer, burst, now);
             }
             let sent = Mad::parse(&message.mad).map(|mad| mad.message);
             if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) =
@@ -192,6 +185,7 @@ impl LocalAddress {
                 self.probe_port(peer.address, ConnId(local_id), GSI);
             }
         }
+        any
     }
 
     /// Asks a host whether any process has the port, for a connection with this queue pair.
