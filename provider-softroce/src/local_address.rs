@@ -15,7 +15,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 use crate::host_probe::HostProbe;
 use crate::hosts::Hosts;
 use crate::listeners::LocalRequest;
-use crate::packet_io::{PacketIo, Peer};
+use crate::packet_io::{LastSource, PacketIo, Peer};
 use crate::params::Params;
 use crate::port::{ClosedService, LivenessConnection, Port, PortError, UDP_PORT};
 use crate::read_pacing::ReadPacing;
@@ -52,6 +52,8 @@ pub(crate) struct LocalAddress {
     pub(crate) local_peers: Table<LocalPeer>,
     /// The fastest way to read the slot's socket.
     pub(crate) receive_strategy: ReceiveStrategy,
+    /// The source of the last valid packet.
+    pub(crate) last_source: LastSource,
     /// The schedule by which the engine reads the REQ socket.
     pub(crate) req_pacing: ReadPacing,
     /// Records which hosts of silent peers are up.
@@ -131,6 +133,7 @@ impl LocalAddress {
             closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
+            last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,

@@ -67,6 +67,12 @@ pub(crate) struct Peer {
     next_id: Option<u16>,
 }
 
+/// The source of the last valid packet, and the value of [`Peer::next_id`] after that packet. All
+/// queue pairs whose peers have this source expect the same identification next, because the sender
+/// numbers the packets of all its queue pairs together.
+#[derive(Default)]
+pub(crate) struct LastSource(Option<(SocketAddr, Option<u16>)>);
+
 impl Peer {
     /// Creates a peer. `source` is the source address of packets to the peer, and `ours` is the
     /// destination address of packets from the peer. Returns `None` if `address`, the peer's
@@ -103,6 +109,17 @@ impl Peer {
         }
     }
 
+    /// The expected IPv4 identification of a datagram. `position` is the datagram's position in its
+    /// batch.
+    #[inline]
+    fn expected_id(&self, last: &LastSource, from: SocketAddr, position: usize) -> u16 {
+        let next_id = match last.0 {
+            Some((source, next_id)) if source == from => next_id,
+            _ => self.next_id,
+        };
+        next_id.unwrap_or(position as u16)
+    }
+
     /// Checks a datagram from a source that the peer [may send from](Self::may_send_from), and
     /// returns the packet in it. `position` is the datagram's position in its batch.
     #[inline]
@@ -112,16 +129,18 @@ impl Peer {
         from: SocketAddr,
         position: usize,
         datagram: &'a [u8],
+        last: &mut LastSource,
     ) -> Option<(&'a [u8], Identification)> {
         if from != self.source {
             (self.source, self.rx_icrc) = (from, Icrc::new(from, ours)?);
         }
-        let expected = self.next_id.unwrap_or(position as u16);
+        let expected = self.expected_id(last, from, position);
         let (packet, id) = self.rx_icrc.recover(expected, datagram).ok()?;
         self.next_id = match id.id {
             id if id == position as u16 => None,
             id => Some(id.wrapping_add(1)),
         };
+        last.0 = Some((from, self.next_id));
         Some((packet, id))
     }
 }
@@ -290,4 +309,32 @@ fn record(
     payload: &[u8],
 ) {
     capture.udp(now, direction, &Datagram { src, dst, id, dont_fragment: true, payload });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender without segmentation offload splits a batch, and the packets arrive one by one.
+    #[test]
+    fn identifications_go_on_from_one_queue_pair_to_the_next() {
+        let address = |last| SocketAddr::from(([192, 0, 2, last], 4791));
+        let (ours, source) = (address(1), address(2));
+        let peer = || Peer::new(ours, ours, source).expect("addresses of one family");
+        let (mut first, mut second, mut last) = (peer(), peer(), LastSource::default());
+        let icrc = Icrc::new(source, ours).expect("addresses of one family");
+        let mut check = |peer: &mut Peer, id, expected| {
+            let mut datagram = [7; 80];
+            icrc.seal(id, &mut datagram);
+            assert_eq!(peer.expected_id(&last, source, 0), expected);
+            let (_, ip) = peer.check(ours, source, 0, &datagram, &mut last).expect("a valid ICRC");
+            assert_eq!(ip, Identification::unfragmented(id));
+        };
+        check(&mut first, 0, 0);
+        check(&mut second, 1, 0);
+        check(&mut first, 2, 2);
+        check(&mut second, 3, 3);
+        check(&mut second, 0, 4);
+        assert_eq!(first.expected_id(&last, address(3), 0), 3, "another source");
+    }
 }
