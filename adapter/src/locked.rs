@@ -149,6 +149,7 @@ impl<E: MakeProgress> Deferring for LockedEngine<E> {
     }
 
     fn before_unlock(&mut self) {
+        self.engine.flush();
         if std::mem::take(&mut self.skips_publishing) {
             return;
         }

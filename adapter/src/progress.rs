@@ -23,6 +23,9 @@ pub trait MakeProgress: Send + Sized + 'static {
     /// Continues leftover work and serves timers. Every pass except [`poll`](Self::poll) calls
     /// this, after the queue pairs with a doorbell have transmitted.
     fn advance(&mut self);
+    /// Sends what the engine has gathered but not sent yet. The adapter calls this each time before
+    /// it releases the engine lock, and before [`remaining`](Self::remaining).
+    fn flush(&mut self) {}
     /// Returns the work that remains when the engine lock is about to be released. If more work
     /// arrives before the lock is released, this method is called again.
     fn remaining(&mut self) -> Remaining;

@@ -158,10 +158,25 @@ const fn threads_row(
     }
 }
 
-/// Returns a row for requests over many connections.
+/// Returns a row of tcp-emu for requests over many connections.
 const fn requests_row(name: &'static str, connections: usize, outstanding: usize) -> Row {
-    let what = What::Many(Requests { size: 64, connections, outstanding });
-    row(name, "tcp-emu", what, Against::Tcp, [Wait::Poll; 2], "shm=off")
+    row(
+        name,
+        "tcp-emu",
+        requests(connections, outstanding),
+        Against::Tcp,
+        [Wait::Poll; 2],
+        "shm=off",
+    )
+}
+
+/// Returns a row of softroce for requests over many connections.
+const fn softroce_requests_row(name: &'static str, connections: usize) -> Row {
+    row(name, "softroce", requests(connections, 64), Against::Tcp, [Wait::Poll; 2], "")
+}
+
+const fn requests(connections: usize, outstanding: usize) -> What {
+    What::Many(Requests { size: 64, connections, outstanding })
 }
 
 /// Returns a row for a consumer that polls memory. The consumer is compared with a program whose
@@ -179,7 +194,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     }
 }
 
-const ROWS: [Row; 36] = [
+const ROWS: [Row; 39] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -255,6 +270,9 @@ const ROWS: [Row; 36] = [
         "mtu=1024",
     ),
     row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [Wait::Poll; 2], ""),
+    softroce_requests_row("64 B req., 16 conn., RoCE", 16),
+    softroce_requests_row("64 B req., 64 conn., RoCE", 64),
+    softroce_requests_row("64 B req., 256 conn., RoCE", 256),
     unpinned_row("64 B adaptive unpinned, UDP", "softroce", Against::Udp, ""),
     blocking_row("64 B sends, blocking", MANY_SENDS),
     blocking_row("64 B writes, blocking", many_writes(64, 64)),

@@ -111,7 +111,8 @@ impl Engine {
             if let cm::Event::Accepted(_) = event {
                 // The RTU leaves before the consumer learns of the connection. The consumer may
                 // stop its process then, and without an RTU the peer would give the connection up.
-                local_address.send_messages(&mut resources.burst, now);
+                local_address.send_messages(now);
+                local_address.packet_io.flush();
             }
             let cx = &mut EngineContext { local_address, resources, now };
             match (event, owner) {
@@ -136,7 +137,7 @@ impl Engine {
                 (_, None) => {}
             }
         }
-        local_address.send_messages(&mut resources.burst, now);
+        resources.has_outgoing |= local_address.send_messages(now);
     }
 
     /// Calls `f` with a queue pair. If the queue pair has a connection, also passes the context of
@@ -179,6 +180,8 @@ impl MakeProgress for Engine {
             self.polls_rarely =
                 self.last_advance.saturating_duration_since(before) > BUSY_POLL_INTERVAL_MAX;
         }
+        // Packets that were gathered so far do not wait for the reads.
+        self.flush();
         let mut moved = false;
         for index in 0..self.local_addresses.len() {
             if !self.local_addresses[index].qpns.any()
@@ -280,6 +283,14 @@ impl MakeProgress for Engine {
         for _ in 0..if behind { 1 } else { usize::MAX } {
             let Some(link) = self.resources.wheel.pop(now) else { break };
             self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.expire(cx)));
+        }
+    }
+
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.resources.has_outgoing) {
+            self.local_addresses
+                .iter_mut()
+                .for_each(|local_address| local_address.packet_io.flush());
         }
     }
 

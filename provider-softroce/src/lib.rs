@@ -10,6 +10,7 @@
 //! | `link` | a queue pair and its connection |
 //! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
 //! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
+//! | `outgoing` | the packets that wait to be sent, and the batches in which they leave |
 //! | `connected_socket` | a faster path to peers at the same address |
 //! | `hosts` | whether the hosts of silent peers are up |
 //! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
@@ -31,6 +32,7 @@ mod hosts;
 mod link;
 mod listeners;
 mod local_address;
+mod outgoing;
 mod packet_io;
 mod params;
 mod port;

@@ -21,7 +21,7 @@ use adapter::{Counts, Shared};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
-use rnic::rc::Failure;
+use rnic::rc::{Burst, Failure};
 use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
@@ -103,6 +103,16 @@ pub(crate) struct EngineContext<'a> {
     pub(crate) local_address: &'a mut LocalAddress,
     pub(crate) resources: &'a mut EngineResources,
     pub(crate) now: Instant,
+}
+
+impl EngineContext<'_> {
+    /// Returns the burst to which the packets for a peer are added. The engine sends them when it
+    /// flushes.
+    #[inline]
+    pub(crate) fn burst_to(&mut self, peer: &Peer) -> &mut Burst {
+        self.resources.has_outgoing = true;
+        self.local_address.packet_io.burst_to(peer, self.now)
+    }
 }
 
 impl Link {
@@ -497,11 +507,10 @@ impl Link {
     /// Handles a message that claims that the peer's queue pair is in another connection.
     fn on_stale(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase {
-            established.rc.start_challenge(cx.now, &mut cx.resources.burst);
+            established.rc.start_challenge(cx.now, cx.burst_to(&established.peer));
             if established.rc.is_last_retry() {
                 cx.local_address.probe_host(established.peer.address, cx.now);
             }
-            cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
             cx.resources.wheel.set(self.index, established.rc.deadline());
         }
     }
@@ -618,8 +627,7 @@ impl Link {
             return;
         };
         if established.rc.owes_ack() {
-            established.rc.acknowledge(&mut cx.resources.burst);
-            cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
+            established.rc.acknowledge(cx.burst_to(&established.peer));
         }
         established.delayed_ack.sent();
         if established.closing.is_some() {
@@ -685,8 +693,9 @@ impl Link {
         match established.rc.expire(cx.now) {
             Ok(()) => {
                 let after = established.rc.stats();
-                let timed_out = established.rc.repeat_challenge(cx.now, &mut cx.resources.burst)
-                    || after.timeouts > before.timeouts;
+                let timed_out =
+                    established.rc.repeat_challenge(cx.now, cx.burst_to(&established.peer))
+                        || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
                     cx.local_address.probe_port(
@@ -700,7 +709,6 @@ impl Link {
                 if timed_out || is_silent && established.rc.is_last_retry() {
                     cx.local_address.probe_host(established.peer.address, cx.now);
                 }
-                cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
                 self.transmit(cx);
             }
             Err(failure) => {

@@ -10,14 +10,13 @@ use adapter::Table;
 use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
-use rnic::rc::Burst;
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::Hosts;
 use crate::listeners::LocalRequest;
-use crate::packet_io::{PacketIo, Peer};
+use crate::packet_io::{LastSource, PacketIo, Peer};
 use crate::params::Params;
 use crate::port::{ClosedService, LivenessConnection, Port, PortError, Slot, UDP_PORT, low_bits};
 use crate::read_pacing::ReadPacing;
@@ -54,6 +53,8 @@ pub(crate) struct LocalAddress {
     pub(crate) local_peers: Table<LocalPeer>,
     /// The fastest way to read the slot's socket.
     pub(crate) receive_strategy: ReceiveStrategy,
+    /// The source of the last valid packet.
+    pub(crate) last_source: LastSource,
     /// The schedule by which the engine reads the REQ socket.
     pub(crate) req_pacing: ReadPacing,
     /// Records which hosts of silent peers are up.
@@ -135,6 +136,7 @@ impl LocalAddress {
             closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
+            last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,
@@ -171,22 +173,16 @@ impl LocalAddress {
         self.closed_services.retain(|&(port, _)| self.cm.has_open_requests(port));
     }
 
-    /// Sends the packets of a burst to a peer and empties the burst.
-    #[inline]
-    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
-        if !burst.is_empty() {
-            self.packet_io.send(to, burst, now);
-        }
-    }
-
-    /// Sends the pending messages of the connection manager.
-    pub(crate) fn send_messages(&mut self, burst: &mut Burst, now: Instant) {
+    /// Adds the pending messages of the connection manager to the outgoing packets. Returns whether
+    /// there were any.
+    pub(crate) fn send_messages(&mut self, now: Instant) -> bool {
+        let mut any = false;
         while let Some(message) = self.cm.poll_transmit() {
             let Some(peer) = self.peer(message.to) else { continue };
-            burst.clear();
+            any = true;
+            let burst = self.packet_io.burst_to(&peer, now);
             if let Some(buffer) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
                 cm_packet(&message.mad, self.qpns.next_gsi_psn()).emit(buffer);
-                self.send(&peer, burst, now);
             }
             let sent = Mad::parse(&message.mad).map(|mad| mad.message);
             if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) =
@@ -195,6 +191,7 @@ impl LocalAddress {
                 self.probe_port(peer.address, ConnId(local_id), GSI);
             }
         }
+        any
     }
 
     /// Asks a host whether any process has the port, for a connection with this queue pair.

@@ -15,7 +15,8 @@ use rnic::rc::Burst;
 use wire::rocev2::{Icrc, Identification};
 
 use crate::connected_socket::ConnectedSocket;
-use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS, Udp};
+use crate::outgoing::{Batch, Destination, Outgoing};
+use crate::socket::{MAX_SEGMENTS, Udp};
 
 /// The packet I/O of a local address, between the engine and its socket.
 pub(crate) struct PacketIo {
@@ -30,6 +31,8 @@ pub(crate) struct PacketIo {
     /// Whether the kernel splits a batch into packets (UDP_SEGMENT), so that one call sends the
     /// batch.
     gso: bool,
+    /// The packets that wait to be sent.
+    outgoing: Outgoing,
     /// The connected socket, which is a faster path to peers at this adapter's own address. `None`
     /// if it is not in use.
     connected_socket: Option<ConnectedSocket>,
@@ -63,6 +66,12 @@ pub(crate) struct Peer {
     /// [`crate::socket`].
     next_id: Option<u16>,
 }
+
+/// The source of the last valid packet, and the value of [`Peer::next_id`] after that packet. All
+/// queue pairs whose peers have this source expect the same identification next, because the sender
+/// numbers the packets of all its queue pairs together.
+#[derive(Default)]
+pub(crate) struct LastSource(Option<(SocketAddr, Option<u16>)>);
 
 impl Peer {
     /// Creates a peer. `source` is the source address of packets to the peer, and `ours` is the
@@ -100,6 +109,17 @@ impl Peer {
         }
     }
 
+    /// The expected IPv4 identification of a datagram. `position` is the datagram's position in its
+    /// batch.
+    #[inline]
+    fn expected_id(&self, last: &LastSource, from: SocketAddr, position: usize) -> u16 {
+        let next_id = match last.0 {
+            Some((source, next_id)) if source == from => next_id,
+            _ => self.next_id,
+        };
+        next_id.unwrap_or(position as u16)
+    }
+
     /// Checks a datagram from a source that the peer [may send from](Self::may_send_from), and
     /// returns the packet in it. `position` is the datagram's position in its batch.
     #[inline]
@@ -109,16 +129,18 @@ impl Peer {
         from: SocketAddr,
         position: usize,
         datagram: &'a [u8],
+        last: &mut LastSource,
     ) -> Option<(&'a [u8], Identification)> {
         if from != self.source {
             (self.source, self.rx_icrc) = (from, Icrc::new(from, ours)?);
         }
-        let expected = self.next_id.unwrap_or(position as u16);
+        let expected = self.expected_id(last, from, position);
         let (packet, id) = self.rx_icrc.recover(expected, datagram).ok()?;
         self.next_id = match id.id {
             id if id == position as u16 => None,
             id => Some(id.wrapping_add(1)),
         };
+        last.0 = Some((from, self.next_id));
         Some((packet, id))
     }
 }
@@ -151,6 +173,7 @@ impl PacketIo {
             _port_reservation: port_reservation,
             source,
             gso,
+            outgoing: Outgoing::new(),
             connected_socket: None,
             net,
             capture,
@@ -171,65 +194,62 @@ impl PacketIo {
         }
     }
 
-    /// Sends the packets of a burst to a peer and empties the burst.
-    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
-        let (mut first, mut from) = (0, 0);
-        while let Some(&size) = burst.lens().get(first) {
-            let size = usize::from(size);
-            let (packets, octets) = self.next_batch(&burst.lens()[first..]);
-            let batch = &mut burst.bytes_mut()[from..from + octets];
-            let mut connected_socket = self
-                .connected_socket
-                .as_mut()
-                .filter(|_| packets == 1 && to.address == self.address);
-            for (id, datagram) in (0..).zip(batch.chunks_mut(size)) {
-                let id = match &mut connected_socket {
+    /// Returns the burst of the packets that wait to be sent to a peer. The caller may add packets
+    /// to it, which leave with the next [`flush`](Self::flush). If the waiting packets are for
+    /// another peer, or if the burst has no room for a packet, they are sent now.
+    #[inline]
+    pub(crate) fn burst_to(&mut self, to: &Peer, now: Instant) -> &mut Burst {
+        if !self.outgoing.accepts(to.address) {
+            self.flush();
+        }
+        self.outgoing.burst_to(Destination { address: to.address, icrc: to.tx_icrc, now })
+    }
+
+    /// Sends the packets that wait to be sent.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.send_waiting();
+        }
+    }
+
+    fn send_waiting(&mut self) {
+        let PacketIo { outgoing, connected_socket, net, capture, .. } = self;
+        let max_packets = if self.gso && net.is_none() { MAX_SEGMENTS } else { 1 };
+        let Some((destination, batches)) = outgoing.batches(max_packets) else { return };
+        let Destination { address: to, icrc, now } = destination;
+        for batch in batches {
+            let mut via_connected =
+                connected_socket.as_mut().filter(|_| batch.is_single() && to == self.address);
+            let Batch { octets, size } = batch;
+            for (id, datagram) in (0..).zip(octets.chunks_mut(size)) {
+                let id = match &mut via_connected {
                     Some(connected_socket) => connected_socket.seal(datagram),
                     None => {
-                        to.tx_icrc.seal(id, datagram);
+                        icrc.seal(id, datagram);
                         id
                     }
                 };
-                if let Some(capture) = &self.capture {
-                    record(capture, now, Direction::Out, [self.source, to.address], id, datagram);
+                if let Some(capture) = capture {
+                    record(capture, now, Direction::Out, [self.source, to], id, datagram);
                 }
             }
             // A packet that cannot be sent counts as lost. The protocol retransmits it.
-            match (&mut self.net, connected_socket) {
+            match (&mut *net, via_connected) {
                 (Some(net), _) => {
-                    net.send(now, InFlight { to: to.address, datagram: batch.to_vec() }, octets)
+                    net.send(now, InFlight { to, datagram: octets.to_vec() }, octets.len())
                 }
-                (None, Some(connected_socket)) => {
-                    if !connected_socket.send(batch) {
-                        self.connected_socket = None;
+                (None, Some(via_connected)) => {
+                    if !via_connected.send(octets) {
+                        *connected_socket = None;
                     }
                 }
                 (None, None) => {
-                    self.sender.send(to.address, batch, size);
+                    self.sender.send(to, octets, size);
                 }
             }
-            (first, from) = (first + packets, from + octets);
         }
-        burst.clear();
-    }
-
-    /// Returns the number of packets in the next batch and their total length. All packets of a
-    /// batch have the same length, except for the last packet, which may be shorter.
-    fn next_batch(&self, lens: &[u16]) -> (usize, usize) {
-        let size = lens[0];
-        let max_packets = if self.gso && self.net.is_none() { MAX_SEGMENTS } else { 1 };
-        let (mut packets, mut octets) = (0, 0);
-        for &len in lens.iter().take(max_packets) {
-            if len > size || octets + usize::from(len) > MAX_BATCH_BYTES {
-                break;
-            }
-            packets += 1;
-            octets += usize::from(len);
-            if len < size {
-                break;
-            }
-        }
-        (packets, octets)
+        outgoing.clear();
     }
 
     /// Sends the packets that have passed the emulated network by now.
@@ -241,7 +261,7 @@ impl PacketIo {
     }
 
     /// Sends all packets that are still in the emulated network.
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn drain_network(&mut self) {
         while let Some(at) = self.deadline() {
             self.send_due(at);
         }
@@ -289,4 +309,32 @@ fn record(
     payload: &[u8],
 ) {
     capture.udp(now, direction, &Datagram { src, dst, id, dont_fragment: true, payload });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender without segmentation offload splits a batch, and the packets arrive one by one.
+    #[test]
+    fn identifications_go_on_from_one_queue_pair_to_the_next() {
+        let address = |last| SocketAddr::from(([192, 0, 2, last], 4791));
+        let (ours, source) = (address(1), address(2));
+        let peer = || Peer::new(ours, ours, source).expect("addresses of one family");
+        let (mut first, mut second, mut last) = (peer(), peer(), LastSource::default());
+        let icrc = Icrc::new(source, ours).expect("addresses of one family");
+        let mut check = |peer: &mut Peer, id, expected| {
+            let mut datagram = [7; 80];
+            icrc.seal(id, &mut datagram);
+            assert_eq!(peer.expected_id(&last, source, 0), expected);
+            let (_, ip) = peer.check(ours, source, 0, &datagram, &mut last).expect("a valid ICRC");
+            assert_eq!(ip, Identification::unfragmented(id));
+        };
+        check(&mut first, 0, 0);
+        check(&mut second, 1, 0);
+        check(&mut first, 2, 2);
+        check(&mut second, 3, 3);
+        check(&mut second, 0, 4);
+        assert_eq!(first.expected_id(&last, address(3), 0), 3, "another source");
+    }
 }

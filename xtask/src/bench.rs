@@ -21,7 +21,7 @@ enum Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 36] = [
+const BARS: [(&str, Bar); 39] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.10)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -44,6 +44,9 @@ const BARS: [(&str, Bar); 36] = [
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
+    ("64 B req., 16 conn., RoCE", Bar::AtLeast(0.80)),
+    ("64 B req., 64 conn., RoCE", Bar::AtLeast(0.80)),
+    ("64 B req., 256 conn., RoCE", Bar::AtLeast(0.80)),
     ("64 B adaptive, unpinned", Bar::AtMost(1.20)),
     ("64 B adaptive unpinned, shm", Bar::AtMost(0.25)),
     ("64 B adaptive unpinned, UDP", Bar::AtMost(1.25)),

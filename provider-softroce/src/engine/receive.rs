@@ -32,7 +32,8 @@ pub(super) fn receive_datagrams(
         let checked = match link {
             Some(link) => match link.peer(from, qpn) {
                 Some(peer) => {
-                    let checked = peer.check(ours, from, position, datagram);
+                    let last = &mut cx.local_address.last_source;
+                    let checked = peer.check(ours, from, position, datagram, last);
                     of_peer |= checked.is_some();
                     checked
                 }

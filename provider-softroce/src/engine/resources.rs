@@ -4,17 +4,15 @@ use std::time::Instant;
 
 use adapter::{Context, Counts};
 use mio::Token;
-use rnic::rc::{Burst, Wheel};
+use rnic::rc::Wheel;
 
 use super::Engine;
-use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 
 /// The shared resources of an engine.
 pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
-    /// The buffer for one batch of packets. All queue pairs use the same buffer, so that it is
-    /// still in the CPU's cache when the ICRC is computed and when the kernel reads the packets.
-    pub(crate) burst: Burst,
+    /// Whether packets may wait to be sent.
+    pub(crate) has_outgoing: bool,
     pub(crate) wheel: Wheel,
     /// Queue pairs that have received packets in this pass.
     pub(crate) received: Vec<usize>,
@@ -34,7 +32,7 @@ impl EngineResources {
     pub(super) fn new(context: Context<Engine>) -> Self {
         EngineResources {
             context,
-            burst: Burst::new(MAX_SEGMENTS, MAX_BATCH_BYTES),
+            has_outgoing: false,
             wheel: Wheel::new(Instant::now()),
             received: Vec::new(),
             ack_pending: Vec::new(),

@@ -14,6 +14,7 @@ impl Engine {
     pub(super) fn await_disconnects(&mut self) {
         loop {
             self.advance();
+            self.flush();
             let now = Instant::now();
             let until = self
                 .local_addresses
@@ -57,7 +58,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.await_disconnects();
         for local_address in &mut self.local_addresses {
-            local_address.packet_io.flush();
+            local_address.packet_io.drain_network();
         }
     }
 }

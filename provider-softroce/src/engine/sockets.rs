@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use adapter::MakeProgress;
 use mio::Interest;
 use wire::rocev2::Packet;
 
@@ -129,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// Finishes a read: lets each queue pair that received packets respond, then handles the events
-    /// of the connection manager.
+    /// Finishes a read: lets each queue pair that received packets respond, handles the events of
+    /// the connection manager, and sends the gathered packets.
     #[inline]
     pub(super) fn finish_read(&mut self, index: usize, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
@@ -142,6 +143,7 @@ impl Engine {
             }
         }
         self.process_cm_events(index, now);
+        self.flush();
     }
 
     /// Reads messages of other adapters.

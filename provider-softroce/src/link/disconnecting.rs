@@ -34,8 +34,7 @@ impl Disconnecting {
     /// Sends answers to the requests that the peer has repeated.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) {
         for _ in 0..BURSTS_PER_TURN {
-            self.responder.transmit(&mut cx.resources.burst);
-            cx.local_address.send(&self.peer, &mut cx.resources.burst, cx.now);
+            self.responder.transmit(cx.burst_to(&self.peer));
             if !self.responder.wants_tx() {
                 return;
             }

@@ -163,13 +163,13 @@ impl Link {
     pub(super) fn end(&mut self, cx: &mut EngineContext<'_>, end: End) {
         let Some(mut established) = self.phase.take_established() else { return };
         cx.resources.ended_counts.add(&established.rc.stats().list());
+        let burst = cx.burst_to(&established.peer);
         if let End::Broken(_) = end {
-            established.rc.transmit_fatal_nak(&mut cx.resources.burst);
+            established.rc.transmit_fatal_nak(burst);
         } else {
             // Before the end, send the acknowledgement that the peer has requested.
-            established.rc.acknowledge(&mut cx.resources.burst);
+            established.rc.acknowledge(burst);
         }
-        cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
         let (reported, closing, conn) =
             (established.reported, established.closing.is_some(), established.conn);
         let cm = &mut cx.local_address.cm;

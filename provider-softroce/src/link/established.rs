@@ -144,11 +144,18 @@ impl Established {
             return Ok(());
         }
         for _ in 0..BURSTS_PER_TURN {
-            self.rc.transmit(cx.now, &mut cx.resources.burst)?;
-            if !cx.resources.burst.is_empty() {
+            let is_first = !cx.resources.has_outgoing;
+            let (now, burst) = (cx.now, cx.burst_to(&self.peer));
+            let before = burst.len();
+            self.rc.transmit(now, burst)?;
+            if burst.len() > before {
                 self.delayed_ack.note_consumer_sent();
             }
-            cx.local_address.send(&self.peer, &mut cx.resources.burst, cx.now);
+            // A consumer may wait for the first packets since the last flush, so they are sent at
+            // once. The packets of other queue pairs are gathered.
+            if is_first {
+                cx.local_address.packet_io.flush();
+            }
             if !self.rc.wants_tx() {
                 return Ok(());
             }

@@ -47,10 +47,16 @@ impl Burst {
         self.lens.is_empty()
     }
 
-    /// The number of further packets of the maximum size that fit.
+    /// The maximum number of further packets.
     #[inline]
     pub fn room(&self) -> usize {
         self.max - self.lens.len()
+    }
+
+    /// Whether a packet of the maximum size fits.
+    #[inline]
+    pub fn fits_any_packet(&self) -> bool {
+        self.room() > 0 && self.used + Icrc::MAX_DATAGRAM <= self.memory.len()
     }
 
     /// Adds a datagram of `len` octets without its ICRC, and returns the memory in which the caller
@@ -82,9 +88,10 @@ impl Burst {
         &self.memory[..self.used]
     }
 
-    /// The same bytes as [`bytes`](Self::bytes), mutable so that the ICRCs can be written.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.used]
+    /// The same values as [`lens`](Self::lens) and [`bytes`](Self::bytes). The bytes are mutable so
+    /// that the ICRCs can be written.
+    pub fn datagrams_mut(&mut self) -> (&[u16], &mut [u8]) {
+        (&self.lens, &mut self.memory[..self.used])
     }
 
     /// Adds a packet without its payload, and returns the memory for the payload. Returns `None` if
