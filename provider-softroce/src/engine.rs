@@ -23,6 +23,7 @@ use wire::cm::Reason;
 use wire::rocev2::PathMtu;
 
 pub(crate) use self::resources::{EngineResources, Key};
+use crate::hosts::HostsOfAdapter;
 use crate::link::{self, EngineContext, Link};
 use crate::listeners::{Listener, Listeners, LocalRequest, PendingRequest, Place};
 use crate::local_address::{LocalAddress, Owner, random};
@@ -71,6 +72,7 @@ pub struct Engine {
     polls_rarely: bool,
     params: Params,
     guid: u64,
+    hosts: Arc<HostsOfAdapter>,
 }
 
 impl Engine {
@@ -78,6 +80,7 @@ impl Engine {
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
+        hosts: Arc<HostsOfAdapter>,
     ) -> std::result::Result<Self, OpenError> {
         let mut engine = Engine {
             resources: EngineResources::new(context),
@@ -95,6 +98,7 @@ impl Engine {
             polls_rarely: false,
             guid: random() | 1,
             params,
+            hosts,
         };
         engine.open_main_address()?;
         Ok(engine)

@@ -1,10 +1,12 @@
 //! Records which hosts are up. The engine needs this for peers that do not answer.
 //!
 //! A host that is up reports by ICMP that no process has a port (see
-//! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports.
+//! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports to one address, so the
+//! engines of an adapter share what they know.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The minimum time between two probes of one host.
@@ -15,9 +17,34 @@ const ANSWER_VALIDITY: Duration = Duration::from_millis(2500);
 /// The maximum number of hosts that are recorded.
 const HOSTS_MAX: usize = 4096;
 
+/// The hosts that the engines of an adapter have probed recently, by the adapter's local addresses.
+#[derive(Default)]
+pub(crate) struct HostsOfAdapter(Mutex<HashMap<IpAddr, SharedHosts>>);
+
+/// The hosts that the engines of an adapter have probed recently from one local address.
+#[derive(Clone, Default)]
+pub(crate) struct SharedHosts(Arc<Mutex<Hosts>>);
+
 /// The hosts that have been probed recently.
 #[derive(Default)]
 pub(crate) struct Hosts(HashMap<IpAddr, Host>);
+
+impl HostsOfAdapter {
+    /// The hosts that are probed from a local address.
+    pub(crate) fn of(&self, local: IpAddr) -> SharedHosts {
+        lock(&self.0).entry(local).or_default().clone()
+    }
+}
+
+impl SharedHosts {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Hosts> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 struct Host {
     probed: Instant,
@@ -91,6 +118,17 @@ mod tests {
         assert!(hosts.is_up(ip, start + ANSWER_VALIDITY));
         assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms));
         assert_eq!(hosts.nonce_to_send(ip, start + PROBE_INTERVAL, || 8), Some(7));
+    }
+
+    #[test]
+    fn engines_share_the_hosts_of_a_local_address() {
+        let (local, peer, now) = (IpAddr::from([10; 4]), IpAddr::from([11; 4]), Instant::now());
+        let hosts = HostsOfAdapter::default();
+        assert_eq!(hosts.of(local).lock().nonce_to_send(peer, now, || 7), Some(7));
+        assert_eq!(hosts.of(local).lock().nonce_to_send(peer, now, || 8), None);
+        hosts.of(local).lock().note_answer(peer, 7, now);
+        assert!(hosts.of(local).lock().is_up(peer, now));
+        assert!(!hosts.of(peer).lock().is_up(peer, now));
     }
 
     #[test]

@@ -41,12 +41,15 @@ mod route;
 mod selftest;
 mod socket;
 
+use std::sync::Arc;
+
 use adapter::{Adapter, Wire};
 use dat_core::OpenError;
 use dat_core::provider::Provider;
 use rnic::cm::Cm;
 
 use crate::engine::Engine;
+use crate::hosts::HostsOfAdapter;
 pub use crate::params::Params;
 
 /// The provider: opens adapters.
@@ -95,5 +98,7 @@ pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
         ],
     };
     let adapter = params.adapter.clone();
-    Adapter::open(ia, &adapter, wire, move |context| Engine::new(context, params.clone()))
+    let hosts = Arc::new(HostsOfAdapter::default());
+    let engine = move |context| Engine::new(context, params.clone(), Arc::clone(&hosts));
+    Adapter::open(ia, &adapter, wire, engine)
 }

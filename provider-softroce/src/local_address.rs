@@ -14,7 +14,7 @@ use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
-use crate::hosts::Hosts;
+use crate::hosts::SharedHosts;
 use crate::listeners::LocalRequest;
 use crate::packet_io::{LastSource, PacketIo, Peer};
 use crate::params::Params;
@@ -58,7 +58,7 @@ pub(crate) struct LocalAddress {
     /// The schedule by which the engine reads the REQ socket.
     pub(crate) req_pacing: ReadPacing,
     /// Records which hosts of silent peers are up.
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: SharedHosts,
     /// The parameter [`Params::timeout`] for the connections of this address.
     pub(crate) timeout: Option<Timeout>,
     /// The parameter [`Params::retries`] for the connections of this address.
@@ -138,7 +138,7 @@ impl LocalAddress {
             receive_strategy: ReceiveStrategy::default(),
             last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
-            hosts: Hosts::default(),
+            hosts: SharedHosts::default(),
             timeout: params.timeout,
             retries: params.retries,
             successful_reads: 0,
@@ -217,13 +217,13 @@ impl LocalAddress {
     ) -> bool {
         let is_local_peer_connected =
             self.local_peers.iter().any(|of| (of.address, of.slot) == peer);
-        is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
+        is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.lock().is_up(peer.0, now)
     }
 
     /// Asks a host whether it is up. The answer does not depend on the processes of the host.
     pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(host_probe) = &self.host_probe
-            && let Some(nonce) = self.hosts.nonce_to_send(host.ip(), now, random)
+            && let Some(nonce) = self.hosts.lock().nonce_to_send(host.ip(), now, random)
         {
             host_probe.probe_host(host, nonce);
         }

@@ -78,8 +78,9 @@ impl Engine {
         // Use the memory. Otherwise the compiler could omit the allocation.
         drop(black_box(room));
         let capture = self.resources.context.capture().cloned();
-        let local_address =
+        let mut local_address =
             LocalAddress::open((address, timeout), host, self.guid, &self.params, capture)?;
+        local_address.hosts = self.hosts.of(address.ip());
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;

@@ -215,7 +215,7 @@ impl Engine {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
                 Answer::HostUp(host, nonce) => {
-                    local_address.hosts.note_answer(host, nonce, now);
+                    local_address.hosts.lock().note_answer(host, nonce, now);
                     continue;
                 }
             };
