@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use dat_core::{OpenError, nesting};
+use telemetry::threads;
 
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
@@ -66,7 +67,7 @@ impl EngineSet {
 }
 
 /// Creates one more engine with its reactor.
-type Create<E> = Box<dyn Fn() -> Result<Arc<Reactor<E>>, OpenError> + Send + Sync>;
+type Create<E> = Arc<dyn Fn() -> Result<Arc<Reactor<E>>, OpenError> + Send + Sync>;
 
 /// The engines of an adapter, each with its reactor.
 pub(crate) struct Engines<E: MakeProgress> {
@@ -177,8 +178,8 @@ impl<E: MakeProgress> Engines<E> {
         match least {
             Some((number, reactor)) if reactor.placed.load(Ordering::Relaxed) == 0 => number,
             least if count >= placing.limit => least.map_or(0, |(number, _)| number),
-            least => match (self.create)() {
-                Ok(reactor) => {
+            least => match self.create_in_other_thread() {
+                Some(reactor) => {
                     (0..placing.fd_waiters).for_each(|_| reactor.require_progress(true));
                     // The slot is free, because only this function fills slots, one after the
                     // other, and the caller holds the lock.
@@ -187,12 +188,19 @@ impl<E: MakeProgress> Engines<E> {
                     count
                 }
                 // The host lacks the resources for one more engine, for example descriptors.
-                Err(_) => {
+                None => {
                     placing.limit = count;
                     least.map_or(0, |(number, _)| number)
                 }
             },
         }
+    }
+
+    /// Creates one more engine. The stack of the consumer's thread may be too small for that.
+    fn create_in_other_thread(&self) -> Option<Arc<Reactor<E>>> {
+        let create = Arc::clone(&self.create);
+        let thread = threads::spawn(E::NAME, move || create().ok()).ok()?;
+        thread.join().ok()?
     }
 
     /// Runs `f` while this thread holds the locks of some engines, and no endpoint is placed.

@@ -73,7 +73,7 @@ impl<E: Engine> Adapter<E> {
         let capture = capture.map_err(no_capture)?;
         let (limit, spin) = (if E::CAN_BE_SEVERAL { params.engines() } else { 1 }, params.spin());
         let create = move || create_engine(capture.clone(), spin, &engine);
-        let engines = Arc::new(Engines::new(limit, spin, Box::new(create))?);
+        let engines = Arc::new(Engines::new(limit, spin, Arc::new(create))?);
         let keys = Arc::new(Keys::new());
         let all = Arc::downgrade(&engines);
         let wait = move || all.upgrade().iter().for_each(|all| all.finish_accesses_of_others());

@@ -43,7 +43,7 @@ fn engines(limit: usize) -> Engines<NullEngine> {
         let shared = Arc::new(SharedState::new(waker));
         Ok(Arc::new(Reactor::new(NullEngine, shared, poll, Duration::ZERO)))
     };
-    Engines::new(limit, Duration::ZERO, Box::new(create)).expect("an engine")
+    Engines::new(limit, Duration::ZERO, Arc::new(create)).expect("an engine")
 }
 
 fn set(numbers: &[usize]) -> EngineSet {
@@ -65,7 +65,7 @@ fn endpoints_are_spread_over_the_engines() {
 fn an_engine_that_cannot_be_created_is_not_missed() {
     let engines = engines(3);
     let failing = Engines {
-        create: Box::new(|| {
+        create: Arc::new(|| {
             let error = Error::of(DAT_INSUFFICIENT_RESOURCES);
             Err(OpenError::new(error, "no descriptors".to_owned()))
         }),
