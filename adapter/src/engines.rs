@@ -18,6 +18,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -31,6 +32,10 @@ use crate::sync::lock;
 
 /// The maximum number of engines of one adapter.
 pub(crate) const MAX_ENGINES: usize = 64;
+
+/// The memory that must be free before a further engine is created: the stack of a thread, and many
+/// times what an engine takes.
+const ENGINE_ROOM_BYTES: usize = 16 << 20;
 
 /// A set of engines of one adapter, one bit for the number of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +203,12 @@ impl<E: MakeProgress> Engines<E> {
 
     /// Creates one more engine. The stack of the consumer's thread may be too small for that.
     fn create_in_other_thread(&self) -> Option<Arc<Reactor<E>>> {
+        // The consumer's call has checked for less memory. An allocation that fails in the engine
+        // would end the process.
+        let mut room = Vec::<u8>::new();
+        room.try_reserve_exact(ENGINE_ROOM_BYTES).ok()?;
+        // Use the memory. Otherwise the compiler could omit the allocation.
+        drop(black_box(room));
         let create = Arc::clone(&self.create);
         let thread = threads::spawn(E::NAME, move || create().ok()).ok()?;
         thread.join().ok()?
