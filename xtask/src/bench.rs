@@ -1,6 +1,10 @@
 //! `cargo xtask bench`: measures DAT next to a baseline with `dat bench --plain`, and checks that
 //! each row meets its bar, which is a required ratio (docs/performance.md).
 
+mod peers;
+
+use std::fmt;
+
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
@@ -8,6 +12,13 @@ use crate::cargo::{cargo, run_with_progress};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// Instead, measure OpenDAT in turn with the programs of UCX and libfabric that are installed
+    /// (Debian: ucx-utils, libfabric-bin), over shared memory and TCP; the bars are only printed
+    #[arg(long, conflicts_with = "arguments")]
+    peers: bool,
+    /// Number of rounds; with --peers 3 by default
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// Options of `dat bench --plain`, such as --adapter softroce or --watched
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -18,6 +29,24 @@ pub(crate) struct Options {
 enum Bar {
     AtMost(f64),
     AtLeast(f64),
+}
+
+impl Bar {
+    fn is_met_by(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(bar) => ratio <= bar,
+            Self::AtLeast(bar) => ratio >= bar,
+        }
+    }
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(bar) => write!(f, "≤ {bar:.2}"),
+            Self::AtLeast(bar) => write!(f, "≥ {bar:.2}"),
+        }
+    }
 }
 
 /// The required ratio of each row, with the name of the row.
@@ -73,6 +102,8 @@ const WATCHED: &str = ", watched, ";
 /// limit is multiplied by the baseline's ratio.
 const MIN_STEP: f64 = 0.90;
 
+const DEFAULT_PEER_ROUNDS: u32 = 3;
+
 /// The output of `dat bench --plain --json`.
 #[derive(Deserialize)]
 struct Document {
@@ -92,10 +123,18 @@ struct Row {
     ratio_max: f64,
 }
 
-/// Measures and prints a table. Returns whether each row meets its required ratio.
+/// Measures and prints a table. Returns whether each row meets its required ratio. The rows of
+/// `--peers` have no required ratio.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    if options.peers {
+        peers::run(options.rounds.unwrap_or(DEFAULT_PEER_ROUNDS))?;
+        return Ok(true);
+    }
     let mut command = cargo();
     command.args(["run", "--release", "-p", "cli", "--", "bench", "--plain", "--json"]);
+    if let Some(rounds) = options.rounds {
+        command.args(["--rounds", &rounds.to_string()]);
+    }
     let (status, text) = run_with_progress(command.args(&options.arguments), "measuring")?;
     ensure!(status.success(), "dat bench --plain failed ({status})");
     let Document { rows } = serde_json::from_str(&text)
@@ -107,10 +146,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let (bar, verdict) = row.judge(smaller)?;
         all_met &= verdict == Verdict::Met;
         let Row { name, ratio, ratio_min, ratio_max, .. } = row;
-        let bar = match bar {
-            Bar::AtMost(bar) => format!("≤ {bar:.2}"),
-            Bar::AtLeast(bar) => format!("≥ {bar:.2}"),
-        };
         let verdict = format!("{verdict:?}").to_lowercase();
         println!("| {name} | {ratio:.2} ({ratio_min:.2}–{ratio_max:.2}) | {bar} | {verdict} |");
     }
@@ -137,10 +172,7 @@ impl Row {
                 anyhow::bail!("the row {:?} has no required ratio in xtask/src/bench.rs", self.name)
             }
         };
-        let meets_bar = match bar {
-            Bar::AtMost(bar) => self.ratio <= bar,
-            Bar::AtLeast(bar) => self.ratio >= bar,
-        };
+        let meets_bar = bar.is_met_by(self.ratio);
         let smaller = previous.filter(|previous| is_watched && previous.size < self.size);
         Ok(match (smaller.is_some_and(|smaller| self.dips_after(smaller)), meets_bar) {
             (true, _) => (bar, Verdict::Dip),

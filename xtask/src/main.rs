@@ -17,6 +17,7 @@ mod mutants;
 mod notices;
 mod package;
 mod prerequisites;
+mod spread;
 mod test;
 mod tools;
 mod tsan;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{target, workspace};
 use crate::dist;
+use crate::spread::Spread;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -77,20 +78,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     println!("\n|---|---|---|---|---|---|");
     let mut met = true;
     for &size in own.first().into_iter().flat_map(|times| times.keys()) {
-        print!("| {size} | {:.1} |", median(own.iter().map(|times| times[&size]).collect()));
+        print!("| {size} | {:.1} |", Spread::of(own.iter().map(|times| times[&size])).median);
         for ((_, bar), rounds) in ADAPTERS.iter().zip(&ours) {
-            let mut ratios: Vec<f64> =
-                own.iter().zip(rounds).map(|(own, ours)| own[&size] / ours[&size]).collect();
-            ratios.sort_by(f64::total_cmp);
-            let (ratio, time) =
-                (median(ratios.clone()), median(rounds.iter().map(|times| times[&size]).collect()));
-            let missed = if ratio < *bar { ", missed" } else { "" };
-            met &= ratio >= *bar;
-            print!(
-                " {time:.1} | {ratio:.2} ({:.2}–{:.2}){missed} |",
-                ratios[0],
-                ratios[ratios.len() - 1]
-            );
+            let ratio =
+                Spread::of(own.iter().zip(rounds).map(|(own, ours)| own[&size] / ours[&size]));
+            let time = Spread::of(rounds.iter().map(|times| times[&size])).median;
+            let missed = if ratio.median < *bar { ", missed" } else { "" };
+            met &= ratio.median >= *bar;
+            print!(" {time:.1} | {ratio}{missed} |");
         }
         println!();
     }
@@ -151,9 +146,4 @@ fn compile_preload() -> Result<PathBuf> {
         .context("cc does not start")?;
     ensure!(status.success(), "cc failed ({status})");
     Ok(library)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
