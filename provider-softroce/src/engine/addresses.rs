@@ -18,8 +18,8 @@ use crate::local_address::LocalAddress;
 use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError};
 use crate::route::Route;
 
-/// The room in memory for the parts of a local address, in bytes. The parts need some 10 KiB.
-const ADDRESS_BYTES: usize = 64 << 10;
+/// The room in memory for the parts of a local address, in bytes. The parts need some 200 KiB.
+const ADDRESS_BYTES: usize = 512 << 10;
 
 impl Engine {
     /// Opens the address that the parameters specify, or the main address of the host. Opening an
@@ -36,6 +36,9 @@ impl Engine {
     pub(super) fn open_all_addresses(&mut self) -> Result<()> {
         if self.params.adapter.bind.is_some() || self.all_addresses_are_open {
             return Ok(());
+        }
+        if !has_room() {
+            return Err(code_of(&PortError::NoMemory(self.params.adapter.address.ip())));
         }
         let host = netdev::addresses().map_err(no_resources)?;
         for found in host.iter().filter(|found| found.up) {
@@ -72,11 +75,9 @@ impl Engine {
         host: &[NetAddr],
         timeout: Duration,
     ) -> std::result::Result<usize, PortError> {
-        // If the consumer's call does not open an adapter, it has checked for less memory.
-        let mut room = Vec::<u8>::new();
-        room.try_reserve_exact(ADDRESS_BYTES).map_err(|_| PortError::NoMemory(address.ip()))?;
-        // Use the memory. Otherwise the compiler could omit the allocation.
-        drop(black_box(room));
+        if !has_room() {
+            return Err(PortError::NoMemory(address.ip()));
+        }
         let capture = self.resources.context.capture().cloned();
         let mut local_address =
             LocalAddress::open((address, timeout), host, self.guid, &self.params, capture)?;
@@ -178,4 +179,14 @@ fn code_of(error: &PortError) -> Error {
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
         _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
     }
+}
+
+/// Whether there is memory to open an address. The consumer's call has checked for less memory if it
+/// does not open an adapter.
+fn has_room() -> bool {
+    let mut room = Vec::<u8>::new();
+    let has_room = room.try_reserve_exact(ADDRESS_BYTES).is_ok();
+    // Use the memory. Otherwise the compiler could omit the allocation.
+    drop(black_box(room));
+    has_room
 }
