@@ -181,8 +181,8 @@ fn code_of(error: &PortError) -> Error {
     }
 }
 
-/// Whether there is memory to open an address. The consumer's call has checked for less memory if it
-/// does not open an adapter.
+/// Whether there is memory to open an address. A consumer's call that does not open an adapter has
+/// checked for less memory.
 fn has_room() -> bool {
     let mut room = Vec::<u8>::new();
     let has_room = room.try_reserve_exact(ADDRESS_BYTES).is_ok();
