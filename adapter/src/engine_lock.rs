@@ -160,8 +160,9 @@ impl<T: Deferring> EngineLock<T> {
         held && self.holder.load(Ordering::Relaxed) == nesting::thread()
     }
 
-    /// Waits until the thread that holds the lock now has ended what it is doing, or waits itself.
-    /// A thread that gets the lock later sees what the caller has done before.
+    /// Waits until the thread that holds the lock at the time of the call releases it, or waits
+    /// itself ([`holder_waits`](Self::holder_waits)). A thread that gets the lock later sees
+    /// everything that the caller did before the call.
     pub(crate) fn await_holder(&self) {
         // This write changes nothing, but it comes either after the one that took the lock or
         // before the one that takes it next. A later holder sees what came before it.

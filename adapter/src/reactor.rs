@@ -45,7 +45,7 @@ pub(crate) mod thread_state;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -78,8 +78,6 @@ pub(crate) struct Reactor<E: MakeProgress> {
     /// thread sleeps, the mutex of the poller is unlocked, but other threads must not use the
     /// poller.
     sleeper: AtomicUsize,
-    /// Whether a consumer's thread leads.
-    has_leader: AtomicBool,
     /// The threads that sleep while another thread is the leader.
     pub(crate) followers: Mutex<Vec<Follower>>,
     /// Counts how often a leader has entered or left the poller. The number is odd while there is a
@@ -122,7 +120,6 @@ impl<E: MakeProgress> Reactor<E> {
             shared,
             poller_fd: poll.as_raw_fd(),
             sleeper: AtomicUsize::new(0),
-            has_leader: AtomicBool::new(false),
             poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENT_CAPACITY) }),
             followers: Mutex::default(),
             leader_changes: AtomicU32::new(0),
@@ -253,22 +250,21 @@ impl<E: MakeProgress> Reactor<E> {
     pub(crate) fn try_lead(&self) -> Option<bool> {
         let _poller = self.try_poller()?;
         let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
-        if before == 0 {
-            self.has_leader.store(true, Ordering::SeqCst);
+        if before != 0 {
+            return Some(true);
         }
         self.leader_changes.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
-        Some(before != 0)
+        Some(false)
     }
 
     /// Ends what [`Reactor::try_lead`] has begun.
     pub(crate) fn stop_leading(&self, nested: bool) {
-        self.leader_changes.fetch_add(1, Ordering::SeqCst);
         if nested {
             return;
         }
         self.shared.end_sleep();
-        self.has_leader.store(false, Ordering::SeqCst);
+        self.leader_changes.fetch_add(1, Ordering::SeqCst);
         let poller = lock(&self.poller);
         self.sleeper.store(0, Ordering::SeqCst);
         drop(poller);
@@ -277,7 +273,7 @@ impl<E: MakeProgress> Reactor<E> {
 
     /// Whether a consumer's thread is the leader.
     pub(crate) fn has_leader(&self) -> bool {
-        self.has_leader.load(Ordering::SeqCst)
+        self.leader_changes.load(Ordering::SeqCst) % 2 == 1
     }
 
     /// Whether another thread of the consumer makes progress with this engine now.

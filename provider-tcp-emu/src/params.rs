@@ -177,6 +177,9 @@ mod tests {
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");
+        for threads in ["threads=0", "threads=65", "threads=many"] {
+            assert_eq!(reason(threads), format!("ia_params: {threads}: expected 1 to 64"));
+        }
         assert_eq!(reason("rnr=7"), "ia_params: rnr=7: expected wait or terminate");
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");

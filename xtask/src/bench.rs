@@ -51,7 +51,7 @@ impl fmt::Display for Bar {
 
 /// The required ratio of each row, with the name of the row.
 const BARS: [(&str, Bar); 39] = [
-    ("64 B ping-pong, polling", Bar::AtMost(1.10)),
+    ("64 B ping-pong, polling", Bar::AtMost(1.05)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
     ("64 B blocking, one CPU", Bar::AtMost(1.70)),
@@ -69,16 +69,16 @@ const BARS: [(&str, Bar); 39] = [
     ("64 B requests, 256 conn.", Bar::AtLeast(1.0)),
     ("64 B requests, 1024 conn.", Bar::AtLeast(1.0)),
     ("64 B, 1024 conn., 1 request", Bar::AtMost(1.05)),
-    ("64 B ping-pong polling, UDP", Bar::AtMost(1.25)),
+    ("64 B ping-pong polling, UDP", Bar::AtMost(1.20)),
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
-    ("64 B req., 16 conn., RoCE", Bar::AtLeast(0.80)),
-    ("64 B req., 64 conn., RoCE", Bar::AtLeast(0.80)),
-    ("64 B req., 256 conn., RoCE", Bar::AtLeast(0.80)),
+    ("64 B req., 16 conn., RoCE", Bar::AtLeast(2.0)),
+    ("64 B req., 64 conn., RoCE", Bar::AtLeast(1.0)),
+    ("64 B req., 256 conn., RoCE", Bar::AtLeast(1.0)),
     ("64 B adaptive, unpinned", Bar::AtMost(1.20)),
     ("64 B adaptive unpinned, shm", Bar::AtMost(0.25)),
-    ("64 B adaptive unpinned, UDP", Bar::AtMost(1.25)),
+    ("64 B adaptive unpinned, UDP", Bar::AtMost(1.20)),
     ("64 B sends, blocking", Bar::AtLeast(0.80)),
     ("64 B writes, blocking", Bar::AtLeast(0.80)),
     ("4 KiB writes, blocking", Bar::AtLeast(0.80)),
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_ratio_meets_its_bar_or_misses_it() {
         let latency = |dat| verdict(&row("64 B ping-pong, polling", 64, dat, 1.0), None);
-        assert_eq!([latency(1.10), latency(1.11)], [Verdict::Met, Verdict::Missed]);
+        assert_eq!([latency(1.05), latency(1.06)], [Verdict::Met, Verdict::Missed]);
         let rate = |dat| verdict(&row("64 B sends, 64 outstanding", 64, dat, 1.0), None);
         assert_eq!([rate(10.0), rate(9.9)], [Verdict::Met, Verdict::Missed]);
         let threads = |dat| verdict(&row("64 B sends, 2 threads", 64, dat, 1.0), None);

@@ -246,10 +246,9 @@ fn wait<E: MakeProgress>(
         *fd = pollfd(reactor.poller_fd);
         count += 1;
     }
-    let of_engine = |reactor: &Reactor<E>| std::ptr::from_ref(&*reactor.shared).addr();
-    let traces = leadership.led;
-    let _trace = traces
-        .first()
-        .map(|number| trace::sleep(POLLER, of_engine(leadership.engines.get(number)), limit));
+    // The trace of the sleep names the poller of the first engine. A thread that wakes this thread
+    // by another engine's poller names that one.
+    let first = leadership.iter().next().map(|reactor| std::ptr::from_ref(&*reactor.shared).addr());
+    let _trace = first.map(|first| trace::sleep(POLLER, first, limit));
     sleep_on(&mut fds[..count], limit)
 }

@@ -118,7 +118,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
-        // The engine may have no thread yet. If none can be started, the request is refused.
+        // This engine may have no progress thread yet. If none can be started, this call fails, and
+        // the peer sees that its request is refused.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (mut request, arrived_at) = request.answer()?;
         self.begun.store(true, Ordering::Relaxed);
