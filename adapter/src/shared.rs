@@ -24,6 +24,8 @@ pub(crate) struct SharedState<R> {
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
+    /// Counts the waits of consumers' threads that found completions and made no pass.
+    consumer_finds: AtomicU32,
     /// The number of sockets that the engine watches, including suspended sockets.
     sockets: AtomicI32,
     /// Whether a thread is asleep in the poller, or about to be.
@@ -66,6 +68,7 @@ impl<R> SharedState<R> {
             doorbells: Doorbells::default(),
             passes: AtomicU32::new(0),
             consumer_passes: AtomicU32::new(0),
+            consumer_finds: AtomicU32::new(0),
             sockets: AtomicI32::new(0),
             asleep: AtomicBool::new(false),
             leftover: AtomicBool::new(false),
@@ -98,6 +101,19 @@ impl<R> SharedState<R> {
     #[inline]
     pub(crate) fn consumer_made_progress(&self) {
         self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The number of waits of consumers' threads that found completions and made no pass.
+    pub(crate) fn consumer_finds(&self) -> u32 {
+        self.consumer_finds.load(Ordering::Relaxed)
+    }
+
+    /// Counts a wait that found completions. Several threads may call this at the same time. Then
+    /// some of the waits may not be counted, which does not matter, because the others show that
+    /// consumers are active.
+    #[inline]
+    pub(crate) fn consumer_found_completions(&self) {
+        self.consumer_finds.store(self.consumer_finds().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Returns whether the engine watches any socket, even a suspended one.

@@ -302,6 +302,13 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         self.engines.poll(cq.used_by());
     }
 
+    #[inline]
+    fn found_completions(&self, cq: &Cq<E>) {
+        cq.used_by().iter().for_each(|number| {
+            self.engines.get(number).shared.consumer_found_completions();
+        });
+    }
+
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.engines.sleep(EngineSet::EMPTY, wake, deadline)
     }

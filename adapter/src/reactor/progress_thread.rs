@@ -89,6 +89,7 @@ impl<E: MakeProgress> Reactor<E> {
         request_short_time_slices();
         let mut schedule = Schedule::new();
         let mut passes = self.shared.consumer_passes();
+        let mut finds = self.shared.consumer_finds();
         let mut leader_changes = self.leader_changes.load(Ordering::SeqCst);
         while !self.progress_thread.stop.load(Ordering::SeqCst) {
             let trace = trace::sleep(
@@ -98,12 +99,13 @@ impl<E: MakeProgress> Reactor<E> {
             );
             std::thread::park_timeout(schedule.tick());
             drop(trace);
-            let before = (passes, leader_changes);
-            (passes, leader_changes) =
-                (self.shared.consumer_passes(), self.leader_changes.load(Ordering::SeqCst));
+            let before = (passes, finds, leader_changes);
+            (passes, finds) = (self.shared.consumer_passes(), self.shared.consumer_finds());
+            leader_changes = self.leader_changes.load(Ordering::SeqCst);
             let next = schedule.next_action(TickReport {
                 passes: passes.wrapping_sub(before.0),
-                waited: leader_changes != before.1,
+                finds: finds.wrapping_sub(before.1),
+                waited: leader_changes != before.2,
                 leader: leader_changes % 2 == 1,
                 requested: self.progress_thread.requested.swap(false, Ordering::Relaxed),
                 has_fd_waiters: self.progress_thread.has_fd_waiters(),
@@ -114,7 +116,7 @@ impl<E: MakeProgress> Reactor<E> {
                     let (left, useful) = self.run_active();
                     self.progress_thread.was_useful.store(useful, Ordering::Relaxed);
                     schedule.was_active(left, useful, self.progress_thread.has_fd_waiters());
-                    passes = self.shared.consumer_passes();
+                    (passes, finds) = (self.shared.consumer_passes(), self.shared.consumer_finds());
                 }
                 Action::Serve(_) if self.shared.has_work() => drop(self.engine.run_or_delegate()),
                 Action::Serve(true) => self.rest(leader_changes),
@@ -134,7 +136,8 @@ impl<E: MakeProgress> Reactor<E> {
         let mut useful = false;
         self.progress_thread.state.store(ACTIVE, Ordering::SeqCst);
         self.shared.announce_sleep();
-        let seen = self.shared.consumer_passes();
+        let calls = || (self.shared.consumer_passes(), self.shared.consumer_finds());
+        let seen = calls();
         let left = loop {
             // If the engine is busy, a consumer's thread runs it. The progress thread may have
             // interrupted that thread, so the progress thread does not retry at once.
@@ -151,7 +154,7 @@ impl<E: MakeProgress> Reactor<E> {
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
-            let alone = self.shared.consumer_passes() == seen;
+            let alone = calls() == seen;
             let posted = !has_fd_waiters && !self.shared.doorbells.is_empty();
             let mut partial = false;
             if waited.is_ok() {
@@ -164,7 +167,7 @@ impl<E: MakeProgress> Reactor<E> {
             if self.has_followers() {
                 break ExitReason::Leader;
             }
-            // A pass of a consumer ends this loop. There is one exception: if only a part of a
+            // A call of a consumer ends this loop. There is one exception: if only a part of a
             // message has arrived, the consumer may watch memory for the rest instead of calling
             // again.
             if !has_fd_waiters && !alone && !partial {

@@ -21,6 +21,11 @@ const FD_WAITER_TICK: Duration = Duration::from_micros(50);
 /// the peer would have to wait equally long. Then the peer's progress thread would stay away
 /// equally long, and so on.
 const MIN_TICK_COUNT: u32 = 200;
+/// A consumer that takes completions from its queue makes a pass when the queue is empty, so the
+/// progress thread leaves the next completions to it. But another thread may keep the queue filled
+/// with completions of another engine. So without a pass, the progress thread waits no longer than
+/// this time.
+const MAX_TIME_WITHOUT_PASS: Duration = Duration::from_millis(4);
 /// The number of ticks with the same leader in the poller after which the thread rests.
 const TICKS_BEFORE_REST: u32 = 8;
 
@@ -31,6 +36,9 @@ pub(super) struct Schedule {
     min_ticks_left: u32,
     /// The number of consecutive ticks for which the same thread has been the leader.
     same_leader: u32,
+    /// The time since the thread was last active, or a consumer made a pass or entered or left the
+    /// poller.
+    without_pass: Duration,
 }
 
 /// A report of what has happened during a tick.
@@ -38,6 +46,8 @@ pub(super) struct Schedule {
 pub(super) struct TickReport {
     /// The number of passes that consumers have made.
     pub(super) passes: u32,
+    /// The number of waits of consumers that found completions and made no pass.
+    pub(super) finds: u32,
     /// Whether a consumer has entered or left the poller.
     pub(super) waited: bool,
     /// Whether a consumer is asleep in the poller.
@@ -75,7 +85,12 @@ pub(super) enum ExitReason {
 
 impl Schedule {
     pub(super) fn new() -> Self {
-        Schedule { tick: DEFAULT_TICK, min_ticks_left: 0, same_leader: 0 }
+        Schedule {
+            tick: DEFAULT_TICK,
+            min_ticks_left: 0,
+            same_leader: 0,
+            without_pass: Duration::ZERO,
+        }
     }
 
     /// The time until the next check.
@@ -85,8 +100,14 @@ impl Schedule {
 
     /// Decides what to do at the end of a tick.
     pub(super) fn next_action(&mut self, seen: TickReport) -> Action {
-        let progress = seen.waited
-            || (seen.passes > 0 && POLLING_INTERVAL_LIMIT.saturating_mul(seen.passes) >= self.tick);
+        self.without_pass = match seen.waited || seen.passes > 0 {
+            true => Duration::ZERO,
+            false => self.without_pass.saturating_add(self.tick),
+        };
+        let finds = if self.without_pass <= MAX_TIME_WITHOUT_PASS { seen.finds } else { 0 };
+        let calls = seen.passes.saturating_add(finds);
+        let progress =
+            seen.waited || (calls > 0 && POLLING_INTERVAL_LIMIT.saturating_mul(calls) >= self.tick);
         self.same_leader = if seen.leader && !progress { self.same_leader + 1 } else { 0 };
         if progress && !seen.requested && !seen.has_fd_waiters {
             self.tick = if self.min_ticks_left > 0 { MIN_TICK } else { self.doubled_tick() };
@@ -107,6 +128,7 @@ impl Schedule {
     /// Records that the thread was active, and why it stopped. `useful` says whether data arrived
     /// that no consumer looked for.
     pub(super) fn was_active(&mut self, left: ExitReason, useful: bool, has_fd_waiters: bool) {
+        self.without_pass = Duration::ZERO;
         let before = self.doubled_tick();
         self.min_ticks_left = if useful { MIN_TICK_COUNT } else { 0 };
         self.tick = match left {
@@ -131,6 +153,7 @@ mod tests {
 
     const NOTHING: TickReport = TickReport {
         passes: 0,
+        finds: 0,
         waited: false,
         leader: false,
         requested: false,
@@ -218,6 +241,23 @@ mod tests {
         schedule.was_active(ExitReason::Posted, false, false);
         assert_eq!(schedule.tick(), MIN_TICK);
         assert_eq!(schedule.next_action(NOTHING), Action::Active);
+    }
+
+    /// If the progress thread took over after each request that is posted between two waits, the
+    /// consumer would never find its queue empty, and each wait would cost two thread switches.
+    #[test]
+    fn a_consumer_that_takes_completions_is_left_alone_for_a_while() {
+        let mut schedule = Schedule::new();
+        schedule.was_active(ExitReason::Posted, false, false);
+        let taking = TickReport { finds: 1000, ..NOTHING };
+        for _ in 0..2 {
+            let mut waited = schedule.tick();
+            while schedule.next_action(taking) == Action::Wait {
+                waited += schedule.tick();
+            }
+            assert!(waited > MAX_TIME_WITHOUT_PASS && waited <= 3 * MAX_TIME_WITHOUT_PASS);
+            schedule.was_active(ExitReason::Posted, false, false);
+        }
     }
 
     #[test]

@@ -71,14 +71,9 @@ impl<T: Transport> Evd<T> {
 impl<T: Transport> Waiter<'_, T> {
     /// Waits and takes the first event: see [`Evd::wait`].
     pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<WaitOutcome> {
-        let deadline = match timeout {
-            DAT_TIMEOUT_INFINITE => None,
-            // If the timeout exceeds the range of the clock, there is no deadline.
-            us => Instant::now().checked_add(Duration::from_micros(us.into())),
-        };
         self.evd.shared.counters.tally.add(DCNT_EVD_WAIT, 1);
         // SAFETY: this thread is the waiter, so all others are refused.
-        unsafe { self.evd.wait_as_waiter(deadline, timeout == 0, self.threshold) }
+        unsafe { self.evd.wait_as_waiter(timeout, self.threshold) }
     }
 }
 
@@ -98,13 +93,9 @@ impl<T: Transport> Evd<T> {
     ///
     /// # Safety
     /// The caller has the right to dequeue from the EVD.
-    unsafe fn wait_as_waiter(
-        &self,
-        deadline: Option<Instant>,
-        poll: bool,
-        threshold: usize,
-    ) -> Result<WaitOutcome> {
-        let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
+    unsafe fn wait_as_waiter(&self, timeout: DAT_TIMEOUT, threshold: usize) -> Result<WaitOutcome> {
+        let mut wake_reason = if timeout == 0 { WakeReason::TimedOut } else { WakeReason::Woken };
+        let mut deadline = None;
         let mut made_pass = false;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
@@ -121,7 +112,11 @@ impl<T: Transport> Evd<T> {
             // Take queued events before making progress, as dat_evd_dequeue does. A pass of
             // progress for each event would end the batch of requests that the consumer posts
             // between the events.
-            if count < threshold && !made_pass {
+            if count >= threshold {
+                if let Some(cq) = &self.cq {
+                    self.ia.transport.found_completions(cq);
+                }
+            } else if !made_pass {
                 self.make_progress();
                 made_pass = true;
                 // SAFETY: the caller guarantees that this thread has the right to dequeue.
@@ -150,6 +145,9 @@ impl<T: Transport> Evd<T> {
                 }
                 WakeReason::Woken => {}
             }
+            // The clock is read only by a call that finds too few events, because reading it takes
+            // as long as the rest of a call that finds enough.
+            let deadline = *deadline.get_or_insert_with(|| deadline_after(timeout));
             if !spin.is_zero() {
                 let now = Instant::now();
                 let until = *spin_until.get_or_insert(now + spin);
@@ -179,5 +177,14 @@ impl<T: Transport> Evd<T> {
                 };
             }
         }
+    }
+}
+
+/// The time at which a wait ends that begins now, if it ends at any time.
+fn deadline_after(timeout: DAT_TIMEOUT) -> Option<Instant> {
+    match timeout {
+        DAT_TIMEOUT_INFINITE => None,
+        // If the timeout exceeds the range of the clock, there is no deadline.
+        us => Instant::now().checked_add(Duration::from_micros(us.into())),
     }
 }
