@@ -35,10 +35,11 @@ macro_rules! control_functions {
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
             $($arg: $type),*
         ) -> DAT_RETURN {
-            let called = ($crate::export::convert::first_argument!($($arg),*), stringify!($name));
+            let call = const { $crate::export::convert::Call::new(stringify!($name)) };
+            let handle = $crate::export::convert::first_argument!($($arg),*);
             // SAFETY: C code that satisfies the standard's prototype also satisfies the assumptions
             // that the macro documents.
-            $crate::export::convert::control_call(called, || unsafe { $($body)* })
+            $crate::export::convert::control_call(&call, handle, || unsafe { $($body)* })
         }
     )*};
 }
@@ -52,21 +53,58 @@ macro_rules! first_argument {
 }
 pub(super) use first_argument;
 
-/// Runs a control call and logs its result. `handle` is the first argument of the call and `name`
-/// is its name. A panic, which would be a bug of this library, does not reach C.
+/// A control call.
+pub(super) struct Call {
+    name: &'static str,
+    /// The memory that must be free.
+    room: Option<usize>,
+    is_callable_in_handler: bool,
+}
+
+impl Call {
+    /// Looks the call up in the lists below. This is done when the library is compiled, because
+    /// dat_evd_wait is called for each event.
+    pub(super) const fn new(name: &'static str) -> Self {
+        let room = match name.as_bytes() {
+            b"ia_open" => Some(ADAPTER_BYTES),
+            _ if contains(ALLOCATING_CALLS, name) => Some(OBJECT_BYTES),
+            _ => None,
+        };
+        Call { name, room, is_callable_in_handler: contains(CALLABLE_IN_HANDLER, name) }
+    }
+}
+
+const fn contains(names: &[&str], name: &str) -> bool {
+    let mut i = 0;
+    while i < names.len() {
+        if is_equal(names[i].as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+/// Runs a control call and logs its result. `handle` is the first argument of the call. A panic,
+/// which would be a bug of this library, does not reach C.
 pub(super) fn control_call(
-    (handle, name): (usize, &str),
+    &Call { name, room, is_callable_in_handler }: &Call,
+    handle: usize,
     f: impl FnOnce() -> Result<()>,
 ) -> DAT_RETURN {
     let _call = nesting::enter();
-    if nesting::interrupted_activity() == Activity::Work && !CALLABLE_IN_HANDLER.contains(&name) {
+    if nesting::interrupted_activity() == Activity::Work && !is_callable_in_handler {
         return refuse_in_handler(name, handle);
     }
-    let room = match name {
-        "ia_open" => check_room(ADAPTER_BYTES),
-        _ if ALLOCATING_CALLS.contains(&name) => check_room(OBJECT_BYTES),
-        _ => Ok(()),
-    };
+    let room = room.map_or(Ok(()), check_room);
     // After a panic, locks are still usable (`PoisonError::into_inner`). So the consumer can at
     // least close the objects that the interrupted call used.
     let result = room.and_then(|()| {

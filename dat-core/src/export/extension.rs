@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::convert::{AlignedSegments, control_call, data_path_code, with_lock};
+use super::convert::{AlignedSegments, Call, control_call, data_path_code, with_lock};
 use super::counters;
 use super::ia::{self, Handles};
 use super::post::target;
@@ -49,26 +49,26 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
             }
             DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, THREAD_SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
-                let called = (handle as usize, "ib_query_counters");
-                control_call(called, || {
+                let call = const { Call::new("ib_query_counters") };
+                control_call(&call, handle as usize, || {
                     with_lock::<THREAD_SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
                 })
             }
             DAT_IB_PRINT_COUNTERS_OP => {
-                let called = (handle as usize, "ib_print_counters");
-                control_call(called, || {
+                let call = const { Call::new("ib_print_counters") };
+                control_call(&call, handle as usize, || {
                     with_lock::<THREAD_SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
                 })
             }
             DAT_IB_START_COUNTERS_OP => {
-                let called = (handle as usize, "ib_start_counters");
-                control_call(called, || {
+                let call = const { Call::new("ib_start_counters") };
+                control_call(&call, handle as usize, || {
                     with_lock::<THREAD_SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
                 })
             }
             DAT_IB_STOP_COUNTERS_OP => {
-                let called = (handle as usize, "ib_stop_counters");
-                control_call(called, || {
+                let call = const { Call::new("ib_stop_counters") };
+                control_call(&call, handle as usize, || {
                     with_lock::<THREAD_SAFE, _>(handle, || counters::stop::<T>(handle, &mut args))
                 })
             }

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use dat_sys::*;
 use telemetry::threads::BlockedSignals;
 
-use super::convert::{control_call, control_functions, out, query};
+use super::convert::{Call, control_call, control_functions, out, query};
 use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle::{self, Node};
@@ -59,7 +59,7 @@ pub(super) unsafe fn open_as(
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
     // SAFETY: each pointer is NULL or leads to what the standard's prototype says.
-    control_call((0, "ia_open"), || unsafe {
+    control_call(&const { Call::new("ia_open") }, 0, || unsafe {
         if name.is_null() {
             return Err(Error::arg(1));
         }
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn set_consumer_context(
     handle: DAT_HANDLE,
     context: DAT_CONTEXT,
 ) -> DAT_RETURN {
-    control_call((handle as usize, "set_consumer_context"), || {
+    control_call(&const { Call::new("set_consumer_context") }, handle as usize, || {
         // SAFETY: the members of the union have the same size, and an integer may have any bits.
         handle::live_slot(handle)?.set_context(unsafe { context.as_64 });
         Ok(())
@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn get_consumer_context(
     handle: DAT_HANDLE,
     context: *mut DAT_CONTEXT,
 ) -> DAT_RETURN {
-    control_call((handle as usize, "get_consumer_context"), || {
+    control_call(&const { Call::new("get_consumer_context") }, handle as usize, || {
         let slot = handle::live_slot(handle)?;
         // SAFETY: the pointer is NULL or leads to what the standard's prototype says.
         unsafe { out(context, 2) }?.write(DAT_CONTEXT { as_64: slot.context() });
@@ -186,7 +186,7 @@ pub(super) unsafe extern "C" fn get_handle_type(
     handle: DAT_HANDLE,
     kind: *mut DAT_HANDLE_TYPE,
 ) -> DAT_RETURN {
-    control_call((handle as usize, "get_handle_type"), || {
+    control_call(&const { Call::new("get_handle_type") }, handle as usize, || {
         let slot = handle::live_slot(handle)?;
         // SAFETY: the pointer is NULL or leads to what the standard's prototype says.
         unsafe { out(kind, 2) }?.write(slot.kind());
