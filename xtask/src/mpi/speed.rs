@@ -1,7 +1,8 @@
 //! `cargo xtask mpi`: measures MPI messages over our adapters, compared with the MPI library's own
-//! TCP.
+//! TCP and shared memory.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,9 +31,26 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// The adapters, each with its bar: the minimum ratio of its speed to the speed of the library's
-/// own TCP.
-const ADAPTERS: [(&str, f64); 2] = [("tcp-emu", 1.0), ("softroce", 0.7)];
+/// What carries the messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    /// A fabric of the library itself, by its name in `I_MPI_FABRICS`.
+    Own(&'static str),
+    /// One of our adapters.
+    Adapter(&'static str),
+}
+
+const OWN_TCP: Carrier = Carrier::Own("tcp");
+const OWN_SHM: Carrier = Carrier::Own("shm");
+const TCP_EMU: Carrier = Carrier::Adapter("tcp-emu");
+const SOFTROCE: Carrier = Carrier::Adapter("softroce");
+
+const CARRIERS: [Carrier; 4] = [OWN_TCP, OWN_SHM, TCP_EMU, SOFTROCE];
+
+/// The comparisons of an adapter with a fabric of the library, each with its bar: the minimum ratio
+/// of the adapter's speed to that of the fabric. tcp-emu uses shared memory on one host.
+const COMPARISONS: [(Carrier, Carrier, f64); 3] =
+    [(TCP_EMU, OWN_TCP, 1.0), (TCP_EMU, OWN_SHM, 0.8), (SOFTROCE, OWN_TCP, 0.7)];
 
 /// The time limit of a run in seconds. On a busy machine, a run takes a minute.
 const TIME_LIMIT_SECONDS: &str = "600";
@@ -49,8 +67,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         None => dist::build(dist::Profile::Dist)?,
     };
     let preload = compile_preload()?;
-    let measure = |adapter| {
-        let mut command = ranks_command(&mpi, &dist, &preload, adapter);
+    let measure = |carrier| {
+        let mut command = ranks_command(&mpi, &dist, &preload, carrier);
         command.arg(workspace().join("tests/programs/pingpong.py"));
         command.args([options.smallest.to_string(), options.largest.to_string()]);
         let times = parse(command)?;
@@ -62,39 +80,52 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         );
         Ok(times)
     };
-    let mut own = Vec::new();
-    let mut ours = ADAPTERS.map(|_| Vec::new());
+    let mut measured = CARRIERS.map(|_| Vec::new());
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
-        own.push(measure(None)?);
-        for ((adapter, _), rounds) in ADAPTERS.iter().zip(&mut ours) {
-            rounds.push(measure(Some(adapter))?);
+        for (carrier, rounds) in CARRIERS.into_iter().zip(&mut measured) {
+            rounds.push(measure(carrier)?);
         }
     }
-    println!("Half a round trip, and the ratio of the speed to that of the library's own TCP:");
-    println!("median of {} rounds (smallest and largest).\n", options.rounds);
-    print!("| octets | own TCP, µs |");
-    ADAPTERS.iter().for_each(|(name, bar)| print!(" {name}, µs | ≥ {bar:.1} |"));
-    println!("\n|---|---|---|---|---|---|");
+    println!("Half a round trip, and ratios of the speed of our adapters to that of the library's");
+    println!(
+        "own TCP and shared memory: median of {} rounds (smallest and largest).\n",
+        options.rounds
+    );
+    print!("| octets |");
+    CARRIERS.iter().for_each(|carrier| print!(" {carrier}, µs |"));
+    COMPARISONS.iter().for_each(|(ours, own, bar)| print!(" {ours} : {own} ≥ {bar:.1} |"));
+    println!("\n|{}", "---|".repeat(1 + CARRIERS.len() + COMPARISONS.len()));
+    let of = |carrier| CARRIERS.iter().position(|&c| c == carrier).map(|at| &measured[at]);
     let mut met = true;
-    for &size in own.first().into_iter().flat_map(|times| times.keys()) {
-        print!("| {size} | {:.1} |", Spread::of(own.iter().map(|times| times[&size])).median);
-        for ((_, bar), rounds) in ADAPTERS.iter().zip(&ours) {
-            let ratio =
-                Spread::of(own.iter().zip(rounds).map(|(own, ours)| own[&size] / ours[&size]));
-            let time = Spread::of(rounds.iter().map(|times| times[&size])).median;
-            let missed = if ratio.median < *bar { ", missed" } else { "" };
-            met &= ratio.median >= *bar;
-            print!(" {time:.1} | {ratio}{missed} |");
+    for &size in measured[0].first().into_iter().flat_map(|times| times.keys()) {
+        print!("| {size} |");
+        for rounds in &measured {
+            print!(" {:.1} |", Spread::of(rounds.iter().map(|times| times[&size])).median);
+        }
+        for (ours, own, bar) in COMPARISONS {
+            let both = of(ours).into_iter().flatten().zip(of(own).into_iter().flatten());
+            let ratio = Spread::of(both.map(|(ours, own)| own[&size] / ours[&size]));
+            let missed = if ratio.median < bar { ", missed" } else { "" };
+            met &= ratio.median >= bar;
+            print!(" {ratio}{missed} |");
         }
         println!();
     }
     Ok(met || !options.check)
 }
 
-/// Returns the command that runs two ranks of Python over one of our adapters, or over the
-/// library's own TCP.
-fn ranks_command(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>) -> Command {
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Carrier::Own(fabric) => write!(f, "own {fabric}"),
+            Carrier::Adapter(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Returns the command that runs two ranks of Python.
+fn ranks_command(mpi: &Path, dist: &Path, preload: &Path, carrier: Carrier) -> Command {
     let mut command = Command::new("timeout");
     command.arg(TIME_LIMIT_SECONDS).arg(mpi.join("bin/mpiexec.hydra"));
     let path =
@@ -108,11 +139,13 @@ fn ranks_command(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>)
         .env("LD_PRELOAD", preload)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("I_MPI_HYDRA_IFACE", "lo")
-        .env("I_MPI_FALLBACK", "0")
-        .env("I_MPI_FABRICS", if adapter.is_some() { "dapl" } else { "tcp" });
-    if let Some(adapter) = adapter {
-        command.env("I_MPI_DAPL_PROVIDER", adapter);
-    }
+        .env("I_MPI_FALLBACK", "0");
+    match carrier {
+        Carrier::Own(fabric) => command.env("I_MPI_FABRICS", fabric),
+        Carrier::Adapter(name) => {
+            command.env("I_MPI_FABRICS", "dapl").env("I_MPI_DAPL_PROVIDER", name)
+        }
+    };
     command.args(["-n", "2"]).arg(mpi.join("bin/python"));
     command
 }
