@@ -146,7 +146,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     // The cases of tcp-emu take one or two seconds. Those of softroce take a minute.
     if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
-        let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
+        let strict = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
         let (ia, missing) = (provider.ia, not_built());
         setups.push(through(
             ia,
@@ -154,8 +154,20 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
             loaded_strict,
             &libdat2,
             v2,
+            missing.clone(),
+            Some(&strict),
+        ));
+        // By default, a connection moves to shared memory after more transfers than most cases
+        // make.
+        let shm = conf(dir, "tcp-emu-shm", &entry(provider.ia, &plugin, "shm=1"));
+        setups.push(through(
+            ia,
+            "plugin_shm",
+            "libdat2.so.2, provider loaded, shared memory at once",
+            &libdat2,
+            v2,
             missing,
-            Some(&conf),
+            Some(&shm),
         ));
     }
     for provider in PROVIDERS {

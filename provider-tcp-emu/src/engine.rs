@@ -133,7 +133,7 @@ impl Engine {
     /// Makes the offers of those who connect to a listener arrive at this adapter.
     fn expect_offers(&mut self, listener: SocketAddr) -> io::Result<()> {
         let resources = &mut self.resources;
-        if !resources.params.shm || resources.context.capture().is_some() {
+        if resources.params.shm.is_none() || resources.context.capture().is_some() {
             return Ok(());
         }
         if resources.offers.is_none() {

@@ -99,7 +99,7 @@ impl Provider for TcpEmu {
 /// Says which connections move to shared memory.
 fn shared_memory(params: &Params) -> &'static str {
     match () {
-        () if !params.shm => "off",
+        () if params.shm.is_none() => "off",
         () if params.crc => "off, because CRCs are requested",
         () if !params.extended => "off, because RFC 7306 is off",
         () if params.adapter.capture.is_some() => "off, because of the capture",

@@ -14,12 +14,14 @@
 //! - `rnr`: what happens to a message without a posted receive. `wait`: the message waits for a
 //!   receive if its sender is an OpenDAT; `terminate`: the message ends the connection. The default
 //!   is `wait`.
-//! - `shm`: `on` lets connections between processes of one user on this host move from TCP to
-//!   shared memory; `off` keeps them with TCP. The default is `on`.
+//! - `shm`: the number of transfers, 1 to 1,000,000, after which a connection between processes of
+//!   one user on this host moves from TCP to shared memory. `on` means 4, and `off` keeps the
+//!   connections with TCP. The default is `on`.
 
 use adapter::params::on;
 use dat_core::OpenError;
 
+use crate::shm::TRANSFERS_BEFORE_OFFER;
 use crate::socket::PeerTimeout;
 
 /// Parsed ia_params.
@@ -40,10 +42,13 @@ pub(crate) struct Params {
     /// Whether a message of an OpenDAT waits for a receive. If false, such a message ends the
     /// connection.
     pub(crate) rnr_wait: bool,
-    /// Whether connections to processes of this host may move to shared memory.
-    pub(crate) shm: bool,
+    /// The number of transfers after which connections to processes of this host move to shared
+    /// memory. `None` if they stay with TCP.
+    pub(crate) shm: Option<u32>,
 }
 
+/// The largest value of `shm`.
+const TRANSFERS_BEFORE_OFFER_MAX: u32 = 1_000_000;
 const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 /// The names of all keys.
@@ -77,7 +82,7 @@ struct OwnKeys {
     fpdu: usize,
     peer_timeout: PeerTimeout,
     rnr_wait: bool,
-    shm: bool,
+    shm: Option<u32>,
 }
 
 impl Default for OwnKeys {
@@ -89,7 +94,7 @@ impl Default for OwnKeys {
             fpdu: *FPDU_OCTETS.end(),
             peer_timeout: PeerTimeout::default(),
             rnr_wait: true,
-            shm: true,
+            shm: Some(TRANSFERS_BEFORE_OFFER),
         }
     }
 }
@@ -104,7 +109,7 @@ impl OwnKeys {
             ("fpdu", _) => self.fpdu = parse_fpdu(value)?,
             ("timeout", _) => self.peer_timeout.timeout = adapter::params::timeout(value)?,
             ("retries", _) => self.peer_timeout.retries = adapter::params::retries(value)?,
-            ("shm", _) => self.shm = on(value)?,
+            ("shm", _) => self.shm = parse_shm(value)?,
             ("rnr", "wait") => self.rnr_wait = true,
             ("rnr", "terminate") => self.rnr_wait = false,
             ("rnr", _) => return Err("expected wait or terminate".into()),
@@ -118,6 +123,19 @@ fn parse_fpdu(value: &str) -> Result<usize, String> {
     let octets = value.parse().ok().filter(|octets| FPDU_OCTETS.contains(octets));
     octets
         .ok_or_else(|| format!("expected {} to {} octets", FPDU_OCTETS.start(), FPDU_OCTETS.end()))
+}
+
+fn parse_shm(value: &str) -> Result<Option<u32>, String> {
+    match value {
+        "on" => Ok(Some(TRANSFERS_BEFORE_OFFER)),
+        "off" => Ok(None),
+        _ => match value.parse() {
+            Ok(transfers) if (1..=TRANSFERS_BEFORE_OFFER_MAX).contains(&transfers) => {
+                Ok(Some(transfers))
+            }
+            _ => Err(format!("expected on, off, or 1 to {TRANSFERS_BEFORE_OFFER_MAX} transfers")),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +179,9 @@ mod tests {
                 && parse("rnr=wait").expect("parses").rnr_wait
         );
         assert!(!parse("crc=off").expect("parses").crc);
+        let shm = |text| parse(text).expect("parses").shm;
+        assert_eq!([shm(""), shm("shm=on"), shm("shm=1")], [Some(4), Some(4), Some(1)]);
+        assert_eq!(shm("shm=off"), None);
         assert!(reason("crc=on crc=off").contains("the key crc occurs twice"));
         let peer_timeout = parse("timeout=500 retries=7").expect("parses").peer_timeout;
         assert_eq!(peer_timeout, PeerTimeout { timeout: Duration::from_millis(500), retries: 7 });
@@ -170,6 +191,12 @@ mod tests {
     fn errors_say_what_is_wrong() {
         assert_eq!(reason("crc=maybe"), "ia_params: crc=maybe: expected on or off");
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
+        for shm in ["shm=0", "shm=1000001", "shm=yes"] {
+            assert_eq!(
+                reason(shm),
+                format!("ia_params: {shm}: expected on, off, or 1 to 1000000 transfers")
+            );
+        }
         assert_eq!(
             reason("speed=11"),
             "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \

@@ -44,6 +44,11 @@ mod several_engines {
     provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.1 threads=3"));
 }
 
+/// The connections move to shared memory during their first transfer.
+mod shared_memory_at_once {
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.1 shm=1"));
+}
+
 mod small_fpdus_without_spinning {
     provider_loopback::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
 }

@@ -1,5 +1,7 @@
 //! A connection's move from TCP to shared memory (see [`crate::shm`]).
 
+use std::fmt::Display;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -12,9 +14,7 @@ use super::{Link, Phase};
 use crate::engine::{EngineResources, Key};
 use crate::linger::LingeringSockets;
 use crate::listeners;
-use crate::shm::{
-    Offer, SharedMemory, TRANSFERS_BEFORE_OFFER, TRANSFERS_BEFORE_REPETITION, WakeUp,
-};
+use crate::shm::{MAX_SHARED, Offer, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp};
 
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,19 +50,28 @@ impl Sharing {
         (local, peer): (SocketAddr, SocketAddr),
         connected: bool,
     ) -> Self {
-        let may_share = resources.params.shm
-            // The peer is OpenDAT.
-            && terms.extended
-            // A capture and a CRC are for the octets of TCP.
-            && !terms.crc
-            && resources.context.capture().is_none()
-            && crate::socket::is_same_host(peer, local);
-        match (may_share, connected) {
-            (false, _) => Sharing::Off,
-            (true, false) => Sharing::AcceptsOffer,
-            (true, true) => Sharing::OffersAfter(TRANSFERS_BEFORE_OFFER),
+        let transfers = match resources.params.shm {
+            _ if !crate::socket::is_same_host(peer, local) => Err("the peer is on another host"),
+            None => Err("shm=off"),
+            _ if resources.context.capture().is_some() => Err("there is a capture"),
+            _ if terms.crc => Err("CRCs are in use"),
+            _ if !terms.extended => Err("the peer is no OpenDAT, or has extended=off"),
+            Some(transfers) => Ok(transfers),
+        };
+        match transfers {
+            Ok(transfers) if connected => Sharing::OffersAfter(transfers),
+            Ok(_) => Sharing::AcceptsOffer,
+            Err(reason) => {
+                log_stay(local, peer, reason);
+                Sharing::Off
+            }
         }
     }
+}
+
+/// Logs why a connection stays with TCP.
+fn log_stay(local: SocketAddr, peer: SocketAddr, reason: impl Display) {
+    debug!(target: "dat::cm", %local, %peer, %reason, "stays with TCP");
 }
 
 impl Established {
@@ -90,10 +99,15 @@ impl Link {
         let Phase::Established(conn) = &mut self.phase else { return };
         conn.sharing = Sharing::Off;
         let (local, peer) = (conn.local, conn.peer);
-        let Some(count) = resources.count_shared_memory() else { return };
-        let Ok((memory, offered)) = SharedMemory::create(count) else { return };
+        let Some(count) = resources.count_shared_memory() else {
+            return log_stay(local, peer, format_args!("{MAX_SHARED} connections share memory"));
+        };
+        let (memory, offered) = match SharedMemory::create(count) {
+            Ok(created) => created,
+            Err(error) => return log_stay(local, peer, error),
+        };
         if !self.attach(resources, lingering, memory) {
-            return;
+            return log_stay(local, peer, "descriptors are scarce");
         }
         let sent = offered.send(local, peer);
         let Phase::Established(conn) = &mut self.phase else { return };
@@ -101,8 +115,15 @@ impl Link {
             Ok(()) => conn.sharing = Sharing::Offered,
             Err(error) => {
                 conn.socket.drop_shared_memory(&resources.context);
-                if error.kind() == std::io::ErrorKind::WouldBlock {
-                    conn.sharing = Sharing::OffersAfter(TRANSFERS_BEFORE_REPETITION);
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        conn.sharing = Sharing::OffersAfter(TRANSFERS_BEFORE_REPETITION)
+                    }
+                    _ => log_stay(
+                        local,
+                        peer,
+                        format_args!("the peer takes no offers of this process ({error})"),
+                    ),
                 }
             }
         }
@@ -166,6 +187,7 @@ impl Link {
         match memory.on_wake_up() {
             WakeUp::Refused => {
                 conn.socket.drop_shared_memory(&resources.context);
+                log_stay(conn.local, conn.peer, "the peer has refused the offer");
                 return;
             }
             WakeUp::Accepted if conn.sharing == Sharing::Offered => {
