@@ -107,3 +107,44 @@ fn loom_memory_is_free_when_the_holder_was_awaited() {
         engine.join().unwrap();
     });
 }
+
+/// Two engines that each make a key invalid while the other one may use its memory wait for each
+/// other. Both go on, and then nobody else uses the memory of either key.
+#[test]
+fn loom_two_engines_wait_for_each_other() {
+    struct Engine {
+        lock: EngineLock<Adder>,
+        /// The key that this engine makes invalid.
+        key: AtomicU64,
+        memory: UnsafeCell<u64>,
+    }
+    let use_memory = |engine: &Engine| {
+        // SAFETY: the test checks that nobody else uses the memory now.
+        engine.memory.with_mut(|memory| unsafe { *memory += 1 });
+    };
+    loom::model(move || {
+        let engines = Arc::new([(); 2].map(|()| Engine {
+            lock: EngineLock::new(Adder { published: Arc::default(), sum: UnsafeCell::new(0) }),
+            key: AtomicU64::new(1),
+            memory: UnsafeCell::new(0),
+        }));
+        let run = move |engines: &[Engine; 2], number: usize| {
+            let (own, other) = (&engines[number], &engines[1 - number]);
+            let _held = own.lock.lock();
+            if other.key.load(Ordering::Acquire) != 0 {
+                use_memory(other);
+            }
+            own.key.store(0, Ordering::Release);
+            own.lock.holder_waits.store(true, Ordering::SeqCst);
+            other.lock.await_holder();
+            own.lock.holder_waits.store(false, Ordering::SeqCst);
+            use_memory(own);
+        };
+        let second = {
+            let engines = Arc::clone(&engines);
+            thread::spawn(move || run(&engines, 1))
+        };
+        run(&engines, 0);
+        second.join().unwrap();
+    });
+}
