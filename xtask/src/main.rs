@@ -53,8 +53,8 @@ enum Task {
     /// Measure DAT next to plain sockets, and two threads next to one, and check that each row
     /// meets its required ratio (not part of test)
     Bench(bench::Options),
-    /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
-    /// test)
+    /// Measure MPI messages over our adapters, compared with the MPI library's own TCP and shared
+    /// memory (not part of test)
     Mpi(mpi::speed::Options),
     /// Measure small operations over the kernel's RDMA drivers in a virtual machine, compared with
     /// Debian's provider (not part of test)
