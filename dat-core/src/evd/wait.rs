@@ -84,8 +84,8 @@ impl<T: Transport> Drop for Waiter<'_, T> {
         // SAFETY: this thread is still the waiter and so has the right to dequeue when it checks
         // for events.
         let look = || unsafe { self.evd.arm_and_check_events() };
-        // If no CNO is attached yet, the thread that attaches one looks at the queue itself, because
-        // the slot is vacant by now.
+        // If no CNO is attached yet, the thread that attaches one looks at the queue itself,
+        // because the slot is vacant by now.
         let has_cno = || self.evd.shared.has_cno.load(Ordering::Acquire);
         let notify = || self.evd.shared.notify();
         self.evd.shared.waiter_slot.release(look, || {
