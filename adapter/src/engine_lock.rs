@@ -39,7 +39,7 @@ pub(crate) struct EngineLock<T: Deferring> {
     releases: AtomicU32,
     /// Whether the holder waits for other engines or only for their locks. Until it goes on, it
     /// uses no memory of the consumer.
-    pub(crate) holder_waits: AtomicBool,
+    holder_waits: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -160,8 +160,23 @@ impl<T: Deferring> EngineLock<T> {
         held && self.holder.load(Ordering::Relaxed) == nesting::thread()
     }
 
+    /// Declares that the calling thread, which holds the lock, waits for other engines or for their
+    /// locks, and uses no memory of the consumer until [`end_wait`](Self::end_wait).
+    pub(crate) fn begin_wait(&self) {
+        self.holder_waits.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends what [`begin_wait`](Self::begin_wait) has begun.
+    pub(crate) fn end_wait(&self) {
+        self.holder_waits.store(false, Ordering::SeqCst);
+        // This write changes nothing, but it comes either after that of a thread in `await_holder`
+        // or before it. In the first case this thread sees what came before that call. In the
+        // second case the other thread sees that this one goes on.
+        self.state.fetch_or(0, Ordering::AcqRel);
+    }
+
     /// Waits until the thread that holds the lock at the time of the call releases it, or waits
-    /// itself ([`holder_waits`](Self::holder_waits)). A thread that gets the lock later sees
+    /// itself ([`begin_wait`](Self::begin_wait)). A thread that gets the lock later sees
     /// everything that the caller did before the call.
     pub(crate) fn await_holder(&self) {
         // This write changes nothing, but it comes either after the one that took the lock or
@@ -331,7 +346,7 @@ mod tests {
             waiter.join().expect("no panic");
         });
         let _held = lock.lock();
-        lock.holder_waits.store(true, Ordering::SeqCst);
+        lock.begin_wait();
         lock.await_holder();
     }
 

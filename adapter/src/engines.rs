@@ -228,9 +228,9 @@ impl<E: MakeProgress> Engines<E> {
             Some(number) => {
                 let engine = &self.get(number).engine;
                 let _locked = engine.lock();
-                engine.holder_waits.store(true, Ordering::SeqCst);
+                engine.begin_wait();
                 let result = self.with_locks(set.without_first(), f);
-                engine.holder_waits.store(false, Ordering::SeqCst);
+                engine.end_wait();
                 result
             }
         }
@@ -247,14 +247,11 @@ impl<E: MakeProgress> Engines<E> {
         if self.count() == 1 {
             return;
         }
-        let wait = |waits| {
-            let own = self.iter().filter(|reactor| reactor.engine.is_held_by_this_thread());
-            own.for_each(|reactor| reactor.engine.holder_waits.store(waits, Ordering::SeqCst));
-        };
-        wait(true);
+        let own = || self.iter().filter(|reactor| reactor.engine.is_held_by_this_thread());
+        own().for_each(|reactor| reactor.engine.begin_wait());
         let others = self.iter().filter(|reactor| !reactor.engine.is_held_by_this_thread());
         others.for_each(|reactor| reactor.engine.await_holder());
-        wait(false);
+        own().for_each(|reactor| reactor.engine.end_wait());
     }
 
     /// Declares whether a consumer may sleep without calling the adapter: see

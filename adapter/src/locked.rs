@@ -65,8 +65,8 @@ impl<E: MakeProgress> LockedEngine<E> {
         self.skips_publishing = match pass {
             Progress::Idle => !is_new,
             // If no thread is asleep, nobody reads the published work. A thread that falls asleep
-            // later serves the engine first, and the progress thread serves the engine at its next
-            // tick.
+            // later serves the engine first, and the progress thread serves the engine when it
+            // takes over.
             Progress::Moved => !self.shared.is_asleep(),
             Progress::Nothing | Progress::AskPoller => false,
         };

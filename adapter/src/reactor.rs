@@ -27,8 +27,8 @@
 //! - The progress thread adapts to whether it was useful ([`schedule`]). If data arrived that no
 //!   consumer looked for, the thread was useful, and next time it returns to the poller within 10
 //!   µs of the consumer's last call. Otherwise it stays away twice as long as before.
-//! - A consumer that takes completions makes a pass when it finds its queue empty. So waits that
-//!   find completions count as polling, but not for longer than some milliseconds without a pass.
+//! - A consumer that takes completions makes a pass when it finds its queue empty. So the progress
+//!   thread does not take over for half a millisecond while waits find completions.
 //! - A pass that finds the first part of a message waits for the rest
 //!   ([`LockedEngine::wait_for_message`]), because a program that sees a part in memory may watch
 //!   memory for the last octet. If the rest is late, the pass asks the progress thread to wait for

@@ -24,8 +24,9 @@ pub(crate) struct SharedState<R> {
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
-    /// Counts the waits of consumers' threads that found completions and made no pass.
-    consumer_finds: AtomicU32,
+    /// Counts the *ready waits*: waits of consumers' threads that found completions and made no
+    /// pass.
+    ready_waits: AtomicU32,
     /// The number of sockets that the engine watches, including suspended sockets.
     sockets: AtomicI32,
     /// Whether a thread is asleep in the poller, or about to be.
@@ -68,7 +69,7 @@ impl<R> SharedState<R> {
             doorbells: Doorbells::default(),
             passes: AtomicU32::new(0),
             consumer_passes: AtomicU32::new(0),
-            consumer_finds: AtomicU32::new(0),
+            ready_waits: AtomicU32::new(0),
             sockets: AtomicI32::new(0),
             asleep: AtomicBool::new(false),
             leftover: AtomicBool::new(false),
@@ -103,17 +104,16 @@ impl<R> SharedState<R> {
         self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The number of waits of consumers' threads that found completions and made no pass.
-    pub(crate) fn consumer_finds(&self) -> u32 {
-        self.consumer_finds.load(Ordering::Relaxed)
+    /// The number of ready waits so far.
+    pub(crate) fn ready_waits(&self) -> u32 {
+        self.ready_waits.load(Ordering::Relaxed)
     }
 
-    /// Counts a wait that found completions. Several threads may call this at the same time. Then
-    /// some of the waits may not be counted, which does not matter, because the others show that
-    /// consumers are active.
+    /// Counts a ready wait. If several threads call this at the same time, the count may miss waits
+    /// or go back once. Then the progress thread may come one tick too early or too late.
     #[inline]
-    pub(crate) fn consumer_found_completions(&self) {
-        self.consumer_finds.store(self.consumer_finds().wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn count_ready_wait(&self) {
+        self.ready_waits.store(self.ready_waits().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Returns whether the engine watches any socket, even a suspended one.

@@ -303,9 +303,9 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     #[inline]
-    fn found_completions(&self, cq: &Cq<E>) {
+    fn note_ready_wait(&self, cq: &Cq<E>) {
         cq.used_by().iter().for_each(|number| {
-            self.engines.get(number).shared.consumer_found_completions();
+            self.engines.get(number).shared.count_ready_wait();
         });
     }
 

@@ -139,9 +139,9 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     fn progress_on(&self, _cq: &Self::Cq) {
         self.progress();
     }
-    /// Records that a wait has found completions in this queue and makes no progress. The waiting
-    /// thread takes the completions first, and makes progress when it finds the queue empty.
-    fn found_completions(&self, _cq: &Self::Cq) {}
+    /// Records that a wait has found completions in this queue and makes no pass of progress. The
+    /// waiting thread takes the completions first, and makes a pass when it finds the queue empty.
+    fn note_ready_wait(&self, _cq: &Self::Cq) {}
     /// How long a thread that waits for completions polls before it sleeps. 0 if the thread sleeps
     /// at once or if [`Transport::sleep_on`] itself polls.
     fn spin(&self) -> Duration {

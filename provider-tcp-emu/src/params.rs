@@ -15,8 +15,9 @@
 //!   receive if its sender is an OpenDAT; `terminate`: the message ends the connection. The default
 //!   is `wait`.
 //! - `shm`: the number of transfers, 1 to 1,000,000, after which a connection between processes of
-//!   one user on this host moves from TCP to shared memory. `on` means 4, and `off` keeps the
-//!   connections with TCP. The default is `on`.
+//!   one user on this host moves from TCP to shared memory. A transfer is a read or write of the
+//!   socket. The side that connects decides. `on` means 4, and `off` at either side keeps the
+//!   connection with TCP. The default is `on`.
 
 use adapter::params::on;
 use dat_core::OpenError;

@@ -33,8 +33,8 @@ pub(crate) use self::offer::{Offer, OfferSocket};
 use self::segment::Segment;
 use crate::socket::IoOutcome;
 
-/// By default, the number of transfers after which the side that has connected offers shared
-/// memory. A connection that is idle needs none.
+/// The number of transfers after which the side that has connected offers shared memory by default.
+/// A connection that is idle needs none.
 pub(crate) const TRANSFERS_BEFORE_OFFER: u32 = 4;
 /// The number of transfers after which an offer is repeated that found no room in the peer's queue.
 pub(crate) const TRANSFERS_BEFORE_REPETITION: u32 = 64;

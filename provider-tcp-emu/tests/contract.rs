@@ -44,7 +44,7 @@ mod several_engines {
     provider_loopback::transport_contract!(|| super::with_several_engines("127.0.0.1 threads=3"));
 }
 
-/// The connections move to shared memory during their first transfer.
+/// The connections offer shared memory after their first transfer.
 mod shared_memory_at_once {
     provider_loopback::transport_contract!(|| super::pair("127.0.0.1 shm=1"));
 }

@@ -66,6 +66,16 @@ fn connections_of_one_host_move_and_leave_nothing() {
     }
 }
 
+/// The transfers of the set-up are enough.
+#[test]
+fn connections_move_at_once_if_one_transfer_is_enough() {
+    let (ta, tb) = (open("::1 shm=1"), open("::1 shm=1"));
+    let rig = Rig { a: &ta, b: &tb };
+    let (a, b) = rig.pair();
+    rig.until("the move", || ([sharing(&ta), sharing(&tb)] == [1, 1]).then_some(()));
+    exchange(&rig, &a, &b);
+}
+
 #[test]
 fn a_connection_whose_listener_is_closed_still_moves() {
     let t = open("127.0.0.1");

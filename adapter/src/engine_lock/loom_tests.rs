@@ -109,7 +109,7 @@ fn loom_memory_is_free_when_the_holder_was_awaited() {
 }
 
 /// Two engines that each make a key invalid while the other one may use its memory wait for each
-/// other. Both go on, and then nobody else uses the memory of either key.
+/// other. Both go on, and then the other one uses the memory only if it still finds the key valid.
 #[test]
 fn loom_two_engines_wait_for_each_other() {
     struct Engine {
@@ -135,10 +135,13 @@ fn loom_two_engines_wait_for_each_other() {
                 use_memory(other);
             }
             own.key.store(0, Ordering::Release);
-            own.lock.holder_waits.store(true, Ordering::SeqCst);
+            own.lock.begin_wait();
             other.lock.await_holder();
-            own.lock.holder_waits.store(false, Ordering::SeqCst);
+            own.lock.end_wait();
             use_memory(own);
+            if other.key.load(Ordering::Acquire) != 0 {
+                use_memory(other);
+            }
         };
         let second = {
             let engines = Arc::clone(&engines);

@@ -18,6 +18,10 @@ use crate::sync::lock;
 /// The time that this thread may run before the scheduler switches to another thread. This is the
 /// shortest time slice that Linux accepts.
 const TIME_SLICE: Duration = Duration::from_micros(100);
+/// A consumer that makes this many ready waits while the thread sleeps once takes completions, and
+/// will make a pass itself. One that makes fewer may watch memory between them.
+const MIN_READY_WAITS: u32 = 4;
+
 /// Runs the body of an adapter's thread. If the body panics, ends the process, as for a panic on
 /// the data path. After a panic the state of the adapter is unknown, and without its thread
 /// consumers would wait for completions that never come.
@@ -89,7 +93,7 @@ impl<E: MakeProgress> Reactor<E> {
         request_short_time_slices();
         let mut schedule = Schedule::new();
         let mut passes = self.shared.consumer_passes();
-        let mut finds = self.shared.consumer_finds();
+        let mut ready_waits = self.shared.ready_waits();
         let mut leader_changes = self.leader_changes.load(Ordering::SeqCst);
         while !self.progress_thread.stop.load(Ordering::SeqCst) {
             let trace = trace::sleep(
@@ -99,12 +103,12 @@ impl<E: MakeProgress> Reactor<E> {
             );
             std::thread::park_timeout(schedule.tick());
             drop(trace);
-            let before = (passes, finds, leader_changes);
-            (passes, finds) = (self.shared.consumer_passes(), self.shared.consumer_finds());
+            let before = (passes, ready_waits, leader_changes);
+            (passes, ready_waits) = (self.shared.consumer_passes(), self.shared.ready_waits());
             leader_changes = self.leader_changes.load(Ordering::SeqCst);
             let next = schedule.next_action(TickReport {
                 passes: passes.wrapping_sub(before.0),
-                finds: finds.wrapping_sub(before.1),
+                ready_waits: ready_waits.wrapping_sub(before.1),
                 waited: leader_changes != before.2,
                 leader: leader_changes % 2 == 1,
                 requested: self.progress_thread.requested.swap(false, Ordering::Relaxed),
@@ -116,7 +120,8 @@ impl<E: MakeProgress> Reactor<E> {
                     let (left, useful) = self.run_active();
                     self.progress_thread.was_useful.store(useful, Ordering::Relaxed);
                     schedule.was_active(left, useful, self.progress_thread.has_fd_waiters());
-                    (passes, finds) = (self.shared.consumer_passes(), self.shared.consumer_finds());
+                    (passes, ready_waits) =
+                        (self.shared.consumer_passes(), self.shared.ready_waits());
                 }
                 Action::Serve(_) if self.shared.has_work() => drop(self.engine.run_or_delegate()),
                 Action::Serve(true) => self.rest(leader_changes),
@@ -136,8 +141,8 @@ impl<E: MakeProgress> Reactor<E> {
         let mut useful = false;
         self.progress_thread.state.store(ACTIVE, Ordering::SeqCst);
         self.shared.announce_sleep();
-        let calls = || (self.shared.consumer_passes(), self.shared.consumer_finds());
-        let seen = calls();
+        let seen = self.shared.consumer_passes();
+        let mut ready_waits = self.shared.ready_waits();
         let left = loop {
             // If the engine is busy, a consumer's thread runs it. The progress thread may have
             // interrupted that thread, so the progress thread does not retry at once.
@@ -154,7 +159,9 @@ impl<E: MakeProgress> Reactor<E> {
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
-            let alone = calls() == seen;
+            let before = std::mem::replace(&mut ready_waits, self.shared.ready_waits());
+            let alone = self.shared.consumer_passes() == seen
+                && ready_waits.wrapping_sub(before) < MIN_READY_WAITS;
             let posted = !has_fd_waiters && !self.shared.doorbells.is_empty();
             let mut partial = false;
             if waited.is_ok() {
@@ -167,7 +174,7 @@ impl<E: MakeProgress> Reactor<E> {
             if self.has_followers() {
                 break ExitReason::Leader;
             }
-            // A call of a consumer ends this loop. There is one exception: if only a part of a
+            // A consumer that makes progress ends this loop. There is one exception: if only a part of a
             // message has arrived, the consumer may watch memory for the rest instead of calling
             // again.
             if !has_fd_waiters && !alone && !partial {

@@ -21,11 +21,14 @@ const FD_WAITER_TICK: Duration = Duration::from_micros(50);
 /// the peer would have to wait equally long. Then the peer's progress thread would stay away
 /// equally long, and so on.
 const MIN_TICK_COUNT: u32 = 200;
-/// A consumer that takes completions from its queue makes a pass when the queue is empty, so the
-/// progress thread leaves the next completions to it. But another thread may keep the queue filled
-/// with completions of another engine. So without a pass, the progress thread waits no longer than
-/// this time.
-const MAX_TIME_WITHOUT_PASS: Duration = Duration::from_millis(4);
+/// A consumer that takes completions from its queue at least this often makes a pass soon, when the
+/// queue is empty. So the progress thread leaves the engine to it, for some time.
+const READY_WAIT_INTERVAL_LIMIT: Duration = Duration::from_micros(10);
+/// The maximum time between two checks while a consumer takes completions.
+const MAX_READY_WAIT_TICK: Duration = Duration::from_micros(100);
+/// The maximum time for which the progress thread stays away because a consumer takes completions.
+/// Another thread may keep the queue filled with completions of another engine.
+const MAX_TIME_OF_READY_WAITS: Duration = Duration::from_micros(500);
 /// The number of ticks with the same leader in the poller after which the thread rests.
 const TICKS_BEFORE_REST: u32 = 8;
 
@@ -36,9 +39,8 @@ pub(super) struct Schedule {
     min_ticks_left: u32,
     /// The number of consecutive ticks for which the same thread has been the leader.
     same_leader: u32,
-    /// The time since the thread was last active, or a consumer made a pass or entered or left the
-    /// poller.
-    without_pass: Duration,
+    /// The time for which the thread has stayed away because of ready waits.
+    ready_wait_time: Duration,
 }
 
 /// A report of what has happened during a tick.
@@ -46,8 +48,8 @@ pub(super) struct Schedule {
 pub(super) struct TickReport {
     /// The number of passes that consumers have made.
     pub(super) passes: u32,
-    /// The number of waits of consumers that found completions and made no pass.
-    pub(super) finds: u32,
+    /// The number of ready waits of consumers.
+    pub(super) ready_waits: u32,
     /// Whether a consumer has entered or left the poller.
     pub(super) waited: bool,
     /// Whether a consumer is asleep in the poller.
@@ -89,7 +91,7 @@ impl Schedule {
             tick: DEFAULT_TICK,
             min_ticks_left: 0,
             same_leader: 0,
-            without_pass: Duration::ZERO,
+            ready_wait_time: Duration::ZERO,
         }
     }
 
@@ -100,19 +102,19 @@ impl Schedule {
 
     /// Decides what to do at the end of a tick.
     pub(super) fn next_action(&mut self, seen: TickReport) -> Action {
-        self.without_pass = match seen.waited || seen.passes > 0 {
-            true => Duration::ZERO,
-            false => self.without_pass.saturating_add(self.tick),
-        };
-        let finds = if self.without_pass <= MAX_TIME_WITHOUT_PASS { seen.finds } else { 0 };
-        let calls = seen.passes.saturating_add(finds);
-        let progress =
-            seen.waited || (calls > 0 && POLLING_INTERVAL_LIMIT.saturating_mul(calls) >= self.tick);
+        let progress = seen.waited
+            || (seen.passes > 0 && POLLING_INTERVAL_LIMIT.saturating_mul(seen.passes) >= self.tick);
         self.same_leader = if seen.leader && !progress { self.same_leader + 1 } else { 0 };
-        if progress && !seen.requested && !seen.has_fd_waiters {
-            self.tick = if self.min_ticks_left > 0 { MIN_TICK } else { self.doubled_tick() };
-            self.min_ticks_left = self.min_ticks_left.saturating_sub(1);
-            return Action::Wait;
+        if !seen.requested && !seen.has_fd_waiters {
+            if progress {
+                self.ready_wait_time = Duration::ZERO;
+                self.tick = if self.min_ticks_left > 0 { MIN_TICK } else { self.doubled_tick() };
+                self.min_ticks_left = self.min_ticks_left.saturating_sub(1);
+                return Action::Wait;
+            }
+            if self.takes_completions(seen) {
+                return Action::Wait;
+            }
         }
         if !seen.leader {
             return Action::Active;
@@ -125,10 +127,25 @@ impl Schedule {
         Action::Serve(rests)
     }
 
+    /// Whether a consumer takes completions and will make a pass soon. Sets the time until the next
+    /// check if so. While a thread sleeps in the poller, the progress thread serves what others
+    /// post, so it does not wait.
+    fn takes_completions(&mut self, seen: TickReport) -> bool {
+        let often = seen.ready_waits > 0
+            && READY_WAIT_INTERVAL_LIMIT.saturating_mul(seen.ready_waits) >= self.tick;
+        let left = MAX_TIME_OF_READY_WAITS.saturating_sub(self.ready_wait_time + self.tick);
+        if seen.leader || !often || left.is_zero() {
+            return false;
+        }
+        self.ready_wait_time += self.tick;
+        self.tick = (self.tick * 2).min(MAX_READY_WAIT_TICK).min(left);
+        true
+    }
+
     /// Records that the thread was active, and why it stopped. `useful` says whether data arrived
     /// that no consumer looked for.
     pub(super) fn was_active(&mut self, left: ExitReason, useful: bool, has_fd_waiters: bool) {
-        self.without_pass = Duration::ZERO;
+        self.ready_wait_time = Duration::ZERO;
         let before = self.doubled_tick();
         self.min_ticks_left = if useful { MIN_TICK_COUNT } else { 0 };
         self.tick = match left {
@@ -153,7 +170,7 @@ mod tests {
 
     const NOTHING: TickReport = TickReport {
         passes: 0,
-        finds: 0,
+        ready_waits: 0,
         waited: false,
         leader: false,
         requested: false,
@@ -248,16 +265,33 @@ mod tests {
     #[test]
     fn a_consumer_that_takes_completions_is_left_alone_for_a_while() {
         let mut schedule = Schedule::new();
-        schedule.was_active(ExitReason::Posted, false, false);
-        let taking = TickReport { finds: 1000, ..NOTHING };
-        for _ in 0..2 {
+        for taking in [
+            TickReport { ready_waits: 1000, ..NOTHING },
+            // One pass is not enough to count as polling.
+            TickReport { ready_waits: 1000, passes: 1, ..NOTHING },
+        ] {
+            schedule.was_active(ExitReason::Posted, false, false);
+            schedule.next_action(TickReport { waited: true, ..NOTHING });
+            schedule.tick = MIN_TICK;
             let mut waited = schedule.tick();
-            while schedule.next_action(taking) == Action::Wait {
+            while schedule.next_action(TickReport { passes: 0, ..taking }) == Action::Wait {
+                assert!(schedule.tick() <= MAX_READY_WAIT_TICK);
                 waited += schedule.tick();
             }
-            assert!(waited > MAX_TIME_WITHOUT_PASS && waited <= 3 * MAX_TIME_WITHOUT_PASS);
-            schedule.was_active(ExitReason::Posted, false, false);
+            assert_eq!(waited, MAX_TIME_OF_READY_WAITS);
         }
+    }
+
+    #[test]
+    fn a_consumer_that_takes_a_completion_now_and_then_is_not_left_alone() {
+        let mut schedule = Schedule::new();
+        schedule.tick = MAX_READY_WAIT_TICK;
+        let (rare, asleep) = (
+            TickReport { ready_waits: 9, passes: 1, ..NOTHING },
+            TickReport { ready_waits: 1000, leader: true, ..NOTHING },
+        );
+        assert_eq!(schedule.next_action(rare), Action::Active);
+        assert_eq!(schedule.next_action(asleep), Action::Serve(false));
     }
 
     #[test]

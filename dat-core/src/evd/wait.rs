@@ -27,8 +27,9 @@ pub struct Waiter<'a, T: Transport> {
 
 impl<T: Transport> Evd<T> {
     /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first
-    /// event. `timeout` is the limit of the whole wait in microseconds. If this function returns an
-    /// error, `nmore` of dat_evd_wait is undefined.
+    /// event. `timeout` is the limit of the wait in microseconds, from the time at which the first look
+    /// has found too few events. If this function returns an error, `nmore` of dat_evd_wait is
+    /// undefined.
     ///
     /// # Safety
     /// The requirements of [`Evd::begin_wait`] apply.
@@ -84,13 +85,12 @@ impl<T: Transport> Drop for Waiter<'_, T> {
         // SAFETY: this thread is still the waiter and so has the right to dequeue when it checks
         // for events.
         let look = || unsafe { self.evd.arm_and_check_events() };
-        // If no CNO is attached yet, the thread that attaches one looks at the queue itself,
-        // because the slot is vacant by now.
-        let has_cno = || self.evd.shared.has_cno.load(Ordering::Acquire);
-        let notify = || self.evd.shared.notify();
         self.evd.shared.waiter_slot.release(look, || {
-            if has_cno() {
-                notify()
+            // This runs after the fence of `release`. So either this thread sees a CNO that is
+            // being attached, or the thread that attaches it sees the vacant slot and looks at the
+            // queue itself (`Evd::renotify`).
+            if self.evd.shared.has_cno.load(Ordering::Acquire) {
+                self.evd.shared.notify();
             }
         });
     }
@@ -105,6 +105,7 @@ impl<T: Transport> Evd<T> {
         let mut wake_reason = if timeout == 0 { WakeReason::TimedOut } else { WakeReason::Woken };
         let mut deadline = None;
         let mut made_pass = false;
+        let mut is_first_look = true;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
         loop {
@@ -121,8 +122,12 @@ impl<T: Transport> Evd<T> {
             // progress for each event would end the batch of requests that the consumer posts
             // between the events.
             if count >= threshold {
-                if let Some(cq) = &self.cq {
-                    self.ia.transport.found_completions(cq);
+                let completions = count.saturating_sub(self.queued_len.load(Ordering::Acquire));
+                if let Some(cq) = &self.cq
+                    && completions > 0
+                    && is_first_look
+                {
+                    self.ia.transport.note_ready_wait(cq);
                 }
             } else if !made_pass {
                 self.make_progress();
@@ -130,6 +135,7 @@ impl<T: Transport> Evd<T> {
                 // SAFETY: the caller guarantees that this thread has the right to dequeue.
                 count = unsafe { self.count() };
             }
+            is_first_look = false;
             let mut event = DAT_EVENT::zeroed();
             // SAFETY: the caller guarantees that this thread has the right to dequeue.
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {

@@ -35,11 +35,11 @@ macro_rules! control_functions {
         pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
             $($arg: $type),*
         ) -> DAT_RETURN {
-            let call = const { $crate::export::convert::Call::new(stringify!($name)) };
+            let call = &const { $crate::export::convert::Call::new(stringify!($name)) };
             let handle = $crate::export::convert::first_argument!($($arg),*);
             // SAFETY: C code that satisfies the standard's prototype also satisfies the assumptions
             // that the macro documents.
-            $crate::export::convert::control_call(&call, handle, || unsafe { $($body)* })
+            $crate::export::convert::control_call(call, handle, || unsafe { $($body)* })
         }
     )*};
 }
@@ -56,7 +56,7 @@ pub(super) use first_argument;
 /// A control call.
 pub(super) struct Call {
     name: &'static str,
-    /// The memory that must be free.
+    /// The memory that must be free, in octets.
     room: Option<usize>,
     is_callable_in_handler: bool,
 }

@@ -55,7 +55,7 @@ impl Sharing {
             None => Err("shm=off"),
             _ if resources.context.capture().is_some() => Err("there is a capture"),
             _ if terms.crc => Err("CRCs are in use"),
-            _ if !terms.extended => Err("the peer is no OpenDAT, or has extended=off"),
+            _ if !terms.extended => Err("RFC 7306 is not in use"),
             Some(transfers) => Ok(transfers),
         };
         match transfers {
@@ -69,9 +69,17 @@ impl Sharing {
     }
 }
 
+/// A reason for which a connection stays with TCP.
+const NOT_ATTACHED: &str = "there are too few descriptors, or the connection has ended";
+
 /// Logs why a connection stays with TCP.
 fn log_stay(local: SocketAddr, peer: SocketAddr, reason: impl Display) {
     debug!(target: "dat::cm", %local, %peer, %reason, "stays with TCP");
+}
+
+fn log_stay_of_many(local: SocketAddr, peer: SocketAddr) {
+    let reason = format_args!("{MAX_SHARED} connections of this engine share memory");
+    log_stay(local, peer, reason);
 }
 
 impl Established {
@@ -100,14 +108,14 @@ impl Link {
         conn.sharing = Sharing::Off;
         let (local, peer) = (conn.local, conn.peer);
         let Some(count) = resources.count_shared_memory() else {
-            return log_stay(local, peer, format_args!("{MAX_SHARED} connections share memory"));
+            return log_stay_of_many(local, peer);
         };
         let (memory, offered) = match SharedMemory::create(count) {
             Ok(created) => created,
             Err(error) => return log_stay(local, peer, error),
         };
         if !self.attach(resources, lingering, memory) {
-            return log_stay(local, peer, "descriptors are scarce");
+            return log_stay(local, peer, NOT_ATTACHED);
         }
         let sent = offered.send(local, peer);
         let Phase::Established(conn) = &mut self.phase else { return };
@@ -141,17 +149,31 @@ impl Link {
         if !is_same(conn.local, offer.local) || !is_same(conn.peer, offer.peer) {
             return Some(offer);
         }
+        let (local, peer) = (conn.local, conn.peer);
         let sharing = std::mem::replace(&mut conn.sharing, Sharing::Off);
-        if sharing == Sharing::AcceptsOffer
-            && let Some(count) = resources.count_shared_memory()
-            && let Ok(memory) = SharedMemory::open(offer, count)
-            && self.attach(resources, lingering, memory)
+        if sharing != Sharing::AcceptsOffer {
+            return None;
+        }
+        let Some(count) = resources.count_shared_memory() else {
+            log_stay_of_many(local, peer);
+            return None;
+        };
+        let memory = match SharedMemory::open(offer, count) {
+            Ok(memory) => memory,
+            Err(error) => {
+                log_stay(local, peer, format_args!("the offer cannot be used ({error})"));
+                return None;
+            }
+        };
+        if self.attach(resources, lingering, memory)
             && let Phase::Established(conn) = &mut self.phase
             && let Some(memory) = &mut conn.socket.shared_memory
         {
             memory.accept();
             conn.socket.switch_if_accepted();
             conn.log_move();
+        } else {
+            log_stay(local, peer, NOT_ATTACHED);
         }
         None
     }
