@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
+use wire::rocev2::{Bth, NakCode, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
 use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
@@ -39,10 +39,11 @@ pub struct RcCfg {
     /// The number of consecutive RNR NAKs after which the requester still retries. 7 means any
     /// number.
     pub rnr_retries: u8,
-    /// The time that the peer must wait if no receive is posted here.
+    /// The time that the peer must wait if no receive is posted here. For each further RNR NAK for
+    /// the same packet the time grows by one step, up to 0.64 ms.
     pub rnr_timer: RnrTimer,
     /// The maximum number of PSNs in flight, 1 to 2^20. It should correspond to the size of the
-    /// receive buffer of the peer's socket.
+    /// receive buffer of the peer's socket. The congestion control may permit fewer.
     pub window: u32,
 }
 
@@ -113,12 +114,14 @@ pub struct Stats {
     pub probes: u64,
     /// The number of expired ACK timeouts.
     pub timeouts: u64,
+    /// The part of `rx_packets` that are congestion notifications (CNP).
+    pub rx_congestion_notifications: u64,
 }
 
 impl Stats {
     /// The names and values of the counters. The names and their order are the same for all
     /// connections.
-    pub fn list(&self) -> [(&'static str, u64); 14] {
+    pub fn list(&self) -> [(&'static str, u64); 15] {
         [
             ("packets-sent", self.tx_packets),
             ("packets-sent-again", self.repeated),
@@ -134,6 +137,7 @@ impl Stats {
             ("rnr-naks-sent", self.tx_rnr_naks),
             ("probes", self.probes),
             ("ack-timeouts", self.timeouts),
+            ("congestion-notifications-received", self.rx_congestion_notifications),
         ]
     }
 }
@@ -221,8 +225,10 @@ impl ReliableConnection {
         } else if opcode.is_request() {
             responder.receive(work, path, packet, stats)
         } else {
-            // Datagrams and congestion notifications are ignored. The congestion window reacts only
-            // to losses.
+            if opcode == Opcode::CongestionNotification {
+                requester.on_congestion_notification(stats);
+            }
+            // Datagrams are ignored.
             Ok(())
         };
         self.work.announce();
@@ -233,6 +239,18 @@ impl ReliableConnection {
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         !matches!(self.responder.message, Message::None)
+    }
+
+    /// Whether the peer waits after an RNR NAK. When a receive is posted, call
+    /// [`announce_receive`](Self::announce_receive).
+    #[inline]
+    pub fn is_peer_waiting_for_receive(&self) -> bool {
+        self.failure.is_none() && self.responder.is_peer_waiting_for_receive()
+    }
+
+    /// Tells the peer that it need not wait any longer, because a receive has been posted.
+    pub fn announce_receive(&mut self) {
+        self.responder.announce_receive();
     }
 
     /// Returns a message for which there was no receive. Returns each such message only once, when
@@ -252,7 +270,7 @@ impl ReliableConnection {
         if responder.is_ready() {
             // A peer that reads all the time must leave some room in the burst for requests of this
             // end.
-            let reserved = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
+            let reserved = if requester.is_ready(work, path.mtu) { burst.room() / 4 } else { 0 };
             result = responder.transmit(work, path, burst, reserved);
         }
         let result = result.and_then(|()| requester.transmit(work, path, now, burst, stats));
@@ -281,7 +299,9 @@ impl ReliableConnection {
     /// cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        self.failure.is_none() && (self.responder.is_ready() || self.requester.is_ready(&self.work))
+        let is_ready =
+            || self.responder.is_ready() || self.requester.is_ready(&self.work, self.path.mtu);
+        self.failure.is_none() && is_ready()
     }
 
     /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
@@ -290,11 +310,12 @@ impl ReliableConnection {
         self.failure.is_none() && self.responder.owes_ack()
     }
 
-    /// The time at which [`expire`](Self::expire) is to be called. Any call may change this time,
-    /// and it may be earlier than necessary.
+    /// The time at which [`expire`](Self::expire) is to be called: the pacing permits more packets,
+    /// or something has not been answered. Any call may change this time, and it may be earlier
+    /// than necessary.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
-        if self.failure.is_some() { None } else { self.requester.deadline() }
+        if self.failure.is_some() { None } else { self.requester.deadline(&self.work) }
     }
 
     /// Handles deadlines that have passed. Packets to be sent again wait for
@@ -413,6 +434,12 @@ impl ReliableConnection {
     /// acknowledgements and responses when the peer asks for them again.
     pub fn into_ack_only_responder(self) -> AckOnlyResponder {
         AckOnlyResponder::new(self.work, self.path, self.responder)
+    }
+
+    /// Ends slow start: opens the congestion window as far as the configuration permits.
+    #[cfg(test)]
+    pub(crate) fn open_window(&mut self) {
+        self.requester.congestion.open();
     }
 
     #[inline]

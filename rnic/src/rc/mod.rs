@@ -12,21 +12,23 @@
 //! | `responder_resources` | the peer's READs and atomic operations, and their responses |
 //! | [`ack_only`] | the answers of an end that has closed the connection |
 //! | `challenge` | asks an idle peer whether it still has the connection |
-//! | `pace` | the congestion window and the retransmission timer |
+//! | `congestion` | the congestion window and the pacing |
+//! | `retransmission` | the retransmission timer |
 //! | [`burst`] | outgoing datagrams |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
 
 pub mod ack_only;
 pub mod burst;
 mod challenge;
+mod congestion;
 pub mod engine;
 mod messages;
-mod pace;
 mod requester;
 mod requests;
 mod responder;
 mod responder_resources;
 mod responses;
+mod retransmission;
 pub mod wheel;
 
 pub use ack_only::AckOnlyResponder;

@@ -6,8 +6,18 @@
 //! only sets *next* back (go-back-N). No copies of packets in flight are kept, because a packet can
 //! be created again from its request. The PSNs of a READ's responses count like sent packets.
 //!
-//! A long READ is requested in parts of some packets each, so that its responses stay within the
-//! window. For the responder these are separate READs.
+//! A long READ is requested in parts, so that its responses stay within the window. For the
+//! responder these are separate READs. The next part is requested when the window has room for all
+//! its responses. A request that is repeated must lie within the original request, so the limits
+//! of each part are kept until all its responses have arrived. If the window has become smaller
+//! than the part, the part is repeated in pieces, one after the other.
+//!
+//! If a response of a READ is missing, the responses after it are kept, and only the missing ones
+//! are requested again.
+//!
+//! After an RNR NAK, one packet is sent per RNR time until the peer takes a message, and then one
+//! message at a time, because the peer may have just one receive buffer. Each message that the
+//! peer takes without an RNR NAK doubles that number.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,15 +25,24 @@ use std::time::{Duration, Instant};
 use wire::rocev2::{PathMtu, Psn};
 
 use super::challenge::Challenge;
+use super::congestion::{Acknowledged, CongestionControl, Cubic};
 use super::engine::{Failure, RcCfg, Stats};
-use super::pace::{CongestionWindow, RetransmissionTimer, TimerExpiry};
+use super::retransmission::{RetransmissionTimer, TimerExpiry};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 /// The maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
 const WINDOW_MAX: u32 = 1 << 20;
+/// The minimum time after which missing responses are requested again. It is for short round trips,
+/// which a busy peer exceeds.
+const REPAIR_DELAY_MIN: Duration = Duration::from_micros(200);
 /// The value of [`RcCfg::rnr_retries`] that stands for any number of retries.
 const RNR_RETRIES_INFINITE: u8 = 7;
+/// The number of parts of a READ that fill a large window, and a small one, if the initiator depth
+/// permits as many.
+const READ_PARTS_PER_WINDOW: (u32, u32) = (4, 2);
+/// A window with fewer packets than this is small.
+const SMALL_WINDOW_PACKETS: u32 = 32;
 
 /// The requester's state.
 pub(super) struct Requester {
@@ -33,14 +52,20 @@ pub(super) struct Requester {
     pub(super) next: Cursor,
     /// The first PSN that has never been sent.
     pub(super) first_unsent: Psn,
-    /// READ requests (each part counts as one) and atomic operations between `oldest` and `next`:
-    /// for each, the PSN after its last response.
-    pub(super) awaited_responses: VecDeque<Psn>,
-    /// The maximum length of `awaited_responses`.
+    /// The READ requests (each part counts as one) and atomic operations that have been sent and
+    /// whose responses have not all arrived, oldest first.
+    pub(super) awaited: VecDeque<AwaitedResponses>,
+    /// The number of elements of `awaited` that lie before `next`. The others are to be sent again.
+    pub(super) awaited_before_next: usize,
+    /// The maximum length of `awaited`.
     initiator_depth: usize,
-    /// The maximum number of packets that one READ request asks for. The number is constant,
-    /// because a repeated request must lie within the original request.
-    read_part_packets: u32,
+    /// The responses of the oldest request, a READ, that have arrived although an earlier one is
+    /// missing. Bit n is the response with the PSN `oldest` + n.
+    pub(super) early_responses: EarlyResponses,
+    /// Whether the missing responses before the first early one are to be requested again.
+    pub(super) requests_missing: bool,
+    /// The last request for missing responses.
+    repair: Option<Repair>,
     /// The number of packets sent since the last packet that requested an acknowledgement.
     pub(super) packets_since_ack_request: u32,
     /// The position of a request that cannot be carried out, and its status. The request fails when
@@ -50,7 +75,9 @@ pub(super) struct Requester {
     pub(super) rnr_wait: Option<Instant>,
     rnr_retries: u8,
     rnr_retries_left: u8,
-    pub(super) window: CongestionWindow,
+    /// The maximum number of requests in flight. 0 means one request, after an RNR NAK for it.
+    requests_max: usize,
+    pub(super) congestion: Cubic,
     pub(super) timer: RetransmissionTimer,
     loss: Option<Loss>,
     peer_close: PeerClose,
@@ -92,6 +119,29 @@ impl Cursor {
     }
 }
 
+/// A READ request or an atomic operation that awaits its responses.
+pub(super) struct AwaitedResponses {
+    /// The PSN of the request and of its first response.
+    pub(super) start: Psn,
+    /// The PSN after the last response.
+    pub(super) end: Psn,
+    /// Whether the request has been repeated in pieces, so that each response may end a piece.
+    pub(super) is_in_pieces: bool,
+}
+
+/// A bit for each PSN from the oldest one.
+pub(super) type EarlyResponses = u128;
+
+/// A request for missing responses of a READ.
+struct Repair {
+    /// The PSN of the first response that it asks for.
+    start: Psn,
+    /// The PSN after the last response that it asks for.
+    end: Psn,
+    /// The time of the request, or of the last response to it.
+    at: Instant,
+}
+
 /// The last retransmission that was caused by a lost packet.
 struct Loss {
     /// The PSN of the lost packet.
@@ -106,8 +156,8 @@ struct Loss {
 pub(super) enum Step {
     /// Send one or more packets of a SEND or WRITE.
     Message,
-    /// Send a READ request for a part of a READ.
-    Read,
+    /// Send a READ request for this number of packets.
+    Read(u32),
     Atomic,
     Bind,
     /// Fail with [`Requester::failed_request`].
@@ -117,21 +167,27 @@ pub(super) enum Step {
 impl Requester {
     pub(super) fn new(at: usize, cfg: &RcCfg, now: Instant) -> Self {
         let window = cfg.window.clamp(1, WINDOW_MAX);
+        // The numbers differ between the connections of an adapter, and between adapters.
+        let seed = cfg.sq_psn.value() ^ cfg.peer_qpn.rotate_left(8);
         let start = Cursor { at, index: 0, psn: cfg.sq_psn };
         Requester {
             oldest: start,
             next: start,
             first_unsent: start.psn,
-            awaited_responses: VecDeque::new(),
+            awaited: VecDeque::new(),
+            awaited_before_next: 0,
             initiator_depth: cfg.initiator_depth as usize,
-            read_part_packets: (window / 4).max(1),
+            early_responses: 0,
+            requests_missing: false,
+            repair: None,
             packets_since_ack_request: 0,
             failed_request: None,
             rnr_wait: None,
             rnr_retries: cfg.rnr_retries,
             rnr_retries_left: cfg.rnr_retries,
-            window: CongestionWindow::new(window),
-            timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, now),
+            requests_max: usize::MAX,
+            congestion: Cubic::new(cfg.mtu, window),
+            timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
             loss: None,
             peer_close: PeerClose::Open,
             challenge: None,
@@ -141,25 +197,27 @@ impl Requester {
 
     /// The next step that the requester may take, if any.
     #[inline]
-    pub(super) fn next_step(&self, work: &Work) -> Option<Step> {
+    pub(super) fn next_step(&self, work: &Work, mtu: PathMtu) -> Option<Step> {
         if self.rnr_wait.is_some() || !self.may_send() {
             return None;
         }
         let (wqe, _) = work.request(self.next.at)?;
+        let requests = self.next.at.wrapping_sub(self.oldest.at);
+        if requests > 0 && requests >= self.requests_max {
+            return None;
+        }
         let alone = self.oldest.at == self.next.at;
         if self.failed_request.is_some_and(|(at, _)| at == self.next.at) {
             return alone.then_some(Step::Fail);
         }
         let starts = self.next.index == 0;
-        if starts && wqe.flags & qp::FENCE != 0 && !self.awaited_responses.is_empty() {
+        if starts && wqe.flags & qp::FENCE != 0 && self.awaited_before_next > 0 {
             return None;
         }
         match wqe.op {
             WcOp::Bind => alone.then_some(Step::Bind),
-            op if op.awaits_response() && self.awaited_responses.len() >= self.initiator_depth => {
-                None
-            }
-            WcOp::Read => Some(Step::Read),
+            op if op.awaits_response() && self.awaited_before_next >= self.initiator_depth => None,
+            WcOp::Read => self.next_read(wqe, mtu).map(Step::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => Some(Step::Message),
         }
@@ -169,15 +227,47 @@ impl Requester {
     /// may have accepted it already.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        let may_be_taken =
-            self.peer_close == PeerClose::Open || self.next.psn.is_before(self.first_unsent);
-        may_be_taken && self.in_flight() < self.window.size()
+        let may_be_taken = self.peer_close == PeerClose::Open || self.is_repeating();
+        may_be_taken
+            && self.unanswered() < self.congestion.window()
+            && self.congestion.blocked_until().is_none()
     }
 
     /// Whether the requester can take a step.
     #[inline]
-    pub(super) fn is_ready(&self, work: &Work) -> bool {
-        self.next_step(work).is_some()
+    pub(super) fn is_ready(&self, work: &Work, mtu: PathMtu) -> bool {
+        self.requests_missing || self.next_step(work, mtu).is_some()
+    }
+
+    /// The number of packets that the next request of a READ asks for. `None` if the window has no
+    /// room for them yet.
+    fn next_read(&self, wqe: &Wqe, mtu: PathMtu) -> Option<u32> {
+        let window = self.congestion.window();
+        let is_alone = self.next.psn == self.oldest.psn;
+        let left = match self.awaited.get(self.awaited_before_next) {
+            // A responder may forget the rest of a piece when it gets the request for another
+            // piece of the same part.
+            Some(part) if !is_alone && part.start.is_before(self.next.psn) => return None,
+            Some(part) => part.end.distance(self.next.psn) as u32,
+            None => packets(wqe, mtu) - self.next.index,
+        };
+        let (of_large, of_small) = READ_PARTS_PER_WINDOW;
+        let parts = if window < SMALL_WINDOW_PACKETS { of_small } else { of_large };
+        let parts = parts.min(self.initiator_depth as u32);
+        // The whole window is free if nothing is in flight. So a part that is repeated alone gets
+        // all of it.
+        let part = if is_alone && self.is_repeating() { window } else { (window / parts).max(1) };
+        let packets = part.min(left);
+        // Responses after a gap can be kept only up to a limit.
+        let is_kept =
+            self.early_responses == 0 || self.in_flight() + packets <= EarlyResponses::BITS;
+        (packets <= window - self.unanswered() && is_kept).then_some(packets)
+    }
+
+    /// Whether the next packet has been sent before.
+    #[inline]
+    fn is_repeating(&self) -> bool {
+        self.next.psn.is_before(self.first_unsent)
     }
 
     /// The number of PSNs between the cursors `oldest` and `next`.
@@ -186,10 +276,91 @@ impl Requester {
         self.next.psn.distance(self.oldest.psn) as u32
     }
 
+    /// The number of PSNs in flight, without those of responses that came early.
+    #[inline]
+    fn unanswered(&self) -> u32 {
+        self.in_flight().saturating_sub(self.early_responses.count_ones())
+    }
+
     /// Whether a PSN has been sent and is not acknowledged.
     #[inline]
     pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
         psn.is_within(self.oldest.psn, self.first_unsent.distance(self.oldest.psn) as u32)
+    }
+
+    /// Handles a gap in the responses of the oldest request, a READ: requests the missing responses
+    /// again, once in a round trip. `detected_by` is the PSN of the response after the gap.
+    pub(super) fn on_missing_response(&mut self, detected_by: Psn, now: Instant) {
+        // After a timeout all responses are requested again anyway. If no response was kept, it is
+        // unknown which ones are missing.
+        if self.is_repeating() || self.early_responses == 0 {
+            return self.on_loss(detected_by, now);
+        }
+        let delay = self.timer.round_trip().unwrap_or_default().max(REPAIR_DELAY_MIN);
+        let is_requested = self
+            .repair
+            .as_ref()
+            .is_some_and(|repair| self.oldest.psn.is_before(repair.end) && now < repair.at + delay);
+        if !is_requested {
+            self.congestion.on_loss(self.first_unsent);
+            self.timer.discard_sample();
+            self.requests_missing = true;
+        }
+    }
+
+    /// Takes the number of missing responses that are to be requested again now.
+    pub(super) fn take_missing(&mut self, now: Instant) -> Option<u32> {
+        let is_due = std::mem::take(&mut self.requests_missing);
+        let part = self.awaited.front_mut().filter(|_| is_due && self.early_responses != 0)?;
+        let left = part.end.distance(self.oldest.psn) as u32;
+        let missing = self.early_responses.trailing_zeros().min(left);
+        part.is_in_pieces |= missing < left;
+        let start = self.oldest.psn;
+        self.repair = Some(Repair { start, end: start + missing, at: now });
+        Some(missing)
+    }
+
+    /// Records that the response with the oldest PSN has arrived. Responses that came early follow.
+    /// The request has `packets` packets. Returns whether it is complete.
+    #[inline]
+    pub(super) fn on_oldest_response(&mut self, packets: u32, now: Instant) -> bool {
+        let Cursor { at, psn, .. } = self.oldest;
+        if let Some(repair) = self.repair.as_mut().filter(|repair| psn.is_before(repair.end)) {
+            // The response cannot answer the repeated request yet, so it was only late.
+            if psn == repair.start && now < repair.at + self.timer.min_response_time() {
+                self.congestion.on_late_ack();
+            }
+            repair.at = now;
+        }
+        self.early_responses |= 1;
+        while self.early_responses & 1 != 0 {
+            self.early_responses >>= 1;
+            self.oldest.step(1, packets);
+        }
+        self.oldest.at != at
+    }
+
+    /// Records that the request at `next`, which has been sent, awaits its responses until `end`,
+    /// or until the end of the original request if it is repeated.
+    pub(super) fn await_responses(&mut self, start: Psn, end: Psn) {
+        match self.awaited.get_mut(self.awaited_before_next) {
+            Some(part) if part.end != end => part.is_in_pieces = true,
+            Some(_) => self.awaited_before_next += 1,
+            None => {
+                self.awaited.push_back(AwaitedResponses { start, end, is_in_pieces: false });
+                self.awaited_before_next += 1;
+            }
+        }
+    }
+
+    /// Whether a READ response that ends a message, or does not end one, is valid for the oldest
+    /// packet.
+    #[inline]
+    pub(super) fn may_end(&self, ends: bool) -> bool {
+        self.awaited.front().is_some_and(|part| {
+            let is_last = self.oldest.psn.next() == part.end;
+            ends == is_last || (ends && part.is_in_pieces)
+        })
     }
 
     /// Records that a packet or READ request has been sent. The packet uses `psns` PSNs of its
@@ -207,12 +378,20 @@ impl Requester {
         let is_new = !psn.is_before(self.first_unsent);
         self.timer.on_sent(psn, is_new, requests_ack, now);
         self.next.step(psns, packets);
+        self.congestion.on_sent(psns, self.in_flight(), now);
         if self.next.psn.is_after(self.first_unsent) {
             self.first_unsent = self.next.psn;
         }
         self.packets_since_ack_request =
             if requests_ack { 0 } else { self.packets_since_ack_request + 1 };
         stats.repeated += u64::from(!is_new);
+    }
+
+    /// Records that a request for `psns` responses has been sent again, although it is not at `next`.
+    pub(super) fn on_repeated(&mut self, psn: Psn, psns: u32, now: Instant, stats: &mut Stats) {
+        self.timer.on_sent(psn, false, true, now);
+        self.congestion.on_sent(psns, self.in_flight(), now);
+        stats.repeated += 1;
     }
 
     /// Records that all packets before `until` are acknowledged. If one of these packets belongs to
@@ -227,7 +406,7 @@ impl Requester {
         now: Instant,
     ) -> bool {
         let mut whole = true;
-        let before = self.oldest.psn;
+        let before = self.oldest;
         loop {
             let more = until.distance(self.oldest.psn);
             if more <= 0 {
@@ -246,27 +425,36 @@ impl Requester {
             }
             self.oldest.step(left.min(more as u32), packets);
         }
-        let packets = self.oldest.psn.distance(before) as u32;
-        if packets > 0 {
-            self.on_progress(packets, now);
+        if self.oldest.psn != before.psn {
+            self.on_progress(before, now);
         }
         whole
     }
 
-    /// Records that the cursor `oldest` has advanced by `packets` packets.
+    /// Records that the cursor `oldest` has advanced. It was at `before`.
     #[inline]
-    pub(super) fn on_progress(&mut self, packets: u32, now: Instant) {
+    pub(super) fn on_progress(&mut self, before: Cursor, now: Instant) {
+        let packets = self.oldest.psn.distance(before.psn) as u32;
+        let is_last = self.oldest.psn == self.first_unsent;
         if self.oldest.psn.is_after(self.next.psn) {
             // Packets that were to be sent again have been acknowledged.
             self.next = self.oldest;
-            if self.oldest.psn == self.first_unsent {
-                self.window.undo_reduction();
+            if is_last {
+                self.congestion.on_late_ack();
             }
         }
-        while self.awaited_responses.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
+        while self.awaited.pop_front_if(|part| !part.end.is_after(self.oldest.psn)).is_some() {
+            self.awaited_before_next = self.awaited_before_next.saturating_sub(1);
+        }
         (self.rnr_wait, self.rnr_retries_left, self.loss) = (None, self.rnr_retries, None);
-        self.window.on_ack(packets, self.oldest.psn);
-        self.timer.on_ack(self.oldest.psn, self.oldest.psn == self.first_unsent, now);
+        let completed = self.oldest.at.wrapping_sub(before.at);
+        self.requests_max = self.requests_max.saturating_add(completed);
+        let round_trip = self.timer.on_ack(self.oldest.psn, is_last, now);
+        let smoothed = self.timer.round_trip();
+        let (oldest, in_flight) = (self.oldest.psn, self.in_flight());
+        let ack = Acknowledged { psns: packets, in_flight, oldest, is_last, round_trip, smoothed };
+        self.congestion.on_ack(&ack, now);
+        self.congestion.advance(now);
     }
 
     /// Handles the loss of the oldest packet: sends this packet and all later packets again.
@@ -289,14 +477,30 @@ impl Requester {
             }
         }
         self.loss = Some(Loss { psn, detected_by, at: now });
-        self.window.on_loss(self.first_unsent);
+        self.congestion.on_loss(self.first_unsent);
         self.go_back();
     }
 
-    /// The index at which a part of a READ ends: the part that contains the packet `index`.
-    #[inline]
-    pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
-        (index + 1).next_multiple_of(self.read_part_packets).min(packets)
+    /// Handles a congestion notification (IBA, annex A17.9.3).
+    pub(super) fn on_congestion_notification(&mut self, stats: &mut Stats) {
+        stats.rx_congestion_notifications += 1;
+        if self.oldest.psn != self.first_unsent {
+            self.congestion.on_mark(self.first_unsent);
+        }
+    }
+
+    /// Waits because the peer has no receive buffer. Then sends one packet.
+    pub(super) fn wait_for_receiver(&mut self, until: Instant) {
+        self.go_back();
+        self.rnr_wait = Some(until);
+        self.requests_max = 0;
+        self.congestion.on_receiver_not_ready();
+    }
+
+    /// Ends the wait for the peer's receive buffer.
+    pub(super) fn end_receiver_wait(&mut self, now: Instant) {
+        self.rnr_wait = None;
+        self.timer.restart(now);
     }
 
     /// Counts an RNR NAK. Returns false if there have been too many in a row.
@@ -312,7 +516,8 @@ impl Requester {
     /// Sends all unacknowledged packets again.
     pub(super) fn go_back(&mut self) {
         (self.next, self.packets_since_ack_request) = (self.oldest, 0);
-        self.awaited_responses.clear();
+        (self.requests_missing, self.repair) = (false, None);
+        self.awaited_before_next = 0;
         self.timer.discard_sample();
     }
 
@@ -333,7 +538,7 @@ impl Requester {
         self.timer.start_peer_close(now);
         if !self.is_peer_close_done(work, mtu) {
             stats.probes += 1;
-            self.window.on_timeout(self.first_unsent);
+            self.congestion.on_timeout(self.first_unsent);
             self.go_back();
         }
     }
@@ -369,8 +574,15 @@ impl Requester {
         }
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let requests = self.rnr_wait.or_else(|| self.timer.deadline());
+    /// The time at which [`expire`](Self::expire) is to be called: the next batch may leave, or
+    /// something has not been answered.
+    pub(super) fn deadline(&self, work: &Work) -> Option<Instant> {
+        let requests = self.rnr_wait.or_else(|| {
+            let batch = self.congestion.blocked_until().filter(|_| {
+                self.unanswered() < self.congestion.window() && work.request(self.next.at).is_some()
+            });
+            batch.into_iter().chain(self.timer.deadline()).min()
+        });
         match &self.challenge {
             None => requests,
             Some(challenge) => Some(requests.map_or(challenge.due(), |at| at.min(challenge.due()))),
@@ -387,10 +599,10 @@ impl Requester {
         if self.challenge.as_ref().is_some_and(|challenge| challenge.is_expired(now)) {
             return Err(Failure::Stale);
         }
+        self.congestion.advance(now);
         if let Some(until) = self.rnr_wait {
             if now >= until {
-                self.rnr_wait = None;
-                self.timer.restart(now);
+                self.end_receiver_wait(now);
             }
             return Ok(());
         }
@@ -412,7 +624,7 @@ impl Requester {
             Some(TimerExpiry::Probe) => stats.probes += 1,
             Some(TimerExpiry::Retry) => stats.timeouts += 1,
         }
-        self.window.on_timeout(self.first_unsent);
+        self.congestion.on_timeout(self.first_unsent);
         self.go_back();
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::time::Instant;
 use wire::rocev2::{AtomicEth, Extension, ExtensionKind, Opcode, Position, Reth, SendKind};
 
 use super::burst::Burst;
+use super::congestion::CongestionControl;
 use super::engine::{Failure, MAX_MESSAGE, Path, Stats};
-use super::requester::{Requester, Step, packets};
+use super::requester::{Cursor, Requester, Step, packets};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
@@ -23,14 +24,18 @@ impl Requester {
         burst: &mut Burst,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
+        self.congestion.advance(now);
+        if self.requests_missing && burst.room() > 0 {
+            self.push_missing(work, path, now, burst, stats);
+        }
         while burst.room() > 0 {
-            let Some(step) = self.next_step(work) else { break };
+            let Some(step) = self.next_step(work, path.mtu) else { break };
             let Some((&wqe, _)) = work.request(self.next.at) else { break };
             let done = match step {
                 Step::Fail => return Err(self.fail(work)),
                 _ if wqe.len > MAX_MESSAGE => Err(WcStatus::LocalLength),
                 Step::Message => self.push_message(work, &wqe, path, now, burst, stats),
-                Step::Read => Ok(self.push_read(&wqe, path, now, burst, stats)),
+                Step::Read(count) => Ok(self.push_read(&wqe, count, path, now, burst, stats)),
                 Step::Atomic => Ok(self.push_atomic(&wqe, path, now, burst, stats)),
                 Step::Bind => {
                     self.bind(work, &wqe, stats)?;
@@ -89,37 +94,47 @@ impl Requester {
     #[inline]
     fn must_request_ack(&self) -> bool {
         let (window, packets_since_ack_request) =
-            (self.window.size(), self.packets_since_ack_request + 1);
+            (self.congestion.window(), self.packets_since_ack_request + 1);
         packets_since_ack_request >= ACK_REQUEST_INTERVAL_PACKETS
             || packets_since_ack_request >= window / 4
             || self.in_flight() + 1 >= window
     }
 
-    /// Adds a READ request for the next part of a READ. If some responses of the part have arrived,
-    /// requests only the remaining ones.
+    /// Adds a READ request for the next `count` packets of a READ.
     fn push_read(
         &mut self,
         wqe: &Wqe,
+        count: u32,
         path: &Path,
         now: Instant,
         burst: &mut Burst,
         stats: &mut Stats,
     ) -> bool {
-        let (index, packets) = (self.next.index, packets(wqe, path.mtu));
-        let end = self.part_end(index, packets);
-        let from = u64::from(index) * path.mtu.octets() as u64;
-        let to = (u64::from(end) * path.mtu.octets() as u64).min(wqe.len.into());
-        // The sum may wrap. The peer checks the address.
-        let va = wqe.remote.addr.wrapping_add(from);
-        let reth = Reth { va, r_key: wqe.remote.key, len: (to - from) as u32 };
-        let mut bth = path.bth(Opcode::ReadRequest, self.next.psn);
-        bth.ack_request = true;
-        if burst.push_packet(&bth, &Extension::Reth(reth), 0).is_none() {
+        if !push_read_request(wqe, self.next, count, path, burst) {
             return false;
         }
-        self.on_sent(end - index, packets, true, now, stats);
-        self.awaited_responses.push_back(self.next.psn);
+        let start = self.next.psn;
+        self.on_sent(count, packets(wqe, path.mtu), true, now, stats);
+        self.await_responses(start, start + count);
         true
+    }
+
+    /// Adds a READ request for the missing responses before the first early one.
+    #[cold]
+    fn push_missing(
+        &mut self,
+        work: &Work,
+        path: &Path,
+        now: Instant,
+        burst: &mut Burst,
+        stats: &mut Stats,
+    ) {
+        let (oldest, missing) = (self.oldest, self.take_missing(now));
+        if let (Some((wqe, _)), Some(count)) = (work.request(oldest.at), missing)
+            && push_read_request(wqe, oldest, count, path, burst)
+        {
+            self.on_repeated(oldest.psn, count, now, stats);
+        }
     }
 
     /// Adds an atomic request.
@@ -142,8 +157,9 @@ impl Requester {
         if burst.push_packet(&bth, &Extension::Atomic(atomic), 0).is_none() {
             return false;
         }
+        let start = self.next.psn;
         self.on_sent(1, 1, true, now, stats);
-        self.awaited_responses.push_back(self.next.psn);
+        self.await_responses(start, start.next());
         true
     }
 
@@ -168,6 +184,20 @@ impl Requester {
         }
         Failure::Local
     }
+}
+
+/// Adds a READ request for `count` packets of a READ, the first of which is at `from`. Returns false
+/// if the burst is full.
+fn push_read_request(wqe: &Wqe, from: Cursor, count: u32, path: &Path, burst: &mut Burst) -> bool {
+    let mtu = path.mtu.octets() as u64;
+    let start = u64::from(from.index) * mtu;
+    let end = (u64::from(from.index + count) * mtu).min(wqe.len.into());
+    // The sum may wrap. The peer checks the address.
+    let va = wqe.remote.addr.wrapping_add(start);
+    let reth = Reth { va, r_key: wqe.remote.key, len: (end - start) as u32 };
+    let mut bth = path.bth(Opcode::ReadRequest, from.psn);
+    bth.ack_request = true;
+    burst.push_packet(&bth, &Extension::Reth(reth), 0).is_some()
 }
 
 /// The opcode of a packet of a SEND or WRITE.

@@ -14,6 +14,8 @@ use crate::wr::Arrival;
 const ACK_REQUESTS_MAX: u32 = 16;
 /// After this many packets, a requested acknowledgement is sent at once.
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 64;
+/// The code of the longest time in a repeated RNR NAK: 0.64 ms.
+const RNR_TIMER_CODE_MAX: u8 = 12;
 
 /// The responder's state.
 pub(super) struct Responder {
@@ -34,9 +36,14 @@ pub(super) struct Responder {
     pub(super) ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
+    /// The time in the first RNR NAK for a packet.
     rnr_timer: RnrTimer,
+    /// The time in the last RNR NAK.
+    last_rnr_timer: RnrTimer,
     /// The PSN of the latest packet that found no receive buffer.
     last_rnr_psn: Option<Psn>,
+    /// Whether an RNR NAK was the last answer, so that the peer waits before it sends again.
+    is_peer_waiting: bool,
     /// The message that found no receive buffer, until [`take_rnr_arrival`](Self::take_rnr_arrival)
     /// returns it.
     rnr_arrival: Option<Arrival>,
@@ -60,7 +67,9 @@ impl Responder {
             ack_requests: 0,
             unacknowledged_packets: 0,
             rnr_timer: cfg.rnr_timer,
+            last_rnr_timer: cfg.rnr_timer,
             last_rnr_psn: None,
+            is_peer_waiting: false,
             rnr_arrival: None,
         }
     }
@@ -91,24 +100,52 @@ impl Responder {
         match self.execute(work, path, packet, stats) {
             Ok(psns) => {
                 // The missing packet has arrived, so no NAK for it is needed any more.
-                (self.last_after_gap, self.nak) = (None, None);
+                (self.last_after_gap, self.nak, self.is_peer_waiting) = (None, None, false);
                 self.expected = self.expected + psns;
                 self.unacknowledged_packets += 1;
                 Ok(())
             }
             Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
-                self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
+                self.on_receiver_not_ready(packet);
                 // The packets after the refused one are already under way, and are dropped without
                 // a NAK.
                 self.last_after_gap = Some(psn);
-                if self.last_rnr_psn.replace(psn) != Some(psn) {
-                    self.rnr_arrival = Some(self.arrival(packet));
-                }
                 Ok(())
             }
             Err(Refusal::Nak(code)) => Err(self.refuse(psn, code)),
         }
+    }
+
+    /// Refuses a packet because there is no receive buffer. The first wait is short, because a
+    /// consumer often posts a receive soon. A peer that repeats the packet waits longer each time.
+    #[cold]
+    fn on_receiver_not_ready(&mut self, packet: &Packet<'_>) {
+        let psn = packet.bth.psn;
+        self.last_rnr_timer = match self.last_rnr_psn.replace(psn) == Some(psn) {
+            true => longer(self.last_rnr_timer),
+            false => {
+                self.rnr_arrival = Some(self.arrival(packet));
+                self.rnr_timer
+            }
+        };
+        self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.last_rnr_timer) });
+        self.is_peer_waiting = true;
+    }
+
+    /// Whether the peer waits because it got an RNR NAK.
+    #[inline]
+    pub(super) fn is_peer_waiting_for_receive(&self) -> bool {
+        self.is_peer_waiting && self.nak.is_none()
+    }
+
+    /// Tells the peer that there is a receive buffer now, by repeating the last acknowledgement.
+    /// This requester then sends again at once (`Requester::receive`). Other requesters ignore a
+    /// duplicate acknowledgement (for kernel rxe see `check_psn` in `rxe_comp.c`), and send again
+    /// when the time of the RNR NAK has passed.
+    pub(super) fn announce_receive(&mut self) {
+        self.is_peer_waiting = false;
+        self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
     }
 
     /// Returns a message that found no receive buffer. Returns each such message only once, after
@@ -266,5 +303,13 @@ impl Responder {
             (self.ack_requests, self.unacknowledged_packets) = (0, 0);
         }
         pushed
+    }
+}
+
+/// The next longer time, up to the longest time of repeated RNR NAKs.
+fn longer(timer: RnrTimer) -> RnrTimer {
+    match timer.code() {
+        code @ 1..RNR_TIMER_CODE_MAX => RnrTimer::from_code(code + 1),
+        _ => timer,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
 
 use super::engine::{Failure, Path, Stats};
-use super::requester::{Requester, packets};
+use super::requester::{EarlyResponses, Requester, packets};
 use crate::key::Right;
 use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};
@@ -30,13 +30,17 @@ impl Requester {
             return Ok(());
         }
         if !self.is_unacknowledged(psn) {
-            stats.unexpected += 1;
+            if self.rnr_wait.is_some() && self.repeats_last_ack(packet, syndrome) {
+                self.end_receiver_wait(now);
+            } else {
+                stats.unexpected += 1;
+            }
             return Ok(());
         }
         match (packet.bth.opcode.operation(), syndrome) {
             (Operation::Acknowledge, Syndrome::Ack { .. }) => {
                 if !self.on_ack(work, mtu, psn.next(), now) {
-                    self.on_loss(psn, now);
+                    self.on_missing_response(psn, now);
                 }
                 Ok(())
             }
@@ -64,6 +68,16 @@ impl Requester {
         }
     }
 
+    /// Whether this is the last acknowledgement once more. After an RNR NAK it says that a receive
+    /// buffer has been posted: see [`Responder::announce_receive`].
+    ///
+    /// [`Responder::announce_receive`]: super::responder::Responder::announce_receive
+    fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
+        packet.bth.psn == self.oldest.psn.previous()
+            && packet.bth.opcode.operation() == Operation::Acknowledge
+            && matches!(syndrome, Syndrome::Ack { .. })
+    }
+
     /// Handles an RNR NAK: the peer has no receive buffer for the message to which the packet
     /// belongs.
     fn on_rnr_nak(
@@ -86,8 +100,7 @@ impl Requester {
             work.fail(at, WcStatus::ReceiverNotReady);
             return Err(Failure::ReceiverNotReady);
         }
-        self.go_back();
-        self.rnr_wait = Some(now + timer.duration());
+        self.wait_for_receiver(now + timer.duration());
         Ok(())
     }
 
@@ -120,22 +133,27 @@ impl Requester {
         packet: &Packet<'_>,
     ) -> Result<(), Failure> {
         let psn = packet.bth.psn;
-        if !self.on_ack(work, path.mtu, psn, now) {
-            self.on_loss(psn, now);
-            return Ok(());
-        }
+        let is_oldest = self.on_ack(work, path.mtu, psn, now);
+        let ahead = psn.distance(self.oldest.psn) as u32;
         let Some((wqe, segments)) =
             work.request(self.oldest.at).filter(|(wqe, _)| wqe.op == WcOp::Read)
         else {
+            if !is_oldest {
+                self.on_loss(psn, now);
+                return Ok(());
+            }
             return Err(self.bad_response(work));
         };
-        let (index, packets) = (self.oldest.index, packets(wqe, path.mtu));
+        let (index, packets) = (self.oldest.index + ahead, packets(wqe, path.mtu));
+        if index >= packets || ahead >= EarlyResponses::BITS {
+            self.on_missing_response(psn, now);
+            return Ok(());
+        }
         let offset = index as usize * path.mtu.octets();
-        let ends_part = self.part_end(index, packets) == index + 1;
         // The packet need not be a FIRST packet, because after a loss a responder may either start
         // a new response or continue the old response.
         let fits = packet.payload.len() == (wqe.len as usize - offset).min(path.mtu.octets());
-        if !fits || packet.bth.opcode.position().ends() != ends_part {
+        if !fits || is_oldest && !self.may_end(packet.bth.opcode.position().ends()) {
             return Err(self.bad_response(work));
         }
         let right =
@@ -143,11 +161,20 @@ impl Requester {
         if work.scatter((work.scope(), right), segments, offset, packet.payload).is_err() {
             return Err(self.local_memory_gone(work));
         }
-        if index + 1 == packets {
-            work.done(self.oldest.at);
+        if !is_oldest {
+            self.early_responses |= 1 << ahead;
+            self.timer.on_early_response(now);
+            self.on_missing_response(psn, now);
+            return Ok(());
         }
-        self.oldest.step(1, packets);
-        self.on_progress(1, now);
+        let before = self.oldest;
+        if self.on_oldest_response(packets, now) {
+            work.done(before.at);
+        }
+        self.on_progress(before, now);
+        if self.early_responses != 0 {
+            self.on_missing_response(psn, now);
+        }
         Ok(())
     }
 
@@ -175,8 +202,9 @@ impl Requester {
             return Err(self.local_memory_gone(work));
         }
         work.done(self.oldest.at);
+        let before = self.oldest;
         self.oldest.step(1, 1);
-        self.on_progress(1, now);
+        self.on_progress(before, now);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! against packets made by hand.
 
 mod ack_only;
+mod bottleneck;
 mod hostile;
 mod lossy;
 mod replay;

@@ -158,7 +158,9 @@ impl Replay {
             ..cfg(0)
         };
         let now = Instant::now();
-        let side = Side::new(cfg, now);
+        let mut side = Side::new(cfg, now);
+        // The captured senders have no congestion window.
+        side.rc.open_window();
         let mut replay = Replay {
             memory: memory(&side, &theirs),
             side,

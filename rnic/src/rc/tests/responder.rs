@@ -263,6 +263,46 @@ fn no_receive_buffer() {
     assert_eq!(fixture.side.rc.stats().tx_rnr_naks, 3);
 }
 
+/// Each RNR NAK for the same packet lets the peer wait longer, up to 0.64 ms.
+#[test]
+fn a_peer_that_comes_too_early_again_waits_longer() {
+    let mut fixture = Fixture::with(|cfg| cfg.rnr_timer = RnrTimer::from_code(6));
+    let sink = fixture.side.buf(OCTETS);
+    for _ in 0..2 {
+        let psn = fixture.psn;
+        for micros in [80, 120, 160, 240, 320, 480, 640, 640] {
+            fixture.psn = psn;
+            fixture.send(b"abc");
+            assert_eq!(fixture.sent_words(), [format!("{psn} ACK RNR NAK {micros}µs 0")]);
+        }
+        fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+        fixture.psn = psn;
+        fixture.send(b"abc");
+        assert_eq!(fixture.sent_words().len(), 1);
+    }
+}
+
+/// The announcement is a duplicate of the last acknowledgement.
+#[test]
+fn a_receive_is_announced_to_a_peer_that_waits() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(OCTETS);
+    assert!(!fixture.side.rc.is_peer_waiting_for_receive());
+    fixture.send(b"abc");
+    assert!(!fixture.side.rc.is_peer_waiting_for_receive(), "the RNR NAK has not been sent");
+    assert_eq!(fixture.sent_words().len(), 1);
+    assert!(fixture.side.rc.is_peer_waiting_for_receive());
+    fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+    fixture.side.rc.announce_receive();
+    let last = fixture.psn - 2;
+    assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
+    assert!(!fixture.side.rc.is_peer_waiting_for_receive());
+    fixture.psn = last.next();
+    fixture.send(b"abc");
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", last.next())]);
+    assert!(!fixture.side.rc.is_peer_waiting_for_receive());
+}
+
 #[test]
 fn sends_bring_immediate_data_and_invalidate() {
     let mut fixture = Fixture::new();

@@ -235,3 +235,54 @@ fn immediate_data_travel_as_they_are_in_memory() {
     pair.b.take(pair.now, &sent[0]).unwrap();
     assert_eq!(pair.b.received()[0].immediate, Some(immediate));
 }
+
+/// A peer that posts no receive costs one packet in each RNR time, whatever the number and the
+/// length of the messages is.
+#[test]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
+fn a_peer_without_receives_costs_little() {
+    let mut pair = Pair::with(|cfg| {
+        (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024);
+        cfg.rnr_timer = RnrTimer::from_code(6);
+    });
+    let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(1 << 20));
+    for id in 0..4 {
+        pair.a.post(send(id, &[near.seg(0, 1 << 20)]));
+    }
+    while pair.elapsed() < Duration::from_secs(2) {
+        pair.step().unwrap();
+    }
+    let Stats { tx_packets, rx_rnr_naks, .. } = pair.a.rc.stats();
+    // The time grows to 0.64 ms, of which there are 3,125 in two seconds.
+    assert!((3_100..3_200).contains(&rx_rnr_naks), "{rx_rnr_naks} RNR NAKs");
+    assert!(tx_packets < rx_rnr_naks + 20, "{tx_packets} packets for {rx_rnr_naks} RNR NAKs");
+    // The messages arrive when there are receives.
+    for id in 0..4 {
+        pair.b.recv(id, &[far.seg(0, 1 << 20)]);
+    }
+    let posted = pair.elapsed();
+    pair.b.rc.announce_receive();
+    pair.drive().unwrap();
+    assert_eq!((pair.a.completions().len(), pair.b.received().len()), (4, 4));
+    let last = pair.elapsed() - posted;
+    assert!(last < Duration::from_millis(50), "the messages took {last:?}");
+}
+
+/// The peer's congestion notifications shrink the window.
+#[test]
+fn a_congestion_notification_shrinks_the_window() {
+    let mut pair = Pair::new();
+    let (near, far) = (pair.a.buf(200 * OCTETS), pair.b.buf(200 * OCTETS));
+    pair.a.post(write(1, &[near.seg(0, 200 * OCTETS)], far.remote(0)));
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    assert_eq!(pair.a.sent().len(), 64);
+    let notification =
+        packet(Opcode::CongestionNotification, Psn::new(0), Extension::Reserved, &[]);
+    for _ in 0..3 {
+        pair.a.take(pair.now, &notification).unwrap();
+    }
+    pair.a.take(pair.now, &answer(Syndrome::ACK, PSNS[0] + 61)).unwrap();
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    assert_eq!(pair.a.sent().len(), 30, "two packets are in flight, and the window was halved");
+    assert_eq!(pair.a.rc.stats().rx_congestion_notifications, 3);
+}

@@ -205,7 +205,7 @@ fn reads_are_asked_for_again() {
     fixture.sent();
     fixture.response(wire::rocev2::Position::First, 0, OCTETS).unwrap();
     fixture.start_peer_close();
-    assert_eq!(fixture.sent_words(), [format!("{} READ request of 512 ask 0", fixture.psn + 1)]);
+    assert_eq!(fixture.sent_words(), [format!("{} READ request of 256 ask 0", fixture.psn + 1)]);
     fixture.response(wire::rocev2::Position::First, 1, OCTETS).unwrap();
     assert!(!fixture.side.rc.is_peer_close_done());
     fixture.response(wire::rocev2::Position::Last, 2, OCTETS).unwrap();

@@ -87,17 +87,14 @@ fn a_read_and_its_responses() {
     // The response acknowledges all packets before it.
     fixture.response(First, 1, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
-    // A response is missing, so the requester asks for the rest. Further responses that were under
-    // way have no effect.
+    // Two responses are missing, so the requester asks for them. The later one is kept.
     fixture.response(Last, 4, 1).unwrap();
-    let expected = [
-        format!("{} READ request of {} ask 0", fixture.psn + 2, 2 * OCTETS + 1),
-        format!("{} SEND only ask 0", fixture.psn + 5),
-    ];
-    assert_eq!(fixture.sent_words(), expected);
+    let missing = format!("{} READ request of {} ask 0", fixture.psn + 2, 2 * OCTETS);
+    assert_eq!(fixture.sent_words(), [missing]);
     fixture.ack(5);
     assert_eq!(fixture.sent_words(), [""; 0]);
-    assert_eq!(sink.bytes()[OCTETS..], [0; 2 * OCTETS + 1]);
+    assert_eq!(sink.bytes()[OCTETS..3 * OCTETS], [0; 2 * OCTETS]);
+    assert_eq!(sink.bytes()[3 * OCTETS..], [9]);
     // The responder may continue the old response or start a new response.
     fixture.response(Middle, 2, OCTETS).unwrap();
     fixture.response(First, 3, OCTETS).unwrap();
@@ -133,32 +130,142 @@ fn an_acknowledgement_behind_a_read_shows_that_its_response_is_lost() {
 #[test]
 fn a_long_read_is_asked_for_in_parts() {
     let mut fixture = Fixture::with(|cfg| (cfg.window, cfg.initiator_depth) = (16, 2));
-    let sink = fixture.side.buf(9 * OCTETS);
-    fixture.side.post(read(1, &[sink.seg(0, 9 * OCTETS)], NOWHERE));
-    let asked = |fixture: &mut Fixture| -> Vec<_> {
-        let sent = fixture.sent();
+    let sink = fixture.side.buf(17 * OCTETS);
+    fixture.side.post(read(1, &[sink.seg(0, 17 * OCTETS)], NOWHERE));
+    // With a depth of two, each part is half of the window.
+    let part = 8 * OCTETS as u32;
+    assert_eq!(fixture.reads(), [(0, 0, part), (8, part.into(), part)]);
+    for ahead in 0..8 {
+        assert_eq!(fixture.reads(), []);
+        let position = wire::rocev2::Position::new(ahead == 0, ahead == 7);
+        fixture.response(position, ahead, OCTETS).unwrap();
+    }
+    assert_eq!(fixture.reads(), [(16, u64::from(part) * 2, OCTETS as u32)]);
+    for ahead in 8..16 {
+        fixture
+            .response(wire::rocev2::Position::new(ahead == 8, ahead == 15), ahead, OCTETS)
+            .unwrap();
+    }
+    fixture.response(wire::rocev2::Position::Only, 16, OCTETS).unwrap();
+    assert_eq!(fixture.done(), ok([1]));
+    assert_eq!(sink.bytes(), [9; 17 * OCTETS]);
+}
+
+impl Fixture {
+    /// The READ requests that are sent now: the number of the packet, the offset and the length.
+    fn reads(&mut self) -> Vec<(i32, u64, u32)> {
         let reth = |bytes: &Vec<u8>| {
             let Packet { bth, extension, .. } = Packet::parse(bytes).unwrap();
             let Extension::Reth(reth) = extension else { panic!("{extension:?}") };
             (bth.psn.distance(PSNS[0]), reth.va - NOWHERE.addr, reth.len)
         };
-        sent.iter().map(reth).collect()
+        self.sent().iter().map(reth).collect()
+    }
+}
+
+/// A part is requested when the window has room for all its responses.
+#[test]
+fn a_read_stays_within_the_window() {
+    let mut fixture = Fixture::with(|cfg| (cfg.window, cfg.initiator_depth) = (64, 4));
+    let buf = fixture.side.buf(400 * OCTETS);
+    fixture.side.post(write(0, &[buf.seg(0, 24 * OCTETS)], NOWHERE));
+    fixture.side.post(read(1, &[buf.seg(0, 400 * OCTETS)], NOWHERE));
+    let packets = |ahead: u32, packets: u32| {
+        let from = u64::from(ahead - 24) * OCTETS as u64;
+        (ahead as i32, from, packets * OCTETS as u32)
     };
-    let part = 4 * OCTETS as u32;
-    assert_eq!(asked(&mut fixture), [(0, 0, part), (4, part.into(), part)]);
-    for ahead in 0..4 {
-        let position = wire::rocev2::Position::new(ahead == 0, ahead == 3);
+    assert_eq!(fixture.sent().len(), 24 + 2, "40 packets are free, which are two parts of 16");
+    fixture.ack(7);
+    assert_eq!(fixture.reads(), [packets(56, 16)]);
+    fixture.ack(22);
+    assert_eq!(fixture.reads(), []);
+    fixture.ack(23);
+    assert_eq!(fixture.reads(), [packets(72, 16)]);
+}
+
+/// The window has become smaller than a part. The part is repeated in pieces within the part, one
+/// after the other. Late responses to the original request are welcome.
+#[test]
+fn a_part_is_repeated_in_pieces() {
+    use wire::rocev2::Position::{First, Last, Middle, Only};
+    let mut fixture = Fixture::with(|cfg| (cfg.window, cfg.initiator_depth) = (16, 1));
+    let sink = fixture.side.buf(20 * OCTETS);
+    fixture.side.post(read(1, &[sink.seg(0, 20 * OCTETS)], NOWHERE));
+    let packets = |ahead: u32, packets: u32| {
+        (ahead as i32, u64::from(ahead) * OCTETS as u64, packets * OCTETS as u32)
+    };
+    assert_eq!(fixture.reads(), [packets(0, 16)]);
+    fixture.wait().unwrap();
+    assert_eq!(fixture.reads(), [packets(0, 1)]);
+    fixture.response(Only, 0, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), [packets(1, 2)]);
+    // The first response belongs to the original request, the second one ends the piece.
+    fixture.response(Middle, 1, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), [], "the first piece must be complete before the next one");
+    fixture.response(Last, 2, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), [packets(3, 4)]);
+    for ahead in 3..16 {
+        let position = if ahead == 15 { Last } else { Middle };
         fixture.response(position, ahead, OCTETS).unwrap();
     }
-    assert_eq!(asked(&mut fixture), [(8, u64::from(part) * 2, OCTETS as u32)]);
-    for ahead in 4..8 {
-        fixture
-            .response(wire::rocev2::Position::new(ahead == 4, ahead == 7), ahead, OCTETS)
-            .unwrap();
+    // The rest of the READ is a new part. The repetition was in vain, so the window is open again.
+    assert_eq!(fixture.reads(), [packets(16, 4)]);
+    fixture.response(First, 16, OCTETS).unwrap();
+    // A new part ends at its end, and not before.
+    assert_eq!(fixture.response(Last, 17, OCTETS), Err(Failure::BadResponse));
+}
+
+/// Two gaps are closed one after the other, without a request for anything else.
+#[test]
+fn only_missing_responses_are_requested_again() {
+    use wire::rocev2::Position::{First, Last, Middle, Only};
+    let mut fixture = Fixture::with(|cfg| cfg.initiator_depth = 1);
+    let sink = fixture.side.buf(20 * OCTETS);
+    fixture.side.post(read(1, &[sink.seg(0, 20 * OCTETS)], NOWHERE));
+    let packets = |ahead: u32, packets: u32| {
+        (ahead as i32, u64::from(ahead) * OCTETS as u64, packets * OCTETS as u32)
+    };
+    assert_eq!(fixture.reads(), [packets(0, 20)]);
+    fixture.now += Duration::from_millis(2);
+    fixture.response(First, 0, OCTETS).unwrap();
+    // The responses 1, 2 and 10 are lost.
+    for ahead in (3..10).chain(11..19) {
+        fixture.response(Middle, ahead, OCTETS).unwrap();
     }
-    fixture.response(wire::rocev2::Position::Only, 8, OCTETS).unwrap();
+    fixture.response(Last, 19, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), [packets(1, 2)]);
+    fixture.now += Duration::from_millis(2);
+    fixture.response(First, 1, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), []);
+    fixture.response(Last, 2, OCTETS).unwrap();
+    assert_eq!(fixture.reads(), [packets(10, 1)]);
+    assert_eq!(fixture.done(), []);
+    fixture.now += Duration::from_millis(2);
+    fixture.response(Only, 10, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
-    assert_eq!(sink.bytes(), [9; 9 * OCTETS]);
+    assert_eq!(sink.bytes(), [9; 20 * OCTETS]);
+    assert_eq!(fixture.side.rc.stats().repeated, 2);
+    assert_eq!(fixture.side.rc.deadline(), None);
+}
+
+/// The request for a missing response is lost, too.
+#[test]
+fn a_missing_response_is_requested_once_in_a_round_trip() {
+    use wire::rocev2::Position::{First, Middle};
+    let mut fixture = Fixture::with(|cfg| cfg.initiator_depth = 1);
+    let sink = fixture.side.buf(20 * OCTETS);
+    fixture.side.post(read(1, &[sink.seg(0, 20 * OCTETS)], NOWHERE));
+    fixture.sent();
+    fixture.now += Duration::from_millis(2);
+    fixture.response(First, 0, OCTETS).unwrap();
+    for ahead in 2..6 {
+        fixture.response(Middle, ahead, OCTETS).unwrap();
+        let count = usize::from(ahead == 2);
+        assert_eq!(fixture.sent_words().len(), count, "response {ahead}");
+    }
+    fixture.now += Duration::from_millis(2);
+    fixture.response(Middle, 6, OCTETS).unwrap();
+    assert_eq!(fixture.sent_words().len(), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::*;
 fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
     for window in [1, 2, 7, 64, 300] {
         let mut fixture = Fixture::with(|cfg| cfg.window = window);
+        fixture.side.rc.open_window();
         let buf = fixture.side.buf(1000 * OCTETS);
         fixture.side.post(send(1, &[buf.seg(0, 1000 * OCTETS)]));
         let mut ahead = 0;
@@ -53,16 +54,16 @@ fn a_copy_of_a_sequence_error_does_nothing() {
     // With this exchange the requester measures the round-trip time.
     fixture.side.post(send(0, &[]));
     fixture.sent();
-    fixture.now += Duration::from_millis(4);
+    fixture.now += Duration::from_micros(400);
     fixture.ack(0);
     fixture.side.post(send(1, &[buf.seg(0, 6 * OCTETS)]));
     fixture.sent();
     fixture.nak(NakCode::SequenceError, 2).unwrap();
     assert_eq!(fixture.sent().len(), 5);
-    fixture.now += Duration::from_millis(1);
+    fixture.now += Duration::from_micros(100);
     fixture.nak(NakCode::SequenceError, 2).unwrap();
     assert_eq!(fixture.sent().len(), 0);
-    fixture.now += Duration::from_millis(3);
+    fixture.now += Duration::from_micros(300);
     fixture.nak(NakCode::SequenceError, 2).unwrap();
     assert_eq!(fixture.sent().len(), 5);
 }
@@ -85,7 +86,8 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
     fixture.rnr(14, 1).unwrap();
     assert_eq!(fixture.sent_words(), [""; 0]);
     assert_eq!(fixture.wait(), Ok(Duration::from_micros(280)));
-    assert_eq!(fixture.sent_words().len(), 2);
+    // Only one packet is sent, because the peer may still have no receive buffer.
+    assert_eq!(fixture.sent_words().len(), 1);
     fixture.rnr(14, 1).unwrap();
     // An acknowledgement ends the wait: the RNR NAK was a late copy.
     fixture.ack(1);
@@ -107,7 +109,7 @@ fn a_receiver_that_is_never_ready() {
         for _ in 0..3 {
             fixture.rnr(1, ahead).unwrap();
             assert_eq!(fixture.wait(), Ok(Duration::from_micros(10)));
-            assert_eq!(fixture.sent_words().len(), 3 - ahead as usize);
+            assert_eq!(fixture.sent_words().len(), 1);
         }
     }
     assert_eq!(fixture.rnr(1, 1), Err(Failure::ReceiverNotReady));
@@ -290,21 +292,75 @@ fn a_late_acknowledgement_is_no_loss() {
 
 #[test]
 #[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
-fn a_loss_halves_the_window_and_it_grows_again() {
+fn a_loss_shrinks_the_window_and_it_grows_again() {
     let mut fixture = Fixture::new();
-    let buf = fixture.side.buf(2000 * OCTETS);
-    fixture.side.post(send(0, &[buf.seg(0, 2000 * OCTETS)]));
+    let buf = fixture.side.buf(3000 * OCTETS);
+    fixture.side.post(send(0, &[buf.seg(0, 3000 * OCTETS)]));
     assert_eq!(fixture.sent().len(), 64);
     fixture.nak(NakCode::SequenceError, 0).unwrap();
-    assert_eq!(fixture.sent().len(), 32);
-    let mut acked = 32;
-    for grown in 33..=64 {
+    // The window is 0.7 times as large (RFC 9438).
+    assert_eq!(fixture.sent().len(), 44);
+    let (mut acked, mut flights) = (44, vec![44]);
+    while *flights.last().unwrap() < 64 {
         fixture.ack(acked - 1);
-        assert_eq!(fixture.sent().len(), grown, "the window grows by one packet per round trip");
-        acked += grown as u32;
+        let sent = fixture.sent().len() as u32;
+        flights.push(sent);
+        acked += sent;
     }
+    // The window does not grow until the packets that were in flight at the loss are acknowledged.
+    // Then it grows by 0.53 packets in each round trip, as on any short path.
+    assert_eq!(flights[..5], [44, 44, 45, 45, 46]);
+    assert!((38..=40).contains(&flights.len()), "{flights:?}");
     fixture.ack(acked - 1);
     assert_eq!(fixture.sent().len(), 64, "the window has its maximum size");
+}
+
+/// A peer that posts one receive at a time gets one message at a time, although more are posted. A
+/// duplicate of the last acknowledgement says that the peer has posted a receive.
+#[test]
+fn a_receiver_that_takes_one_message_at_a_time() {
+    let mut fixture = Fixture::new();
+    for id in 0..10 {
+        fixture.side.post(send(id, &[]));
+    }
+    assert_eq!(fixture.sent().len(), 10);
+    for ahead in 1..5 {
+        fixture.rnr(12, ahead).unwrap();
+        assert_eq!(fixture.sent_words(), [""; 0]);
+        // An acknowledgement that is not the last one says nothing.
+        fixture.take(&answer(Syndrome::ACK, fixture.psn + ahead - 2)).unwrap();
+        assert_eq!(fixture.sent_words(), [""; 0]);
+        fixture.ack(ahead - 1);
+        let again = [format!("{} SEND only ask 0", fixture.psn + ahead)];
+        assert_eq!(fixture.sent_words(), again, "the peer has posted a receive");
+        fixture.ack(ahead);
+        let next = [format!("{} SEND only ask 0", fixture.psn + ahead + 1)];
+        assert_eq!(fixture.sent_words(), next);
+    }
+    // While there are receives, the number of messages in flight doubles.
+    let mut acked = 5;
+    for flight in [2, 2] {
+        fixture.ack(acked);
+        assert_eq!(fixture.sent().len(), flight);
+        acked += flight as u32;
+    }
+    assert_eq!(fixture.side.rc.stats().unexpected, 4);
+}
+
+/// A message of several packets has its receive buffer when its first packet is acknowledged.
+#[test]
+fn a_message_that_has_a_receive_gets_the_whole_window() {
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(100 * OCTETS);
+    for id in 0..2 {
+        fixture.side.post(send(id, &[buf.seg(0, 40 * OCTETS)]));
+    }
+    assert_eq!(fixture.sent().len(), 64);
+    fixture.rnr(12, 0).unwrap();
+    fixture.wait().unwrap();
+    assert_eq!(fixture.sent().len(), 1);
+    fixture.ack(0);
+    assert_eq!(fixture.sent().len(), 39);
 }
 
 /// While the peer is known to be alive, and for two more ACK timeouts, the requester continues to

@@ -1,11 +1,15 @@
-//! The congestion window and the retransmission timer of a requester.
+//! The retransmission timer of a requester.
 //!
-//! The congestion window follows TCP's usual rules (RFC 5681): a loss halves the window; a timeout
-//! reduces it to one packet. After a timeout the window doubles with each round trip until it
-//! reaches half of its size before the loss. From then on it grows by one packet per round trip.
 //! IBA's local ACK timeout is usually half a second, which is long if the last packet of a message
 //! is lost. Therefore the requester *probes* earlier: it sends the oldest packet again. Only ACK
 //! timeouts count as retries, as IBA specifies; probes do not.
+//!
+//! Connections that lose packets in the same moment would also probe in the same moment. Therefore
+//! each probe is delayed by up to a quarter more than its minimum (jitter). The jitter of a
+//! connection follows from its numbers, so that a run can be repeated. There is no jitter in the
+//! first probe if [`PROBE_DELAY_MIN`] determines its delay, because such connections do not share
+//! a queue that takes milliseconds; and none while the peer disconnects, because that time is
+//! short.
 //!
 //! A response that arrives after a probe may be a late response to the first packet, so it does not
 //! measure the round trip (Karn's algorithm). Until a round trip has been measured, each further
@@ -46,93 +50,8 @@ const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
 const PEER_CLOSE_MAX: Duration = Duration::from_secs(2);
 /// The maximum delay of a probe for a requester without an ACK timeout.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(1);
-/// The minimum slow start threshold, in packets.
-const SLOW_START_THRESHOLD_MIN: u32 = 2;
-
-/// The congestion window: the maximum number of PSNs from the oldest unacknowledged packet to the
-/// next packet to be sent.
-pub(super) struct CongestionWindow {
-    max: u32,
-    size: u32,
-    /// The size below which the window doubles with each round trip.
-    slow_start_threshold: u32,
-    /// The number of PSNs acknowledged since the window last grew.
-    acked_since_growth: u32,
-    /// If a packet before this PSN is lost, the window is not reduced again.
-    recovery_end: Option<Psn>,
-    /// The size and the threshold before the last reduction, to be restored if no packet was lost.
-    before_loss: Option<(u32, u32)>,
-}
-
-impl CongestionWindow {
-    pub(super) fn new(max: u32) -> Self {
-        CongestionWindow {
-            max,
-            size: max,
-            slow_start_threshold: max,
-            acked_since_growth: 0,
-            recovery_end: None,
-            before_loss: None,
-        }
-    }
-
-    /// The maximum number of PSNs in flight.
-    #[inline]
-    pub(super) fn size(&self) -> u32 {
-        self.size
-    }
-
-    /// Grows the window after `packets` PSNs have been acknowledged. `oldest` is the first
-    /// unacknowledged PSN.
-    #[inline]
-    pub(super) fn on_ack(&mut self, packets: u32, oldest: Psn) {
-        if self.recovery_end.is_some_and(|end| !oldest.is_before(end)) {
-            (self.recovery_end, self.before_loss) = (None, None);
-        }
-        if self.size >= self.max {
-            return;
-        }
-        if self.size < self.slow_start_threshold {
-            self.size = (self.size + packets).min(self.slow_start_threshold);
-            return;
-        }
-        self.acked_since_growth += packets;
-        if self.acked_since_growth >= self.size {
-            self.acked_since_growth = 0;
-            self.size += 1;
-        }
-    }
-
-    /// Reduces the window after a loss. `first_unsent` is the first PSN that has never been sent.
-    pub(super) fn on_loss(&mut self, first_unsent: Psn) {
-        self.reduce(first_unsent);
-        self.size = self.size.min(self.slow_start_threshold);
-    }
-
-    /// Reduces the window after the timer has expired. `first_unsent` is the first PSN that has
-    /// never been sent.
-    pub(super) fn on_timeout(&mut self, first_unsent: Psn) {
-        self.reduce(first_unsent);
-        self.size = 1;
-    }
-
-    /// Undoes the last reduction, because no packet was lost: the acknowledgement was only late.
-    pub(super) fn undo_reduction(&mut self) {
-        if let Some((size, slow_start_threshold)) = self.before_loss.take() {
-            (self.size, self.slow_start_threshold, self.recovery_end) =
-                (size, slow_start_threshold, None);
-        }
-    }
-
-    fn reduce(&mut self, first_unsent: Psn) {
-        if self.recovery_end.is_none() {
-            self.before_loss = Some((self.size, self.slow_start_threshold));
-            self.slow_start_threshold = (self.size / 2).max(SLOW_START_THRESHOLD_MIN).min(self.max);
-            self.recovery_end = Some(first_unsent);
-        }
-        self.acked_since_growth = 0;
-    }
-}
+/// The jitter of a probe has this number of steps, each of which is 1/32 of the delay.
+const JITTER_STEPS: u32 = 8;
 
 /// The reaction of the requester when the timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +94,8 @@ pub(super) struct RetransmissionTimer {
     /// The packet that measures the next round trip, and the time at which it was sent.
     sample: Option<(Psn, Instant)>,
     peer_close: Option<PeerCloseDeadlines>,
+    /// The state of the linear congruential generator from which the jitter comes.
+    jitter: u32,
 }
 
 /// The deadlines of a connection that the peer has closed.
@@ -187,8 +108,8 @@ struct PeerCloseDeadlines {
 
 impl RetransmissionTimer {
     /// Creates a timer. `ack_timeout` is the code n of the timeout 4.096 µs << n. 0 means no
-    /// timeout.
-    pub(super) fn new(ack_timeout: u8, retries: u8, now: Instant) -> Self {
+    /// timeout. `seed` determines the jitter.
+    pub(super) fn new(ack_timeout: u8, retries: u8, seed: u32, now: Instant) -> Self {
         // The timeout code has 5 bits.
         let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));
         let ack_timeout = (ack_timeout != 0).then(|| after.max(ACK_TIMEOUT_MIN));
@@ -206,6 +127,7 @@ impl RetransmissionTimer {
             round_trip: None,
             sample: None,
             peer_close: None,
+            jitter: seed,
         }
     }
 
@@ -224,9 +146,10 @@ impl RetransmissionTimer {
     }
 
     /// Records that all packets before `oldest` are acknowledged, and that some of these
-    /// acknowledgements are new. `idle` means that no packet is in flight any more.
+    /// acknowledgements are new. `idle` means that no packet is in flight any more. Returns the
+    /// round trip that the acknowledgement measures, if it measures one.
     #[inline]
-    pub(super) fn on_ack(&mut self, oldest: Psn, idle: bool, now: Instant) {
+    pub(super) fn on_ack(&mut self, oldest: Psn, idle: bool, now: Instant) -> Option<Duration> {
         if self.probes > 0 {
             // The time since the last retransmission: a probe, or a READ request for missing
             // responses.
@@ -244,8 +167,9 @@ impl RetransmissionTimer {
                 None => self.round_trip = Some(waited),
             }
         }
-        if let Some((_, at)) = self.sample.take_if(|(psn, _)| psn.is_before(oldest)) {
-            let measured = now.saturating_duration_since(at);
+        let sample = self.sample.take_if(|(psn, _)| psn.is_before(oldest));
+        let measured = sample.map(|(_, at)| now.saturating_duration_since(at));
+        if let Some(measured) = measured {
             let probed_in_vain = !self.probe_delay_min.is_zero();
             self.round_trip = Some(match self.round_trip {
                 Some(smoothed) if !probed_in_vain || measured < smoothed => {
@@ -260,6 +184,7 @@ impl RetransmissionTimer {
         if idle {
             self.waiting_since = None;
         }
+        measured
     }
 
     /// The peer has answered: starts all timers again and restores the number of retries.
@@ -272,6 +197,12 @@ impl RetransmissionTimer {
         self.retries_left = self.retries;
         (self.waiting_since, self.last_probe, self.probes) = (Some(now), now, 0);
         (self.silent_since, self.alive_at) = (now, None);
+    }
+
+    /// Records that a response has arrived although an earlier one is missing. The peer is alive, and
+    /// the missing response has been requested, so the next probe is not due yet.
+    pub(super) fn on_early_response(&mut self, now: Instant) {
+        self.last_probe = now;
     }
 
     /// The time for which no new packet has been acknowledged, if packets are in flight.
@@ -314,6 +245,12 @@ impl RetransmissionTimer {
         (self.ack_timeout.unwrap_or(PROBE_DELAY_MAX), self.retries)
     }
 
+    /// The smoothed round-trip time. `None` if no round trip has been measured.
+    #[inline]
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
     /// The minimum time until a response can arrive. A NAK that arrives sooner after a
     /// retransmission refers to packets that were sent before the retransmission.
     pub(super) fn min_response_time(&self) -> Duration {
@@ -349,6 +286,8 @@ impl RetransmissionTimer {
             return None;
         }
         (self.last_probe, self.probes) = (now, self.probes + 1);
+        // The constants are those of Numerical Recipes' generator ("ranqd1").
+        self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some(TimerExpiry::Probe)
     }
 
@@ -356,6 +295,10 @@ impl RetransmissionTimer {
     fn probe_delay(&self) -> Duration {
         let round_trips = self.round_trip.unwrap_or_default() * PROBE_DELAY_ROUND_TRIPS;
         let shortest = PROBE_DELAY_MIN.max(round_trips).max(self.probe_delay_min);
-        (shortest * (1 << self.probes.min(16))).min(self.ack_timeout.unwrap_or(PROBE_DELAY_MAX))
+        let delay = shortest * (1 << self.probes.min(16));
+        let has_jitter = delay > PROBE_DELAY_MIN && self.peer_close.is_none();
+        // The low bits of the generator have short periods.
+        let steps = if has_jitter { (self.jitter >> 16) % (JITTER_STEPS + 1) } else { 0 };
+        (delay + delay / 32 * steps).min(self.ack_timeout.unwrap_or(PROBE_DELAY_MAX))
     }
 }

@@ -1,0 +1,474 @@
+//! The congestion control of a requester: the number of packets that may be in flight, and the
+//! time at which the next packets may leave.
+//!
+//! [`CongestionControl`] is the interface, and [`Cubic`] the only implementation. It does what a
+//! TCP sender does, because both share the same queues:
+//!
+//! | situation | behavior | source |
+//! |---|---|---|
+//! | start | a small window, which doubles with each round trip | RFC 6928, RFC 5681 |
+//! | round trips become longer | the window grows by a quarter for three round trips, then slow start ends | RFC 9406 (HyStart++) |
+//! | loss | the window becomes 0.7 times as large, then grows along a cubic curve | RFC 9438 |
+//! | timeout | the window becomes one packet; slow start up to 0.7 times the earlier window | RFC 5681 |
+//! | congestion notification (CNP) | the window shrinks by half the share of marked round trips | DCQCN (SIGCOMM 2015), RFC 8257 |
+//! | idle | the window halves in each idle time | RFC 2861 |
+//! | the consumer sends little | the window does not grow | RFC 9438, section 5.8 |
+//! | a reduction was wrong | it is undone | RFC 4015 in spirit |
+//!
+//! All limits are in packets, that is in PSNs. The responses to a READ count like sent packets.
+//!
+//! # Pacing
+//!
+//! The packets of a window leave in batches that are spread over the round trip (RFC 9438, section
+//! 4.1, recommends pacing). A batch takes [`BATCH_TIME`] at the rate of the connection, so that a
+//! fast connection still sends many packets with one system call. Paths with round trips below
+//! [`PACED_ROUND_TRIP_MIN`] have no pacing: there a timer costs more than it gains.
+
+use std::time::{Duration, Instant};
+
+use wire::rocev2::{PathMtu, Psn};
+
+/// The initial window in octets. This is RFC 6928's value of ten segments of TCP on Ethernet,
+/// rounded up to a power of two.
+const INITIAL_WINDOW_OCTETS: usize = 16 << 10;
+/// The minimum of the initial window, as in RFC 6928.
+const INITIAL_WINDOW_PACKETS: u32 = 10;
+/// The minimum slow start threshold, in packets.
+const SLOW_START_THRESHOLD_MIN: u32 = 2;
+/// The window and the fractions are fixed-point numbers with this number of fraction bits.
+const FRACTION_BITS: u32 = 10;
+const ONE: u64 = 1 << FRACTION_BITS;
+/// The factor by which a loss multiplies the window (RFC 9438: β).
+const LOSS_FACTOR: (u64, u64) = (7, 10);
+/// The growth per round trip, in 1/1024 packets, that is as fast as that of a Reno sender (RFC
+/// 9438: α = 3 (1 - β) / (1 + β)).
+const RENO_GROWTH: u64 = 542;
+/// The maximum time on the cubic curve. The curve is so steep there that it does not matter.
+const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
+/// If a round trip is longer than the shortest one by at least this, it counts as longer (RFC 9406
+/// has 4 ms, which is more than the whole queue of many switches).
+const ROUND_TRIP_GROWTH_MIN: Duration = Duration::from_millis(1);
+const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
+/// The number of longer round trips after which slow start ends (RFC 9406: CSS_ROUNDS, which is 5
+/// and fits queues that hold more than a window).
+const LONGER_ROUND_TRIPS_MAX: u8 = 3;
+/// The divisor of the growth while round trips are longer (RFC 9406: CSS_GROWTH_DIVISOR).
+const CAREFUL_GROWTH_DIVISOR: u64 = 4;
+/// The weight of a round trip in the share of marked round trips (RFC 8257: g).
+const MARK_WEIGHT: u64 = 16;
+/// The window halves each time that the connection has been idle for this long, or for
+/// [`IDLE_ROUND_TRIPS`] round trips if that is longer.
+const IDLE_TIME: Duration = Duration::from_millis(100);
+const IDLE_ROUND_TRIPS: u32 = 4;
+/// Paths with shorter round trips have no pacing. The timers of an adapter have a resolution of 66
+/// µs, and a thread may wake up as late.
+const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(1);
+/// The time that a batch of packets takes at the rate of the connection.
+const BATCH_TIME: Duration = Duration::from_micros(250);
+
+/// The share of the path that a connection may use.
+pub(super) trait CongestionControl {
+    /// Records that packets, or a request for this many responses, are sent. Afterwards `in_flight`
+    /// packets are in flight.
+    fn on_sent(&mut self, psns: u32, in_flight: u32, now: Instant);
+    /// Records that packets have been acknowledged.
+    fn on_ack(&mut self, ack: &Acknowledged, now: Instant);
+    /// Records that a packet was lost. `first_unsent` is the first PSN that has never been sent.
+    fn on_loss(&mut self, first_unsent: Psn);
+    /// Records that the timer has expired.
+    fn on_timeout(&mut self, first_unsent: Psn);
+    /// Records that the loss or the expiry recorded last was none: the acknowledgement was late.
+    fn on_late_ack(&mut self);
+    /// Records that a packet was marked on its way, because a queue is long.
+    fn on_mark(&mut self, first_unsent: Psn);
+    /// Records that the receiver has no buffer for a message.
+    fn on_receiver_not_ready(&mut self);
+    /// Records that time has passed, which may permit another batch.
+    fn advance(&mut self, now: Instant);
+    /// The maximum number of PSNs from the oldest unacknowledged packet to the next packet to be
+    /// sent.
+    fn window(&self) -> u32;
+    /// The time before which no further packet may leave. `None` if packets may leave now.
+    fn blocked_until(&self) -> Option<Instant>;
+}
+
+/// An acknowledgement of new packets.
+pub(super) struct Acknowledged {
+    /// The number of new packets that it acknowledges.
+    pub(super) psns: u32,
+    /// The number of packets that are in flight after it.
+    pub(super) in_flight: u32,
+    /// The first unacknowledged PSN.
+    pub(super) oldest: Psn,
+    /// Whether no packet is in flight any more.
+    pub(super) is_last: bool,
+    /// The round trip that it measures, if it measures one.
+    pub(super) round_trip: Option<Duration>,
+    /// The smoothed round trip, if one has been measured.
+    pub(super) smoothed: Option<Duration>,
+}
+
+/// CUBIC (RFC 9438), with pacing.
+pub(super) struct Cubic {
+    /// The maximum window in packets.
+    max: u32,
+    /// The initial window in packets.
+    initial: u32,
+    size: Size,
+    /// If a packet before this PSN is lost or marked, the window is not reduced again.
+    recovery_end: Option<Psn>,
+    /// The sizes before the last reduction, to be restored if no packet was lost.
+    before_loss: Option<Size>,
+    /// The curve along which the window grows. `None` until it grows again after a reduction.
+    curve: Option<Curve>,
+    /// The shortest round trip since the last idle time.
+    shortest: Option<Duration>,
+    /// The number of consecutive longer round trips in slow start.
+    longer_round_trips: u8,
+    smoothed: Duration,
+    /// The maximum number of packets in flight since the last measured round trip.
+    in_flight_max: u32,
+    /// The smoothed share of round trips with a mark, from 0 to [`ONE`] (DCQCN: α).
+    marked_share: u64,
+    has_mark: bool,
+    /// The receiver has no buffer, so only one packet is sent until it takes one.
+    receiver_not_ready: bool,
+    /// The time since when no packet has been in flight.
+    idle_since: Option<Instant>,
+    pacer: Pacer,
+}
+
+/// The sizes that a reduction changes. They are fixed-point numbers of packets.
+#[derive(Clone, Copy)]
+struct Size {
+    window: u64,
+    /// The window below which the window doubles with each round trip.
+    slow_start_threshold: u64,
+    /// The window at which the last packet was lost (RFC 9438: W_max).
+    at_loss: u64,
+}
+
+/// The cubic curve, from the end of a reduction.
+struct Curve {
+    start: Instant,
+    /// The time in milliseconds from `start` until the curve reaches `at_loss` (RFC 9438: K).
+    plateau_millis: u64,
+    /// The window that a Reno sender would have (RFC 9438: W_est).
+    reno: u64,
+}
+
+impl Cubic {
+    /// Creates the control of a connection whose window has at most `max` packets.
+    pub(super) fn new(mtu: PathMtu, max: u32) -> Self {
+        let initial = ((INITIAL_WINDOW_OCTETS / mtu.octets()) as u32).max(INITIAL_WINDOW_PACKETS);
+        let initial = initial.min(max);
+        Cubic {
+            max,
+            initial,
+            size: Size {
+                window: u64::from(initial) << FRACTION_BITS,
+                slow_start_threshold: u64::from(max) << FRACTION_BITS,
+                at_loss: 0,
+            },
+            recovery_end: None,
+            before_loss: None,
+            curve: None,
+            shortest: None,
+            longer_round_trips: 0,
+            smoothed: Duration::ZERO,
+            in_flight_max: 0,
+            marked_share: ONE,
+            has_mark: false,
+            receiver_not_ready: false,
+            idle_since: None,
+            pacer: Pacer::new(),
+        }
+    }
+
+    /// Opens the window to its maximum.
+    #[cfg(test)]
+    pub(super) fn open(&mut self) {
+        self.size.window = u64::from(self.max) << FRACTION_BITS;
+    }
+
+    fn is_in_slow_start(&self) -> bool {
+        self.size.window < self.size.slow_start_threshold
+    }
+
+    fn packets(&self) -> u64 {
+        (self.size.window >> FRACTION_BITS).max(1)
+    }
+
+    /// Grows the window by the acknowledgement of `psns` packets.
+    fn grow(&mut self, psns: u64, now: Instant) {
+        let window = self.size.window;
+        let grown = if self.is_in_slow_start() {
+            let divisor = if self.longer_round_trips > 0 { CAREFUL_GROWTH_DIVISOR } else { 1 };
+            (window + psns * ONE / divisor).min(self.size.slow_start_threshold)
+        } else {
+            let packets = self.packets();
+            let size = &mut self.size;
+            let curve = self.curve.get_or_insert_with(|| Curve::new(size, now));
+            let target = curve.at(now + self.smoothed, size.at_loss);
+            let target = target.clamp(window, window + window / 2);
+            let reno_growth = if curve.reno < size.at_loss { RENO_GROWTH } else { ONE };
+            curve.reno += reno_growth * psns / packets;
+            (window + (target - window) * psns / packets).max(curve.reno)
+        };
+        self.size.window = grown.min(u64::from(self.max) << FRACTION_BITS);
+    }
+
+    /// Ends slow start when round trips have become longer, because a queue is growing.
+    fn note_round_trip(&mut self, round_trip: Duration) {
+        let shortest = self.shortest.map_or(round_trip, |shortest| shortest.min(round_trip));
+        self.shortest = Some(shortest);
+        let growth = (shortest / 8).clamp(ROUND_TRIP_GROWTH_MIN, ROUND_TRIP_GROWTH_MAX);
+        if !self.is_in_slow_start() || round_trip < shortest + growth {
+            self.longer_round_trips = 0;
+            return;
+        }
+        self.longer_round_trips += 1;
+        if self.longer_round_trips > LONGER_ROUND_TRIPS_MAX {
+            self.size.slow_start_threshold = self.size.window;
+            self.longer_round_trips = 0;
+        }
+    }
+
+    /// Reduces the threshold to `numerator / denominator` of the window, once in a round trip.
+    /// Returns whether it did.
+    fn reduce(&mut self, (numerator, denominator): (u64, u64), first_unsent: Psn) -> bool {
+        if self.recovery_end.is_some() {
+            return false;
+        }
+        self.recovery_end = Some(first_unsent);
+        self.before_loss = Some(self.size);
+        let Size { window, slow_start_threshold, at_loss } = &mut self.size;
+        // A window that is smaller than at the last loss leaves room for new connections (RFC 9438,
+        // section 4.7: fast convergence).
+        *at_loss = if *window < *at_loss { *window * 17 / 20 } else { *window };
+        let min = u64::from(SLOW_START_THRESHOLD_MIN.min(self.max)) << FRACTION_BITS;
+        *slow_start_threshold = (*window * numerator / denominator).max(min);
+        self.curve = None;
+        self.longer_round_trips = 0;
+        true
+    }
+
+    /// Adapts the window to the time for which nothing was in flight.
+    #[cold]
+    fn restart(&mut self, idle: Duration) {
+        let unit = IDLE_TIME.max(self.smoothed * IDLE_ROUND_TRIPS);
+        let halvings = (idle.as_nanos() / unit.as_nanos()).min(32) as u32;
+        if halvings == 0 {
+            return;
+        }
+        let Size { window, slow_start_threshold, .. } = &mut self.size;
+        *slow_start_threshold = (*slow_start_threshold).max(*window / 4 * 3);
+        let initial = u64::from(self.initial) << FRACTION_BITS;
+        *window = (*window >> halvings).max(initial.min(*window));
+        (self.curve, self.shortest, self.longer_round_trips) = (None, None, 0);
+        self.pace();
+    }
+
+    /// Adapts the pacing to the window and the round trip.
+    #[inline]
+    fn pace(&mut self) {
+        if self.smoothed < PACED_ROUND_TRIP_MIN {
+            self.pacer.batch = UNLIMITED;
+            return;
+        }
+        // The rate is 1.25 windows per round trip, so that pacing does not limit the growth; 2 in
+        // slow start, where the window doubles; and 1 in recovery, where the queue must drain.
+        let (numerator, denominator) = match () {
+            () if self.recovery_end.is_some() => (1, 1),
+            () if self.is_in_slow_start() => (2, 1),
+            () => (5, 4),
+        };
+        let round_trip = self.smoothed.as_nanos() as u64;
+        let interval = round_trip.saturating_mul(denominator << FRACTION_BITS)
+            / (self.size.window * numerator).max(1);
+        self.pacer.set_interval(interval.max(1));
+    }
+}
+
+impl CongestionControl for Cubic {
+    #[inline]
+    fn on_sent(&mut self, psns: u32, in_flight: u32, now: Instant) {
+        self.in_flight_max = self.in_flight_max.max(in_flight);
+        if let Some(since) = self.idle_since.take() {
+            self.restart(now.saturating_duration_since(since));
+        }
+        self.pacer.on_sent(psns, now);
+    }
+
+    #[inline]
+    fn on_ack(&mut self, ack: &Acknowledged, now: Instant) {
+        self.receiver_not_ready = false;
+        if self.recovery_end.is_some_and(|end| !ack.oldest.is_before(end)) {
+            (self.recovery_end, self.before_loss) = (None, None);
+        }
+        self.smoothed = ack.smoothed.unwrap_or_default();
+        if let Some(round_trip) = ack.round_trip {
+            self.note_round_trip(round_trip);
+            if !std::mem::take(&mut self.has_mark) {
+                self.marked_share -= self.marked_share / MARK_WEIGHT;
+            }
+        }
+        let is_limiting = u64::from(self.in_flight_max) * 2 >= self.packets();
+        if ack.round_trip.is_some() {
+            self.in_flight_max = ack.in_flight;
+        }
+        let may_grow = self.recovery_end.is_none() || self.is_in_slow_start();
+        if is_limiting && may_grow && self.size.window >> FRACTION_BITS < u64::from(self.max) {
+            self.grow(ack.psns.into(), now);
+        }
+        if ack.is_last {
+            // What is sent next is not part of a burst.
+            self.idle_since = Some(now);
+            self.pacer.sent = 0;
+        }
+        self.pace();
+    }
+
+    fn on_loss(&mut self, first_unsent: Psn) {
+        self.reduce(LOSS_FACTOR, first_unsent);
+        self.size.window = self.size.window.min(self.size.slow_start_threshold);
+        // The lost packet is sent again at once.
+        self.pacer.sent = 0;
+        self.pace();
+    }
+
+    fn on_timeout(&mut self, first_unsent: Psn) {
+        self.reduce(LOSS_FACTOR, first_unsent);
+        self.size.window = ONE;
+        self.pacer.sent = 0;
+        self.pace();
+    }
+
+    fn on_late_ack(&mut self) {
+        if let Some(before) = self.before_loss.take() {
+            (self.size, self.recovery_end, self.curve) = (before, None, None);
+            self.pace();
+        }
+    }
+
+    fn on_mark(&mut self, first_unsent: Psn) {
+        let factor = (2 * ONE - self.marked_share, 2 * ONE);
+        if !self.reduce(factor, first_unsent) {
+            return;
+        }
+        self.has_mark = true;
+        self.marked_share += (ONE - self.marked_share) / MARK_WEIGHT;
+        self.before_loss = None;
+        self.size.window = self.size.window.min(self.size.slow_start_threshold);
+        self.pace();
+    }
+
+    fn on_receiver_not_ready(&mut self) {
+        self.receiver_not_ready = true;
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Instant) {
+        self.pacer.advance(now);
+    }
+
+    #[inline]
+    fn window(&self) -> u32 {
+        if self.receiver_not_ready { 1 } else { self.packets() as u32 }
+    }
+
+    #[inline]
+    fn blocked_until(&self) -> Option<Instant> {
+        self.pacer.blocked_until()
+    }
+}
+
+impl Curve {
+    fn new(size: &mut Size, now: Instant) -> Self {
+        // Slow start may have ended above the window of the last loss, or without a loss.
+        size.at_loss = size.at_loss.max(size.window);
+        // RFC 9438, section 4.2: K is the cube root of (W_max - window) / C, in seconds, and C is
+        // 0.4.
+        let below = (size.at_loss - size.window) as f64 / ONE as f64;
+        let plateau_millis = ((below / 0.4).cbrt() * 1000.0) as u64;
+        Curve { start: now, plateau_millis, reno: size.window }
+    }
+
+    /// The window on the curve at a time (RFC 9438, section 4.2: C (t - K)³ + W_max).
+    fn at(&self, time: Instant, at_loss: u64) -> u64 {
+        let elapsed = time.saturating_duration_since(self.start);
+        let millis = elapsed.as_secs() * 1000 + u64::from(elapsed.subsec_millis());
+        let distance = millis.abs_diff(self.plateau_millis).min(CURVE_TIME_MAX_MILLIS);
+        let height = distance.pow(3) * (4 * ONE) / 10_000_000_000;
+        match millis < self.plateau_millis {
+            true => at_loss.saturating_sub(height),
+            false => at_loss + height,
+        }
+    }
+}
+
+/// The value of [`Pacer::batch`] without pacing.
+const UNLIMITED: u32 = u32::MAX;
+
+/// Spreads packets over time in batches.
+struct Pacer {
+    /// The maximum number of packets in a batch.
+    batch: u32,
+    /// The number of packets of the current batch that have been sent.
+    sent: u32,
+    /// The time between two packets at the connection's rate, in nanoseconds.
+    interval: u64,
+    /// The time at which the next batch may leave. `None` until the first batch.
+    next: Option<Instant>,
+}
+
+impl Pacer {
+    fn new() -> Self {
+        Pacer { batch: UNLIMITED, sent: 0, interval: 0, next: None }
+    }
+
+    fn set_interval(&mut self, nanos: u64) {
+        let batch = BATCH_TIME.as_nanos() as u64 / nanos;
+        (self.interval, self.batch) = (nanos, batch.clamp(1, (UNLIMITED - 1).into()) as u32);
+    }
+
+    #[inline]
+    fn on_sent(&mut self, psns: u32, now: Instant) {
+        if self.batch == UNLIMITED {
+            return;
+        }
+        let before = self.sent;
+        self.sent = self.sent.saturating_add(psns);
+        // The first packet of a batch pays for the whole batch. A READ may ask for more responses
+        // than the batch has left.
+        let paid = match before {
+            0 => self.sent.max(self.batch),
+            _ => self.sent.saturating_sub(before.max(self.batch)),
+        };
+        if paid > 0 {
+            // A batch that leaves late does not delay the following ones.
+            let earliest = now.checked_sub(BATCH_TIME).unwrap_or(now);
+            let start = if before == 0 {
+                self.next.map_or(now, |at| at.max(earliest))
+            } else {
+                self.next.unwrap_or(now)
+            };
+            self.next = Some(start + Duration::from_nanos(u64::from(paid) * self.interval));
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Instant) {
+        if self.sent > 0 && self.next.is_none_or(|next| now >= next) {
+            self.sent = 0;
+        }
+    }
+
+    #[inline]
+    fn blocked_until(&self) -> Option<Instant> {
+        if self.sent < self.batch { None } else { self.next }
+    }
+}
+
+#[cfg(test)]
+mod tests;
