@@ -644,7 +644,10 @@ impl Link {
                 {
                     return self.end(cx, end);
                 }
-                if let Err(failure) = established.transmit(cx) {
+                let sent = established.transmit(cx);
+                if let Err(failure) =
+                    sent.and_then(|()| established.announce_receive(cx, &self.shared))
+                {
                     established.failure = Some(failure);
                     return self.end(cx, End::Broken(failure.into()));
                 }

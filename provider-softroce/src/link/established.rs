@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use adapter::Shared;
 use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
 use rnic::rc::{Failure, RcCfg, ReliableConnection};
@@ -15,8 +16,9 @@ use super::end::PeerDisconnect;
 use super::{Conn, EngineContext};
 use crate::packet_io::Peer;
 
-/// The RNR timer code for 0.64 ms: the time that the peer must wait if no receive is posted.
-const RNR_TIMER_CODE: u8 = 12;
+/// The RNR timer code for 0.08 ms: the time that the peer must wait if no receive is posted. The
+/// peer waits longer if it sends again and still no receive is posted.
+const RNR_TIMER_CODE: u8 = 6;
 /// The maximum number of octets in flight.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
 /// The minimum and the maximum number of packets in flight.
@@ -53,6 +55,8 @@ pub(super) struct Established {
     pub(super) link_index: usize,
     /// Whether the queue pair is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
+    /// Whether threads that post receives tell the engine, because the peer waits for a receive.
+    wants_receives: bool,
 }
 
 /// The time for which the peer's host must have refused packets before the connection breaks.
@@ -134,6 +138,7 @@ impl Established {
             delayed_ack: DelayedAck::default(),
             link_index,
             queued: false,
+            wants_receives: false,
         }
     }
 
@@ -164,6 +169,29 @@ impl Established {
             cx.resources.transmit_pending.push(self.link_index);
         }
         Ok(())
+    }
+
+    /// After an RNR NAK, tells the peer when a receive has been posted. Until then, threads that
+    /// post receives tell the engine. A posted buffer of a shared receive queue is for any queue
+    /// pair, so its posting is not reported, and the peer sends again after the time of the NAK.
+    pub(super) fn announce_receive(
+        &mut self,
+        cx: &mut EngineContext<'_>,
+        shared: &Shared,
+    ) -> Result<(), Failure> {
+        let is_waiting = self.rc.is_peer_waiting_for_receive();
+        if self.wants_receives != is_waiting {
+            self.wants_receives = is_waiting;
+            // First make the request, then look at the queue: see `Shared::want_receives`.
+            shared.want_receives(is_waiting);
+        }
+        if !is_waiting || !self.rc.work().has_recv() {
+            return Ok(());
+        }
+        self.wants_receives = false;
+        shared.want_receives(false);
+        self.rc.announce_receive();
+        self.transmit(cx)
     }
 }
 
