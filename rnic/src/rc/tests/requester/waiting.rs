@@ -252,6 +252,33 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
     }
 }
 
+/// Connections that lose packets at the same time do not probe at the same time. The jitter of a
+/// connection depends only on its numbers.
+#[test]
+fn probes_of_connections_are_spread() {
+    let probes = |qpn: u32| {
+        let mut fixture = Fixture::with(|cfg| cfg.peer_qpn = qpn);
+        let start = fixture.now;
+        fixture.side.post(send(0, &[]));
+        let times = (0..5).map(|_| {
+            fixture.sent();
+            fixture.wait().unwrap();
+            fixture.now - start
+        });
+        times.collect::<Vec<_>>()
+    };
+    let all: Vec<_> = (0..20).map(|qpn| probes(qpn << 9)).collect();
+    assert_eq!(probes(7 << 9), all[7]);
+    for (index, earliest) in [5, 15, 35, 75, 155].into_iter().enumerate() {
+        let earliest = Duration::from_millis(earliest);
+        assert!(all.iter().all(|times| (earliest..=earliest * 5 / 4).contains(&times[index])));
+    }
+    let mut last: Vec<_> = all.iter().map(|times| times[4]).collect();
+    last.sort();
+    last.dedup();
+    assert!(last.len() >= 10, "only {} of 20 times differ", last.len());
+}
+
 #[test]
 fn a_timeout_that_is_too_short_for_software() {
     let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
