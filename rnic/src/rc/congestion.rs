@@ -222,8 +222,12 @@ impl Cubic {
     fn note_round_trip(&mut self, round_trip: Duration) {
         let shortest = self.shortest.map_or(round_trip, |shortest| shortest.min(round_trip));
         self.shortest = Some(shortest);
+        if !self.is_in_slow_start() || round_trip < shortest + ROUND_TRIP_GROWTH_MIN {
+            self.longer_round_trips = 0;
+            return;
+        }
         let growth = (shortest / 8).clamp(ROUND_TRIP_GROWTH_MIN, ROUND_TRIP_GROWTH_MAX);
-        if !self.is_in_slow_start() || round_trip < shortest + growth {
+        if round_trip < shortest + growth {
             self.longer_round_trips = 0;
             return;
         }
@@ -295,7 +299,10 @@ impl CongestionControl for Cubic {
     fn on_sent(&mut self, psns: u32, in_flight: u32, now: Instant) {
         self.in_flight_max = self.in_flight_max.max(in_flight);
         if let Some(since) = self.idle_since.take() {
-            self.restart(now.saturating_duration_since(since));
+            let idle = now.saturating_duration_since(since);
+            if idle >= IDLE_TIME {
+                self.restart(idle);
+            }
         }
         self.pacer.on_sent(psns, now);
     }

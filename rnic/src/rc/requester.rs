@@ -256,7 +256,8 @@ impl Requester {
         let parts = parts.min(self.initiator_depth as u32);
         // The whole window is free if nothing is in flight. So a part that is repeated alone gets
         // all of it.
-        let part = if is_alone && self.is_repeating() { window } else { (window / parts).max(1) };
+        let part =
+            if is_alone && self.is_repeating() { window } else { (window >> parts.ilog2()).max(1) };
         let packets = part.min(left);
         // Responses after a gap can be kept only up to a limit.
         let is_kept =
@@ -279,7 +280,10 @@ impl Requester {
     /// The number of PSNs in flight, without those of responses that came early.
     #[inline]
     fn unanswered(&self) -> u32 {
-        self.in_flight().saturating_sub(self.early_responses.count_ones())
+        match self.early_responses {
+            0 => self.in_flight(),
+            early => self.in_flight().saturating_sub(early.count_ones()),
+        }
     }
 
     /// Whether a PSN has been sent and is not acknowledged.
