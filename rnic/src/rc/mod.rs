@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`engine`] | the engine's interface, and the state that its two halves share |
 //! | `requester` | tracks which requests are acknowledged, in flight, or to be sent |
+//! | `read_requests` | the requester's READs: which responses are requested, awaited and kept |
 //! | `requests` | the requester's packets, created from work requests |
 //! | `responses` | the peer's responses, and the completions that follow from them |
 //! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
@@ -23,6 +24,7 @@ mod challenge;
 mod congestion;
 pub mod engine;
 mod messages;
+mod read_requests;
 mod requester;
 mod requests;
 mod responder;

@@ -186,8 +186,8 @@ impl Requester {
     }
 }
 
-/// Adds a READ request for `count` packets of a READ, the first of which is at `from`. Returns false
-/// if the burst is full.
+/// Adds a READ request for `count` packets of a READ, the first of which is at `from`. Returns
+/// false if the burst is full.
 fn push_read_request(wqe: &Wqe, from: Cursor, count: u32, path: &Path, burst: &mut Burst) -> bool {
     let mtu = path.mtu.octets() as u64;
     let start = u64::from(from.index) * mtu;

@@ -5,7 +5,8 @@ use std::time::Instant;
 use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
 
 use super::engine::{Failure, Path, Stats};
-use super::requester::{EarlyResponses, Requester, packets};
+use super::read_requests::EarlyResponses;
+use super::requester::{Requester, packets};
 use crate::key::Right;
 use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};

@@ -199,8 +199,8 @@ impl RetransmissionTimer {
         (self.silent_since, self.alive_at) = (now, None);
     }
 
-    /// Records that a response has arrived although an earlier one is missing. The peer is alive, and
-    /// the missing response has been requested, so the next probe is not due yet.
+    /// Records that a response has arrived although an earlier one is missing. The peer is alive,
+    /// and the missing response has been requested, so the next probe is not due yet.
     pub(super) fn on_early_response(&mut self, now: Instant) {
         self.last_probe = now;
     }
