@@ -194,6 +194,12 @@ impl LocalAddress {
         any
     }
 
+    /// Whether packets to this address pass a network, which may be emulated.
+    pub(crate) fn has_network_to(&self, peer: IpAddr) -> bool {
+        let is_local = peer.is_loopback() || peer == self.address().ip();
+        !is_local || self.packet_io.has_emulated_network()
+    }
+
     /// Asks a host whether any process has the port, for a connection with this queue pair.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         // This adapter's own address needs no probe.

@@ -180,6 +180,11 @@ impl PacketIo {
         })
     }
 
+    /// Whether packets pass the emulated network.
+    pub(crate) fn has_emulated_network(&self) -> bool {
+        self.net.is_some()
+    }
+
     /// The source address of this side's packets.
     pub(crate) fn source(&self) -> SocketAddr {
         self.source

@@ -123,8 +123,12 @@ impl Established {
             rnr_timer: RnrTimer::from_code(RNR_TIMER_CODE),
             window: window as u32,
         };
+        let mut rc = ReliableConnection::new(work, cfg, cx.now);
+        if !cx.local_address.has_network_to(peer.address.ip()) {
+            rc.disable_pacing();
+        }
         Established {
-            rc: ReliableConnection::new(work, cfg, cx.now),
+            rc,
             conn,
             peer,
             peer_qpn,

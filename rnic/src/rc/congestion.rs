@@ -22,7 +22,8 @@
 //! The packets of a window leave in batches that are spread over the round trip (RFC 9438, section
 //! 4.1, recommends pacing). A batch takes [`BATCH_TIME`] at the rate of the connection, so that a
 //! fast connection still sends many packets with one system call. Paths with round trips below
-//! [`PACED_ROUND_TRIP_MIN`] have no pacing: there a timer costs more than it gains.
+//! [`PACED_ROUND_TRIP_MIN`] have no pacing: there a timer costs more than it gains. Connections
+//! within a host have none either, because they share no queue of the network.
 
 use std::time::{Duration, Instant};
 
@@ -135,6 +136,8 @@ pub(super) struct Cubic {
     receiver_not_ready: bool,
     /// The time since when no packet has been in flight.
     idle_since: Option<Instant>,
+    /// Whether there is pacing if round trips are long enough.
+    is_paced: bool,
     pacer: Pacer,
 }
 
@@ -181,8 +184,15 @@ impl Cubic {
             has_mark: false,
             receiver_not_ready: false,
             idle_since: None,
+            is_paced: true,
             pacer: Pacer::new(),
         }
+    }
+
+    /// Switches the pacing off.
+    pub(super) fn disable_pacing(&mut self) {
+        self.is_paced = false;
+        self.pace();
     }
 
     /// Opens the window to its maximum.
@@ -276,7 +286,7 @@ impl Cubic {
     /// Adapts the pacing to the window and the round trip.
     #[inline]
     fn pace(&mut self) {
-        if self.smoothed < PACED_ROUND_TRIP_MIN {
+        if !self.is_paced || self.smoothed < PACED_ROUND_TRIP_MIN {
             self.pacer.batch = UNLIMITED;
             return;
         }

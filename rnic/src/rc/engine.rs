@@ -206,6 +206,11 @@ impl ReliableConnection {
         }
     }
 
+    /// Switches the pacing off, because the peer is on the same host.
+    pub fn disable_pacing(&mut self) {
+        self.requester.congestion.disable_pacing();
+    }
+
     /// Processes a packet for this queue pair: places data and completes work. The caller has
     /// checked its ICRC and that it came from the peer's address. Responses wait for
     /// [`transmit`](Self::transmit) or [`acknowledge`](Self::acknowledge).

@@ -269,3 +269,13 @@ fn a_short_path_has_no_pacing() {
     sender.round(MS - Duration::from_nanos(1));
     assert_eq!(paced(&mut sender, 1000, || 0).len(), 1);
 }
+
+#[test]
+fn pacing_can_be_switched_off() {
+    let mut sender = Sender::steady(100);
+    sender.round(10 * MS);
+    sender.control.disable_pacing();
+    assert_eq!(paced(&mut sender, 1000, || 0).len(), 1);
+    sender.round_of(1, 10 * MS);
+    assert_eq!(paced(&mut sender, 1000, || 0).len(), 1);
+}
