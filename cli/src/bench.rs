@@ -1,8 +1,10 @@
 //! `dat bench`: measures latency, bandwidth, message rate and processor time for operations, sizes,
-//! depths and numbers of connections. It measures one adapter, or two side by side.
+//! depths and numbers of connections. It measures one adapter, or two side by side. With --network
+//! it simulates instead.
 
 mod csv;
 mod html;
+mod network;
 mod result;
 mod text;
 
@@ -29,6 +31,7 @@ use crate::work::bench::{
 use crate::{cpu, plain, units};
 
 #[derive(Args)]
+#[command(after_help = network::CONDITIONS)]
 pub(crate) struct Options {
     /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
     /// HOST, the peer is a process on this host
@@ -86,6 +89,19 @@ pub(crate) struct Options {
     plain: bool,
     #[command(flatten)]
     rows: plain::RowOptions,
+    /// Instead of measuring, move messages through a simulated network with softroce's engine, TCP
+    /// (CUBIC, Reno) and a model of the kernel's rxe, and compare the results. CONDITIONS are the
+    /// keys below, as in rate=200mbit,delay=1ms,queue=128K,operation=read,flows=8
+    #[arg(
+        long,
+        value_name = "CONDITIONS",
+        value_parser = network::network,
+        conflicts_with_all = [
+            "host", "adapter", "address", "vs", "operations", "sizes", "depths", "connections",
+            "rounds", "duration", "cpus", "block", "wide", "csv", "html", "plain",
+        ],
+    )]
+    network: Option<network::Network>,
 }
 
 fn depth(text: &str) -> Result<usize, String> {
@@ -114,8 +130,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    report_registry_errors();
     let common = &options.common;
+    if let Some(network) = &options.network {
+        return network::run(network, common.json);
+    }
+    report_registry_errors();
     let host = options.host.as_deref().map(resolve).transpose()?;
     let processors = cpu::assign(&options.cpus, host.is_none())?;
     if options.plain {

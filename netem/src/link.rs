@@ -1,6 +1,7 @@
 //! One direction of the network between two hosts.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use crate::Conditions;
@@ -64,11 +65,7 @@ impl<P: Clone> Link<P> {
             counters: Counters::default(),
             in_flight: VecDeque::new(),
             held: Vec::new(),
-            bottleneck: conditions.rate.map(|rate| Bottleneck {
-                rate: rate.get(),
-                free: None,
-                remainder: 0,
-            }),
+            bottleneck: conditions.rate.map(Bottleneck::new),
             last_arrival: None,
             conditions,
         }
@@ -194,7 +191,7 @@ struct PacketChoices {
 /// The rate limit. Packets pass the link one after the other. A packet occupies the link for the
 /// time that its octets take at this rate.
 #[derive(Debug)]
-struct Bottleneck {
+pub(crate) struct Bottleneck {
     /// The rate in bits per second, not 0.
     rate: u64,
     /// The time from which the next packet can pass, because the last packet has passed.
@@ -205,8 +202,13 @@ struct Bottleneck {
 }
 
 impl Bottleneck {
+    /// A limit of `rate` bits per second, which no packet has passed yet.
+    pub(crate) fn new(rate: NonZeroU64) -> Self {
+        Self { rate: rate.get(), free: None, remainder: 0 }
+    }
+
     /// Returns the time at which a packet that arrives now has passed the bottleneck.
-    fn pass(&mut self, now: Instant, octets: usize) -> Instant {
+    pub(crate) fn pass(&mut self, now: Instant, octets: usize) -> Instant {
         let begin = match self.free {
             Some(free) if free > now => free,
             _ => {

@@ -29,10 +29,11 @@ impl Probability {
 /// The generator splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -45,7 +46,7 @@ impl SplitMix64 {
     }
 
     /// A uniformly distributed number below `n`.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 

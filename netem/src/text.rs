@@ -1,4 +1,7 @@
-//! Conversion of conditions from and to text.
+//! Conversion of conditions and dumbbells from and to text.
+//!
+//! A text is a list of words, separated by commas. Each word is a key and a value. A format with
+//! more keys passes the words that it does not know to the format that it extends.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -6,7 +9,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::link::MAX_DELAY;
-use crate::{Conditions, Probability};
+use crate::queue::Discipline;
+use crate::{Balance, Conditions, Dumbbell, Probability};
 
 /// An error in a text of conditions: the wrong part, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +29,11 @@ const EXPECTED_RATE: &str =
     "expected bits a second, at least 1, such as 1gbit (bit, kbit, mbit, gbit)";
 const EXPECTED_LIMIT: &str = "expected a number of packets, at least 1";
 const EXPECTED_SEED: &str = "expected a number from 0 to 18446744073709551615";
+const EXPECTED_OCTETS: &str = "expected a number of octets, at least 1, such as 1500, 128K or 1M";
+const EXPECTED_RED: &str = "expected two numbers of octets, the smaller one first, such as 30K-90K";
+const EXPECTED_PATHS: &str = "expected a number from 1 to 16";
+const EXPECTED_BALANCE: &str = "expected flow or packet";
+const EXPECTED_MTU: &str = "expected a number of octets from 576 to 9216";
 const EXPECTED_KEY: &str =
     "expected key=value with loss, duplicate, reorder, delay, jitter, rate, limit or seed, or off";
 
@@ -36,6 +45,14 @@ const TIME_UNITS: Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_00
 const RATE_UNITS: Units =
     &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
 
+/// Units of memory in octets, in descending order.
+const OCTET_UNITS: Units = &[("M", 1 << 20), ("K", 1 << 10), ("", 1)];
+
+/// The valid numbers of paths of a dumbbell.
+const PATHS: std::ops::RangeInclusive<usize> = 1..=16;
+/// The valid sizes of an IP packet.
+const MTUS: std::ops::RangeInclusive<usize> = 576..=9216;
+
 type Units = &'static [(&'static str, u64)];
 
 impl FromStr for Conditions {
@@ -44,19 +61,30 @@ impl FromStr for Conditions {
     fn from_str(text: &str) -> Result<Self, ConditionsError> {
         let mut conditions = Self::OFF;
         if text != "off" {
-            for word in text.split(',') {
-                conditions
-                    .set(word)
-                    .map_err(|expected| ConditionsError { word: word.into(), expected })?;
-            }
+            parse_words(text, EXPECTED_KEY, |key, value| conditions.set(key, value))?;
         }
         Ok(conditions)
     }
 }
 
+/// Parses a list of words. `set` handles the value of a key, and returns false if it does not know
+/// the key. `expected_key` describes the valid keys.
+pub fn parse_words(
+    text: &str,
+    expected_key: &'static str,
+    mut set: impl FnMut(&str, &str) -> Result<bool, &'static str>,
+) -> Result<(), ConditionsError> {
+    for word in text.split(',') {
+        let known = word.split_once('=').map_or(Ok(false), |(key, value)| set(key, value));
+        let known = known.and_then(|known| if known { Ok(()) } else { Err(expected_key) });
+        known.map_err(|expected| ConditionsError { word: word.into(), expected })?;
+    }
+    Ok(())
+}
+
 impl Conditions {
-    fn set(&mut self, word: &str) -> Result<(), &'static str> {
-        let (key, value) = word.split_once('=').ok_or(EXPECTED_KEY)?;
+    /// Sets the property with this key. Returns false if there is no such key.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
         match key {
             "loss" => self.loss = parse_probability(value)?,
             "duplicate" => self.duplicate = parse_probability(value)?,
@@ -75,10 +103,55 @@ impl Conditions {
                     value.parse().ok().filter(|&packets| packets > 0).ok_or(EXPECTED_LIMIT)?
             }
             "seed" => self.seed = value.parse().map_err(|_| EXPECTED_SEED)?,
-            _ => return Err(EXPECTED_KEY),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+impl Dumbbell {
+    /// Sets the property with this key, one of the keys of a dumbbell or of [`Conditions`]. Returns
+    /// false if there is no such key.
+    ///
+    /// # Errors
+    /// If the value is wrong, returns a description of the valid values.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
+        match key {
+            "queue" => self.queue_octets = parse_octets(value)?,
+            "mark" => self.discipline = Discipline::Threshold { octets: parse_octets(value)? },
+            "red" => {
+                let (min, max) = value.split_once('-').ok_or(EXPECTED_RED)?;
+                let [min, max] = [min, max].map(|text| parse_octets(text).ok());
+                let (Some(min), Some(max)) = (min, max) else { return Err(EXPECTED_RED) };
+                if min >= max {
+                    return Err(EXPECTED_RED);
+                }
+                self.discipline = Discipline::Red { min, max };
+            }
+            "paths" => self.paths = parse_number(value, &PATHS).ok_or(EXPECTED_PATHS)?,
+            "skew" => self.skew = parse_time(value)?,
+            "balance" => {
+                self.balance = match value {
+                    "flow" => Balance::Flow,
+                    "packet" => Balance::Packet,
+                    _ => return Err(EXPECTED_BALANCE),
+                }
+            }
+            "mtu" => self.mtu = parse_number(value, &MTUS).ok_or(EXPECTED_MTU)?,
+            _ => return self.conditions.set(key, value),
+        }
+        Ok(true)
+    }
+}
+
+/// Parses a number in a range.
+pub fn parse_number(text: &str, range: &std::ops::RangeInclusive<usize>) -> Option<usize> {
+    text.parse().ok().filter(|number| range.contains(number))
+}
+
+/// Parses a number of octets, which is at least 1.
+pub fn parse_octets(text: &str) -> Result<u64, &'static str> {
+    parse_quantity(text, OCTET_UNITS).filter(|&octets| octets > 0).ok_or(EXPECTED_OCTETS)
 }
 
 fn parse_probability(text: &str) -> Result<Probability, &'static str> {
@@ -89,7 +162,8 @@ fn parse_probability(text: &str) -> Result<Probability, &'static str> {
         .ok_or(EXPECTED_PERCENTAGE)
 }
 
-fn parse_time(text: &str) -> Result<Duration, &'static str> {
+/// Parses a time of at most an hour.
+pub fn parse_time(text: &str) -> Result<Duration, &'static str> {
     parse_quantity(text, TIME_UNITS)
         .map(Duration::from_nanos)
         .filter(|&time| time <= MAX_DELAY)
@@ -98,7 +172,7 @@ fn parse_time(text: &str) -> Result<Duration, &'static str> {
 
 /// Parses a decimal number with its unit. `None` if it is not a whole number of the smallest unit.
 fn parse_quantity(text: &str, units: Units) -> Option<u64> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let scale = units.iter().find(|(name, _)| *name == unit)?.1;
     let (whole, decimals) = match number.split_once('.') {
@@ -244,6 +318,58 @@ mod tests {
         }
         assert_eq!(error("loss=1%,off"), format!("off: {EXPECTED_KEY}"));
         assert_eq!(error("loss=1%,"), format!(": {EXPECTED_KEY}"));
+    }
+
+    fn dumbbell(text: &str) -> Result<Dumbbell, ConditionsError> {
+        let mut dumbbell = Dumbbell::default();
+        parse_words(text, "expected another key", |key, value| dumbbell.set(key, value))?;
+        Ok(dumbbell)
+    }
+
+    #[test]
+    fn a_dumbbell_has_keys_of_its_own_and_those_of_a_link() {
+        let text = "rate=1gbit,queue=128K,mark=1500,paths=3,skew=5us,balance=packet,mtu=9000";
+        let parsed = dumbbell(text).expect(text);
+        assert_eq!(parsed.conditions, "rate=1gbit".parse().expect("the conditions are valid"));
+        assert_eq!(parsed.queue_octets, 128 << 10);
+        assert_eq!(parsed.discipline, Discipline::Threshold { octets: 1500 });
+        assert_eq!((parsed.paths, parsed.skew), (3, Duration::from_micros(5)));
+        assert_eq!((parsed.balance, parsed.mtu), (Balance::Packet, 9000));
+        let red = dumbbell("red=30K-1.5M").expect("the conditions are valid").discipline;
+        assert_eq!(red, Discipline::Red { min: 30 << 10, max: 3 << 19 });
+    }
+
+    #[test]
+    fn errors_of_a_dumbbell_name_the_word() {
+        for (text, expected) in [
+            ("queue=0", EXPECTED_OCTETS),
+            ("queue=1G", EXPECTED_OCTETS),
+            ("queue=1.5", EXPECTED_OCTETS),
+            ("mark=", EXPECTED_OCTETS),
+            ("red=30K", EXPECTED_RED),
+            ("red=30K-30K", EXPECTED_RED),
+            ("red=0-30K", EXPECTED_RED),
+            ("paths=0", EXPECTED_PATHS),
+            ("paths=17", EXPECTED_PATHS),
+            ("skew=1", EXPECTED_TIME),
+            ("balance=", EXPECTED_BALANCE),
+            ("mtu=575", EXPECTED_MTU),
+            ("mtu=9217", EXPECTED_MTU),
+            ("loss=1", EXPECTED_PERCENTAGE),
+            ("flows=1", "expected another key"),
+            ("queue", "expected another key"),
+        ] {
+            let why = dumbbell(text).expect_err(text).to_string();
+            assert_eq!(why, format!("{text}: {expected}"));
+        }
+    }
+
+    /// The variable OPENDAT_NET describes a link, which has none of these keys.
+    #[test]
+    fn conditions_have_no_keys_of_a_dumbbell() {
+        for text in ["queue=128K", "mark=1500", "red=1K-2K", "paths=2", "skew=1us", "mtu=1500"] {
+            assert_eq!(error(text), format!("{text}: {EXPECTED_KEY}"));
+        }
     }
 
     proptest! {
