@@ -12,6 +12,8 @@
 //! | `responder_resources` | the peer's READs and atomic operations, and their responses |
 //! | [`ack_only`] | the answers of an end that has closed the connection |
 //! | `challenge` | asks an idle peer whether it still has the connection |
+//! | `path_check` | notices that full packets do not get through although short packets do |
+//! | `notification` | tells the peer that a switch has marked its packets (CNP) |
 //! | `pace` | the congestion window and the retransmission timer |
 //! | [`burst`] | outgoing datagrams |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
@@ -21,7 +23,9 @@ pub mod burst;
 mod challenge;
 pub mod engine;
 mod messages;
+mod notification;
 mod pace;
+mod path_check;
 mod requester;
 mod requests;
 mod responder;

@@ -4,6 +4,7 @@
 mod ack_only;
 mod hostile;
 mod lossy;
+mod notification;
 mod replay;
 mod requester;
 mod responder;
