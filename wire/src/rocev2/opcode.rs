@@ -357,7 +357,9 @@ impl Opcode {
             Self::WriteLast | Self::UcWriteLast => (O::Write, Last, C::Nothing),
             Self::WriteLastImmediate | Self::UcWriteLastImmediate => (O::Write, Last, C::Immediate),
             Self::WriteOnly | Self::UcWriteOnly => (O::Write, Only, C::Reth),
-            Self::WriteOnlyImmediate | Self::UcWriteOnlyImmediate => (O::Write, Only, C::RethImmediate),
+            Self::WriteOnlyImmediate | Self::UcWriteOnlyImmediate => {
+                (O::Write, Only, C::RethImmediate)
+            }
             Self::ReadRequest => (O::ReadRequest, Only, C::Reth),
             Self::ReadResponseFirst => (O::ReadResponse, First, C::Aeth),
             Self::ReadResponseMiddle => (O::ReadResponse, Middle, C::Nothing),
