@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 use dat_core::provider::{Connect, Provider, Queue};
 use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_softroce::{Roce, SoftRoce};
-use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
+use wire::cm::{Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
     Aeth, Bth, Deth, Extension, Icrc, Opcode, Operation, Packet, PathMtu, Psn, Syndrome, UDP_PORT,
 };

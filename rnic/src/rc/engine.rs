@@ -271,7 +271,10 @@ impl ReliableConnection {
             let reserved = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
             result = responder.transmit(work, path, burst, reserved);
         }
-        let result = result.and_then(|()| requester.transmit(work, path, now, burst, stats));
+        let result = result.and_then(|()| match path_check.holds() {
+            false => requester.transmit(work, path, now, burst, stats),
+            true => Ok(()),
+        });
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }
@@ -297,7 +300,11 @@ impl ReliableConnection {
     /// cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        self.failure.is_none() && (self.responder.is_ready() || self.requester.is_ready(&self.work))
+        let ReliableConnection { work, requester, responder, path_check, .. } = self;
+        self.failure.is_none()
+            && (responder.is_ready()
+                || path_check.question_is_due()
+                || !path_check.holds() && requester.is_ready(work))
     }
 
     /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.

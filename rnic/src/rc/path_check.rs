@@ -13,8 +13,9 @@
 //! about the path. A connection on which a full packet has got through before does not fail,
 //! because a queue that counts octets may have room for short packets only.
 //!
-//! For a READ this shows the loss of full responses only if a short response gets through, because
-//! the peer sends no acknowledgement while it owes responses.
+//! A peer sends no acknowledgement while it owes responses. Therefore a question about a READ is
+//! sent alone: the requester *holds* its requests until the answer comes, or until it retransmits
+//! the next time.
 //!
 //! When a connection is established, the adapter can send a *probe*: a write of one full packet
 //! that the peer must treat like the question. A router that cannot forward the probe says so by
@@ -51,9 +52,17 @@ struct Stall {
     /// Whether questions accompany retransmissions, because an ACK timeout has expired.
     asks: bool,
     question_is_due: bool,
+    /// Whether the requester sends nothing, so that the question is answered on its own.
+    holds: bool,
     /// Whether the peer has sent a response since the last retransmission.
     is_answered: bool,
     lost_retransmissions: u8,
+}
+
+impl Stall {
+    fn take_answer(&mut self) {
+        (self.is_answered, self.holds) = (true, false);
+    }
 }
 
 impl PathCheck {
@@ -70,17 +79,24 @@ impl PathCheck {
         is_sent
     }
 
-    /// Adds the question to the burst if it is due. Returns whether it was added.
+    /// Whether [`send_question`](Self::send_question) would add a question.
     #[inline]
-    pub(super) fn send_question(
-        &mut self,
-        path: &Path,
-        acknowledged: Psn,
-        burst: &mut Burst,
-    ) -> bool {
+    pub(super) fn question_is_due(&self) -> bool {
         self.stall.question_is_due
-            && std::mem::take(&mut self.stall.question_is_due)
-            && push_write(path, acknowledged, 0, burst)
+    }
+
+    /// Whether the requester must send nothing.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.stall.holds
+    }
+
+    /// Adds the question to the burst if it is due.
+    #[inline]
+    pub(super) fn send_question(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) {
+        if std::mem::take(&mut self.stall.question_is_due) {
+            push_write(path, acknowledged, 0, burst);
+        }
     }
 
     /// Handles a response before the requester does. Returns true if the response only answers the
@@ -105,7 +121,7 @@ impl PathCheck {
             // peer had acknowledged before.
             self.has_sent |= self.probe_is_open && requester.in_flight() == 0;
             self.probe_is_open = false;
-            self.stall.is_answered = true;
+            self.stall.take_answer();
         }
         is_answer
     }
@@ -130,7 +146,7 @@ impl PathCheck {
         }
         match has_progress || is_rnr_nak {
             true => self.stall = Stall::default(),
-            false => self.stall.is_answered = true,
+            false => self.stall.take_answer(),
         }
     }
 
@@ -142,16 +158,17 @@ impl PathCheck {
             true => self.has_received,
             false => self.has_sent,
         };
-        if oldest.is_none_or(|oldest| !oldest.is_full || passes(oldest)) {
+        let Some(oldest) = oldest.filter(|&oldest| oldest.is_full && !passes(oldest)) else {
             self.stall = Stall::default();
             return false;
-        }
+        };
         let stall = &mut self.stall;
         if stall.asks && stall.is_answered {
             stall.lost_retransmissions += 1;
         }
         stall.asks |= timed_out;
         (stall.question_is_due, stall.is_answered) = (stall.asks, false);
+        stall.holds = stall.asks && oldest.is_read && !stall.holds;
         stall.lost_retransmissions >= LOST_RETRANSMISSIONS_MAX
     }
 }

@@ -73,16 +73,37 @@ fn messages_that_do_not_get_through_end_the_connection_within_two_timeouts() {
     }
 }
 
-/// The last response of the READ is short and arrives.
+/// The last response of a READ may be short and arrive, or none arrives.
 #[test]
 fn responses_that_do_not_get_through_end_the_connection_too() {
-    let mut path = Path::new();
-    let octets = 4 * OCTETS + 5;
-    let (sink, shown) = (path.ours.buf(octets), path.peer.buf(octets));
-    path.ours.post(read(1, &[sink.seg(0, octets)], shown.remote(0)));
-    let (after, result) = path.run();
-    assert_eq!(result, Err(Failure::PathMtu));
-    assert!(after < 2 * TIMEOUT, "{after:?}");
+    for octets in [OCTETS, 4 * OCTETS, 4 * OCTETS + 5] {
+        let mut path = Path::new();
+        let (sink, shown) = (path.ours.buf(octets), path.peer.buf(octets));
+        path.ours.post(read(1, &[sink.seg(0, octets)], shown.remote(0)));
+        let (after, result) = path.run();
+        assert_eq!(result, Err(Failure::PathMtu), "{octets} octets");
+        assert!(TIMEOUT < after && after < 2 * TIMEOUT, "{octets} octets: {after:?}");
+    }
+}
+
+/// A peer that does not answer questions still gets its READs again.
+#[test]
+fn a_read_is_repeated_even_if_questions_are_not_answered() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(OCTETS);
+    fixture.side.post(read(1, &[sink.seg(0, OCTETS)], NOWHERE));
+    let request = format!("{} READ request of 256 ask 0", fixture.psn);
+    let (mut asked, mut requested) = (0, 0);
+    while fixture.side.rc.stats().timeouts < 3 {
+        let sent = fixture.sent_words();
+        asked += sent.iter().filter(|packet| packet.contains("WRITE only of 0")).count();
+        requested += usize::from(sent.contains(&request));
+        fixture.wait().unwrap();
+    }
+    assert!(asked > 10 && requested > 10, "{asked} questions, {requested} requests");
+    fixture.sent();
+    fixture.response(wire::rocev2::Position::Only, 0, OCTETS).unwrap();
+    assert_eq!(fixture.done(), ok([1]));
 }
 
 #[test]
