@@ -483,6 +483,10 @@ impl PacketIo {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+
     use super::*;
     use crate::socket::{ReceiveStrategy, RxBatch};
 
@@ -551,6 +555,69 @@ mod tests {
                 assert_eq!(sender.socket.traffic_class().expect("an option"), 46 << 2 | 2);
             }
         }
+    }
+
+    /// The link is slow, and the socket's buffer is small. All packets leave, and each leaves once.
+    #[test]
+    fn packets_wait_while_the_socket_has_no_room() {
+        const BURSTS: usize = 10;
+        const PACKETS: usize = 32;
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIP: only root can have a network of its own");
+            return;
+        }
+        let network = std::thread::spawn(|| {
+            // SAFETY: the call accesses no memory. The system call changes the network of this
+            // thread only.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNET) }, 0);
+            for line in [
+                "ip link add near type veth peer name far",
+                "ip addr add 10.9.0.1/24 dev near",
+                "ip link set far up",
+                "ip link set near up",
+                "ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
+                "tc qdisc add dev near root tbf rate 40mbit burst 4kb limit 10mb",
+            ] {
+                let words: Vec<&str> = line.split(' ').collect();
+                let done = Command::new(words[0]).args(&words[1..]).status();
+                assert!(done.expect("iproute2 is installed").success(), "{line}");
+            }
+            let address = "10.9.0.1:0".parse().expect("an address");
+            let mut io =
+                PacketIo::new(address, false, 0, &Conditions::OFF, None).expect("a free port");
+            set_socket_send_buffer_size(&io.senders[0].socket, 20_000).expect("an option");
+            let to = "10.9.0.2:4791".parse().expect("an address");
+            let peer = Peer::new(io.source(), address, to).expect("one family");
+            let mut waited = 0;
+            for _ in 0..BURSTS {
+                for _ in 0..PACKETS {
+                    let burst = io.burst_to(&peer, Instant::now());
+                    burst.push(1000).expect("room for a packet").fill(0);
+                }
+                io.flush();
+                while io.has_backlog() {
+                    waited += 1;
+                    assert!(io.deadline().is_some());
+                    io.send_backlog(Instant::now());
+                    std::thread::yield_now();
+                }
+            }
+            assert!(waited > 0, "the socket always had room");
+            let sent = || {
+                let counts = std::fs::read_to_string("/proc/thread-self/net/dev").expect("counts");
+                let far = counts.lines().find_map(|line| line.trim().strip_prefix("far:"));
+                let received = far.and_then(|far| far.split_whitespace().nth(1)?.parse().ok());
+                received.unwrap_or(0)
+            };
+            // Other packets of the kernel may be counted, too.
+            let start = Instant::now();
+            while sent() < BURSTS * PACKETS && start.elapsed().as_secs() < 20 {
+                std::thread::yield_now();
+            }
+            let packets = BURSTS * PACKETS;
+            assert!((packets..packets + 30).contains(&sent()), "{} of {packets}", sent());
+        });
+        network.join().expect("no panic");
     }
 
     #[test]
