@@ -210,8 +210,8 @@ impl LocalAddress {
         Peer::new(self.packet_io.source(), self.address(), self.peer_address(ip))
     }
 
-    /// Makes the kernel report the marks of switches. Packets from this adapter's own address do not
-    /// pass switches, so an adapter without other peers need not read the marks.
+    /// Makes the kernel report the marks of switches. Packets from this adapter's own address pass
+    /// no switch, so an adapter without other peers need not read the marks.
     pub(crate) fn read_marks_of(&mut self, peer: IpAddr) {
         if peer != self.address().ip()
             && !self.receive_strategy.reads_marks()

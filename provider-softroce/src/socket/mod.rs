@@ -158,8 +158,8 @@ impl Udp {
         self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
     }
 
-    /// Sets the traffic class of the packets that the socket sends: the DSCP in the upper 6 bits and
-    /// the ECN codepoint in the lower 2 bits. With IPv4 this octet is the TOS.
+    /// Sets the traffic class of the packets that the socket sends: the DSCP in the upper 6 bits,
+    /// and the ECN codepoint in the lower 2 bits. With IPv4 this octet is the TOS.
     pub(crate) fn set_traffic_class(&self, traffic_class: u8) -> io::Result<()> {
         let (level, option) = match self.local_addr()? {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
