@@ -83,8 +83,8 @@ const NOT_UTF_8: &str = "expected UTF-8";
 
 /// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "shm",
-    "net", "threads", "spin", "strict", "stats", "capture",
+    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "dscp", "timeout", "retries",
+    "shm", "net", "threads", "spin", "strict", "stats", "capture",
 ];
 
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.

@@ -135,6 +135,10 @@ impl Fuzz {
             self.sent.push(transmit.mad);
         }
         while let Some((id, event)) = self.cm.poll_event() {
+            // This event belongs to no connection.
+            if let Event::PathMtuRefused { .. } = event {
+                continue;
+            }
             let (ended, released) = self.reported.entry(id).or_default();
             assert!(!*released, "{event:?}");
             match event {

@@ -9,6 +9,7 @@ mod shutdown;
 mod sockets;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::hosts::HostsOfAdapter;
 use crate::link::{self, EngineContext, Link};
 use crate::listeners::{Listener, Listeners, LocalRequest, PendingRequest, Place};
 use crate::local_address::{LocalAddress, Owner, random};
+use crate::packet_io::TooLong;
 use crate::params::Params;
 use crate::port::{ReceiveBuffer, Service};
 use crate::socket::RxBatch;
@@ -123,6 +125,9 @@ impl Engine {
                 (cm::Event::Request(request), _) => {
                     listeners.deliver_request(cx, index, id, request)
                 }
+                (cm::Event::PathMtuRefused { from, proposed, largest }, _) => {
+                    log_refused_path_mtu(from, proposed, largest);
+                }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
                     cx.local_address.owners.remove(&id);
@@ -142,6 +147,21 @@ impl Engine {
             }
         }
         resources.has_outgoing |= local_address.send_messages(now);
+    }
+
+    /// Ends the connection whose packet this host cannot send, because the packet is too long.
+    fn end_link_of(&mut self, index: usize, too_long: TooLong, now: Instant) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let indices: Vec<usize> = links.indices().collect();
+        for link in indices {
+            if let Some(link) = links.get_mut(link)
+                && link.local_address() == Some(index)
+            {
+                let local_address = &mut local_addresses[index];
+                link.on_too_long(&mut EngineContext { local_address, resources, now }, too_long);
+            }
+        }
+        self.process_cm_events(index, now);
     }
 
     /// Calls `f` with a queue pair. If the queue pair has a connection, also passes the context of
@@ -168,6 +188,17 @@ impl Engine {
         }
         Some(result)
     }
+}
+
+/// Logs that a request was refused because of its path MTU.
+fn log_refused_path_mtu(from: IpAddr, proposed: Option<PathMtu>, largest: PathMtu) {
+    let Some(proposed) = proposed else { return };
+    tracing::warn!(
+        target: "dat::cm",
+        "refused a request of {from}: its packets carry {proposed} octets, and this host's \
+         interface takes packets of {largest} octets. Give both interfaces the same MTU, or set \
+         the path MTU of the caller (mtu={largest} in OpenDAT)"
+    );
 }
 
 impl MakeProgress for Engine {
@@ -246,6 +277,12 @@ impl MakeProgress for Engine {
         if self.resources.context.has_sleeper() {
             self.resume_sockets();
         }
+        for index in 0..self.local_addresses.len() {
+            self.local_addresses[index].packet_io.send_backlog(now);
+            for too_long in self.local_addresses[index].packet_io.take_too_long() {
+                self.end_link_of(index, too_long, now);
+            }
+        }
         while let Some(link) = self.resources.failed.pop() {
             self.with_link(link, |link, cx| link.report_failure(cx));
         }
@@ -300,9 +337,12 @@ impl MakeProgress for Engine {
 
     fn remaining(&mut self) -> Remaining {
         let Engine { resources, links, local_addresses, unread, .. } = self;
-        let more = !(resources.transmit_pending.is_empty()
+        // While a socket has no room, its queue pairs wait for the deadline of the packet I/O.
+        let has_backlog = local_addresses.iter().any(|of| of.packet_io.has_backlog());
+        let more = !((resources.transmit_pending.is_empty() || has_backlog)
             && resources.failed.is_empty()
-            && unread.is_empty());
+            && unread.is_empty())
+            || local_addresses.iter().any(|of| of.packet_io.has_too_long());
         let deadlines = local_addresses
             .iter()
             .filter_map(LocalAddress::deadline)
@@ -399,6 +439,7 @@ unsafe impl adapter::Engine for Engine {
             deadline: to.deadline,
             depth: to.depth,
             mtu,
+            own_mtu: mtu,
         };
         match local_addresses.get_mut(index) {
             Some(local_address) => {

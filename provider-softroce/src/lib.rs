@@ -10,6 +10,7 @@
 //! | `link` | a queue pair and its connection |
 //! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
 //! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
+//! | `backlog` | batches that a socket had no room for |
 //! | `outgoing` | the packets that wait to be sent, and the batches in which they leave |
 //! | `connected_socket` | a faster path to peers at the same address |
 //! | `hosts` | whether the hosts of silent peers are up |
@@ -25,6 +26,7 @@
 //! makes progress. docs/softroce.md describes the behaviour and explains how and why processes
 //! share the port.
 
+mod backlog;
 mod connected_socket;
 mod engine;
 mod host_probe;

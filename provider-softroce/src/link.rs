@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Counts, Shared};
+use adapter::{Counts, Shared, netdev};
 use dat_core::provider::ReadDepth;
 use mio::Interest;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
@@ -95,7 +95,10 @@ pub(crate) struct Target {
     pub(crate) private: Vec<u8>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) depth: ReadDepth,
+    /// The path MTU that this side proposes.
     pub(crate) mtu: PathMtu,
+    /// The path MTU that this side carries. It is larger than `mtu` if the peer has refused it.
+    pub(crate) own_mtu: PathMtu,
 }
 
 /// The parts of the engine that the methods of a connection need besides the queue pair.
@@ -265,7 +268,8 @@ impl Link {
     /// Enters the phase `Established`. If the peer is on this host, this side watches the peer's
     /// process from now on.
     fn enter_established(&mut self, cx: &mut EngineContext<'_>, established: Established) {
-        let (local_address, (_, slot)) = (established.conn.local_address, established.conn.peer);
+        let (local_address, (ip, slot)) = (established.conn.local_address, established.conn.peer);
+        cx.local_address.read_marks_of(ip);
         cx.local_address.packet_io.prepare_connected_socket(established.peer.address);
         let EngineResources { context, failed, .. } = &mut *cx.resources;
         let watch = |number, liveness: &LivenessConnection| {
@@ -296,7 +300,8 @@ impl Link {
     fn on_accepted(&mut self, cx: &mut EngineContext<'_>, answer: &Accepted) {
         let Some(connecting) = self.phase.take_connecting() else { return };
         let Connecting { work, target, attempt, .. } = *connecting;
-        let ((mut conn, rq_psn), peer) = match (attempt, cx.local_address.peer(target.to.ip())) {
+        let ((mut conn, rq_psn), mut peer) = match (attempt, cx.local_address.peer(target.to.ip()))
+        {
             (Some(attempt), Some(peer)) => (attempt, peer),
             _ => {
                 self.phase.end(&self.shared, work);
@@ -304,6 +309,13 @@ impl Link {
             }
         };
         conn.peer.1 = slot_of(answer.qpn);
+        cx.local_address.packet_io.choose_sender(&mut peer, [conn.qpn, answer.qpn]);
+        let of_peer = match target.mtu < target.own_mtu {
+            true => target.mtu.to_string(),
+            // The peer has accepted this path MTU, and does not say whether it takes more.
+            false => format!("{} or more", target.mtu),
+        };
+        log_path_mtu(target.to.ip(), target.mtu, target.own_mtu, &of_peer);
         let depth = ReadDepth {
             incoming: target.depth.incoming.min(answer.initiator_depth.into()),
             outgoing: target.depth.outgoing.min(answer.responder_resources.into()),
@@ -322,6 +334,7 @@ impl Link {
         let mut established = Established::new(self.index, work, terms, conn, peer, cx);
         established.reported = true;
         self.enter_established(cx, established);
+        self.probe_path(cx);
         // The private data are padded with zeros to the length of their field.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
@@ -334,12 +347,15 @@ impl Link {
         let index = self.index;
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         let Connecting { work, target, attempt, stale_attempts, .. } = &mut **connecting;
-        let again = match (reason, takes) {
-            (Reason::INVALID_MTU, Some(mtu)) if mtu < target.mtu => {
-                target.mtu = mtu;
-                true
+        let again = match reason {
+            Reason::INVALID_MTU => {
+                // A peer that does not say what it takes is offered the next smaller size.
+                let takes = takes.filter(|&mtu| mtu < target.mtu);
+                let smaller = takes.or_else(|| target.mtu.smaller());
+                target.mtu = smaller.unwrap_or(target.mtu);
+                smaller.is_some()
             }
-            (Reason::STALE_CONNECTION, _) => {
+            Reason::STALE_CONNECTION => {
                 *stale_attempts += 1;
                 *stale_attempts < STALE_CONNECTION_TRIES
             }
@@ -407,7 +423,7 @@ impl Link {
     ) {
         let EngineContext { local_address, now, .. } = cx;
         let ip = request.from.ip();
-        let (Some(peer), Some(qpn)) =
+        let (Some(mut peer), Some(qpn)) =
             (local_address.peer(ip), local_address.qpns.assign(self.index))
         else {
             local_address.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
@@ -432,6 +448,9 @@ impl Link {
             return self.fail_accept(cx.resources);
         }
         local_address.owners.insert(id, Owner::Link(self.index));
+        local_address.packet_io.choose_sender(&mut peer, [qpn, request.qpn]);
+        let own_mtu = local_address.cm.max_path_mtu(ip, request.to.ip());
+        log_path_mtu(ip, request.path_mtu, own_mtu, &request.path_mtu.to_string());
         // dat-core accepts a request only with a queue pair that is idle.
         let Some(work) = self.phase.take_idle() else { return };
         let terms = Terms {
@@ -474,12 +493,48 @@ impl Link {
         let (peer, local) =
             established.endpoints.unwrap_or((established.peer.address, cx.local_address.address()));
         self.sink.call(Upcall::Established { private: &[], peer, local, depth: established.depth });
+        self.probe_path(cx);
         self.transmit(cx);
     }
 }
 
+/// Logs the path MTU of a connection in octets of payload: the agreed one, the one that this side
+/// carries, and the one that the peer carries.
+fn log_path_mtu(peer: IpAddr, agreed: PathMtu, own: PathMtu, of_peer: &str) {
+    tracing::info!(
+        target: "dat::cm", %peer, path_mtu = %agreed, own_mtu = %own, peer_mtu = %of_peer,
+        "path MTU"
+    );
+}
+
+/// The largest path MTU that every Ethernet carries. It is not probed.
+const UNPROBED_PATH_MTU: PathMtu = PathMtu::Octets1024;
+
 /// The connection, on either side.
 impl Link {
+    /// Sends a full packet that changes nothing. If a router on the path cannot forward it, this
+    /// host learns the path MTU before the consumer sends a long message.
+    fn probe_path(&mut self, cx: &mut EngineContext<'_>) {
+        if let Phase::Established(established) = &mut self.phase
+            && established.rc.path_mtu() > UNPROBED_PATH_MTU
+            && established.peer.address.ip() != cx.local_address.address().ip()
+            && !netdev::is_own(established.peer.address.ip())
+        {
+            established.rc.probe_path(cx.burst_to(&established.peer));
+        }
+    }
+
+    /// Handles a packet that a switch has marked: tells the peer to send more slowly.
+    #[cold]
+    pub(crate) fn note_marked(&mut self, cx: &mut EngineContext<'_>, packet: &Packet<'_>) {
+        if let Phase::Established(established) = &mut self.phase
+            && established.reported
+            && packet.bth.opcode.has_payload()
+        {
+            established.rc.note_marked(cx.now, cx.burst_to(&established.peer));
+        }
+    }
+
     /// Handles an event from the connection manager.
     pub(crate) fn on_cm_event(&mut self, cx: &mut EngineContext<'_>, id: ConnId, event: Event) {
         // The event belongs to an earlier attempt to connect.
@@ -500,7 +555,7 @@ impl Link {
             Event::Disconnected => self.on_disconnected(cx),
             Event::Broken => self.end(cx, End::Broken(BreakReason::ConnectionForgotten)),
             Event::Stale => self.on_stale(cx),
-            Event::Request(_) | Event::Released { .. } => {}
+            Event::Request(_) | Event::Released { .. } | Event::PathMtuRefused { .. } => {}
         }
     }
 
@@ -559,7 +614,8 @@ impl Link {
         self.received = false;
         let Phase::Established(established) = &mut self.phase else { return };
         if let Some(failure) = established.failure {
-            return self.end(cx, End::Broken(failure.into()));
+            let reason = established.break_reason(failure);
+            return self.end(cx, End::Broken(reason));
         }
         // The RNR NAK has already been sent if another message followed in the same batch.
         if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
@@ -649,7 +705,8 @@ impl Link {
                     sent.and_then(|()| established.announce_receive(cx, &self.shared))
                 {
                     established.failure = Some(failure);
-                    return self.end(cx, End::Broken(failure.into()));
+                    let reason = established.break_reason(failure);
+                    return self.end(cx, End::Broken(reason));
                 }
                 if let Some(how) = established.closing
                     && established.rc.is_drained()
@@ -719,7 +776,8 @@ impl Link {
                     cx.local_address.cm.stale(cx.now, established.conn.id);
                 }
                 established.failure = Some(failure);
-                self.end(cx, End::Broken(failure.into()));
+                let reason = established.break_reason(failure);
+                self.end(cx, End::Broken(reason));
             }
         }
     }

@@ -114,6 +114,7 @@ impl LocalAddress {
         let cfg = Cfg {
             path_mtu: mtu.min(params.mtu),
             loopback_path_mtu: loopback.min(params.mtu),
+            traffic_class: params.dscp << 2,
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
             low_bits: low_bits(port.slot()),
@@ -124,7 +125,8 @@ impl LocalAddress {
         let seed = params.conditions.seed.wrapping_add(u64::from(slot));
         let conditions = Conditions { seed, ..params.conditions.clone() };
         let system = |error| PortError::of_sender(address.ip(), error);
-        let packet_io = PacketIo::new(address, gso, &conditions, capture).map_err(system)?;
+        let packet_io =
+            PacketIo::new(address, gso, params.dscp, &conditions, capture).map_err(system)?;
         let owners = HashMap::new();
         Ok(LocalAddress {
             port,
@@ -212,6 +214,17 @@ impl LocalAddress {
     /// family (IPv4 or IPv6) as this side's address.
     pub(crate) fn peer(&self, ip: IpAddr) -> Option<Peer> {
         Peer::new(self.packet_io.source(), self.address(), self.peer_address(ip))
+    }
+
+    /// Makes the kernel report the marks of switches. Packets from this adapter's own address pass
+    /// no switch, so an adapter without other peers need not read the marks.
+    pub(crate) fn read_marks_of(&mut self, peer: IpAddr) {
+        if peer != self.address().ip()
+            && !self.receive_strategy.reads_marks()
+            && self.port.socket.report_traffic_class().is_ok()
+        {
+            self.receive_strategy.read_marks();
+        }
     }
 
     /// Whether a peer that has been silent for the time `quiet` is known to be alive.

@@ -24,6 +24,8 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) address: SocketAddr,
+    /// The index of the sender from whose port the packets leave.
+    pub(crate) sender: usize,
     /// The ICRC of packets to `address`.
     pub(crate) icrc: Icrc,
     /// The time at which packets were last added.
@@ -40,19 +42,22 @@ impl Outgoing {
         self.burst.is_empty()
     }
 
-    /// Whether a packet of any length to this address can join the waiting packets.
+    /// Whether a packet of any length to this address, from this sender, can join the waiting
+    /// packets.
     #[inline]
-    pub(crate) fn accepts(&self, address: SocketAddr) -> bool {
+    pub(crate) fn accepts(&self, address: SocketAddr, sender: usize) -> bool {
         self.burst.is_empty()
             || self.burst.fits_any_packet()
-                && self.destination.is_some_and(|destination| destination.address == address)
+                && self.destination.is_some_and(|destination| {
+                    (destination.address, destination.sender) == (address, sender)
+                })
     }
 
     /// Returns the burst to which packets to a peer are added. The peer must be
     /// [accepted](Self::accepts).
     #[inline]
     pub(crate) fn burst_to(&mut self, destination: Destination) -> &mut Burst {
-        debug_assert!(self.accepts(destination.address));
+        debug_assert!(self.accepts(destination.address, destination.sender));
         self.destination = Some(destination);
         &mut self.burst
     }

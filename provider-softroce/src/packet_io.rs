@@ -1,12 +1,15 @@
 //! Sends packets through the socket or the emulated network, with their ICRC and in batches. Checks
 //! received packets.
 //!
-//! Packets are not sent from port 4791, but from a port that the system has chosen at random. An
-//! attacker who forges a packet must guess that port in addition to the numbers of the connection,
-//! and no other user of this host can send from it.
+//! Packets are not sent from port 4791, but from ports that the system has chosen at random. An
+//! attacker who forges a packet must guess the port in addition to the numbers of the connection,
+//! and no other user of this host can send from it. Connections to other addresses are spread over
+//! several ports, because switches and network cards with several paths or queues choose one by the
+//! addresses and ports of a packet. All packets of a connection leave from one port, so they do not
+//! overtake each other.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use capture::{Capture, Datagram, Direction};
@@ -14,20 +17,24 @@ use netem::Conditions;
 use rnic::rc::Burst;
 use wire::rocev2::{Icrc, Identification};
 
+use crate::backlog::{self, Backlog};
 use crate::connected_socket::ConnectedSocket;
 use crate::outgoing::{Batch, Destination, Outgoing};
-use crate::socket::{MAX_SEGMENTS, Udp};
+use crate::socket::{ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
+
+/// The maximum number of ports from which the packets of a local address leave.
+const SENDERS_MAX: usize = 4;
 
 /// The packet I/O of a local address, between the engine and its socket.
 pub(crate) struct PacketIo {
     /// The address to which peers send.
     address: SocketAddr,
-    sender: Udp,
-    /// A socket that reserves the port of `source`, so that no other user of the host can send from
-    /// that port.
-    _port_reservation: Udp,
-    /// The source address of all packets.
-    source: SocketAddr,
+    /// The senders. The first one exists from the start. It sends the messages of connection
+    /// management and all packets to this adapter's own address. The others are opened for
+    /// connections to other addresses.
+    senders: Vec<Sender>,
+    /// The DSCP and the ECN codepoint of all packets.
+    traffic_class: u8,
     /// Whether the kernel splits a batch into packets (UDP_SEGMENT), so that one call sends the
     /// batch.
     gso: bool,
@@ -36,13 +43,51 @@ pub(crate) struct PacketIo {
     /// The connected socket, which is a faster path to peers at this adapter's own address. `None`
     /// if it is not in use.
     connected_socket: Option<ConnectedSocket>,
+    /// The batches for which a socket had no room.
+    backlog: Backlog,
+    /// The packets that were not sent because they are too long, until
+    /// [`take_too_long`](PacketIo::take_too_long) returns them.
+    too_long: Vec<TooLong>,
     net: Option<netem::Link<InFlight>>,
     capture: Option<Capture>,
+}
+
+/// A port from which packets leave.
+struct Sender {
+    socket: Udp,
+    /// A socket that reserves the port of `source`, so that no other user of the host can send from
+    /// that port.
+    _port_reservation: Udp,
+    /// The source address of the packets.
+    source: SocketAddr,
+}
+
+impl Sender {
+    fn open(address: SocketAddr, traffic_class: u8) -> io::Result<Self> {
+        let (port_reservation, port) = Udp::reserve_port()?;
+        let mut source = address;
+        source.set_port(port);
+        let socket = Udp::bind_send_only(source, address)?;
+        socket.set_traffic_class(traffic_class)?;
+        Ok(Sender { socket, _port_reservation: port_reservation, source })
+    }
+}
+
+/// A packet that was not sent because it is longer than the path MTU that this host knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong {
+    /// The address of the peer.
+    pub(crate) peer: IpAddr,
+    /// The peer's queue pair.
+    pub(crate) qpn: u32,
+    /// The length of the IP packet.
+    pub(crate) octets: usize,
 }
 
 /// A packet in the emulated network.
 #[derive(Clone)]
 struct InFlight {
+    sender: usize,
     to: SocketAddr,
     datagram: Vec<u8>,
 }
@@ -51,6 +96,8 @@ struct InFlight {
 pub(crate) struct Peer {
     /// The address of the peer, with the UDP port.
     pub(crate) address: SocketAddr,
+    /// The index of the sender of packets to the peer.
+    sender: usize,
     /// The ICRC of packets to the peer.
     tx_icrc: Icrc,
     /// The source address of the peer's last packets. Each queue pair may have a source port of its
@@ -74,13 +121,14 @@ pub(crate) struct Peer {
 pub(crate) struct LastSource(Option<(SocketAddr, Option<u16>)>);
 
 impl Peer {
-    /// Creates a peer. `source` is the source address of packets to the peer, and `ours` is the
-    /// destination address of packets from the peer. Returns `None` if `address`, the peer's
-    /// address, is not of the same family.
+    /// Creates a peer to which the first sender sends. `source` is the source address of packets to
+    /// the peer, and `ours` is the destination address of packets from the peer. Returns `None` if
+    /// `address`, the peer's address, is not of the same family.
     pub(crate) fn new(source: SocketAddr, ours: SocketAddr, address: SocketAddr) -> Option<Self> {
         let (tx_icrc, rx_icrc) = (Icrc::new(source, address)?, Icrc::new(address, ours)?);
         Some(Peer {
             address,
+            sender: 0,
             tx_icrc,
             source: address,
             rx_icrc,
@@ -159,22 +207,21 @@ impl PacketIo {
     pub(crate) fn new(
         address: SocketAddr,
         gso: bool,
+        dscp: u8,
         conditions: &Conditions,
         capture: Option<Capture>,
     ) -> io::Result<Self> {
         let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
-        let (port_reservation, port) = Udp::reserve_port()?;
-        let mut source = address;
-        source.set_port(port);
-        let sender = Udp::bind_send_only(source, address)?;
+        let traffic_class = dscp << 2 | ECN_CAPABLE;
         Ok(PacketIo {
             address,
-            sender,
-            _port_reservation: port_reservation,
-            source,
+            senders: vec![Sender::open(address, traffic_class)?],
+            traffic_class,
             gso,
             outgoing: Outgoing::new(),
             connected_socket: None,
+            backlog: Backlog::default(),
+            too_long: Vec::new(),
             net,
             capture,
         })
@@ -185,9 +232,28 @@ impl PacketIo {
         self.net.is_some()
     }
 
-    /// The source address of this side's packets.
+    /// The source address of the first sender's packets.
     pub(crate) fn source(&self) -> SocketAddr {
-        self.source
+        self.senders[0].source
+    }
+
+    /// Chooses the sender for a connection, by the numbers of its queue pairs. Opens the sender if
+    /// necessary. If it cannot be opened, or if the peer is at this adapter's own address, the
+    /// connection shares a sender with other connections.
+    pub(crate) fn choose_sender(&mut self, peer: &mut Peer, [ours, theirs]: [u32; 2]) {
+        if peer.address.ip() == self.address.ip() {
+            return;
+        }
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the numbers.
+        let hash = (ours ^ theirs.rotate_left(12)).wrapping_mul(0x9E37_79B9) >> 16;
+        let mut index = hash as usize % SENDERS_MAX;
+        if index >= self.senders.len() {
+            self.senders.extend(Sender::open(self.address, self.traffic_class));
+            index = self.senders.len() - 1;
+        }
+        if let Some(tx_icrc) = Icrc::new(self.senders[index].source, peer.address) {
+            (peer.sender, peer.tx_icrc) = (index, tx_icrc);
+        }
     }
 
     /// Prepares for a connection with this peer. If the peer is at the same address, opens the
@@ -195,7 +261,7 @@ impl PacketIo {
     pub(crate) fn prepare_connected_socket(&mut self, peer: SocketAddr) {
         if peer == self.address && self.connected_socket.is_none() && self.gso && self.net.is_none()
         {
-            self.connected_socket = ConnectedSocket::new(self.source, peer);
+            self.connected_socket = ConnectedSocket::new(self.source(), peer);
         }
     }
 
@@ -204,10 +270,11 @@ impl PacketIo {
     /// another peer, or if the burst has no room for a packet, they are sent now.
     #[inline]
     pub(crate) fn burst_to(&mut self, to: &Peer, now: Instant) -> &mut Burst {
-        if !self.outgoing.accepts(to.address) {
+        let &Peer { address, sender, tx_icrc: icrc, .. } = to;
+        if !self.outgoing.accepts(address, sender) {
             self.flush();
         }
-        self.outgoing.burst_to(Destination { address: to.address, icrc: to.tx_icrc, now })
+        self.outgoing.burst_to(Destination { address, sender, icrc, now })
     }
 
     /// Sends the packets that wait to be sent.
@@ -219,13 +286,25 @@ impl PacketIo {
     }
 
     fn send_waiting(&mut self) {
-        let PacketIo { outgoing, connected_socket, net, capture, .. } = self;
-        let max_packets = if self.gso && net.is_none() { MAX_SEGMENTS } else { 1 };
+        let PacketIo {
+            address,
+            senders,
+            gso,
+            outgoing,
+            connected_socket,
+            backlog,
+            too_long,
+            net,
+            capture,
+            ..
+        } = self;
+        let max_packets = if *gso && net.is_none() { MAX_SEGMENTS } else { 1 };
         let Some((destination, batches)) = outgoing.batches(max_packets) else { return };
-        let Destination { address: to, icrc, now } = destination;
+        let Destination { address: to, sender, icrc, now } = destination;
+        let Sender { socket, source, .. } = &senders[sender];
         for batch in batches {
             let mut via_connected =
-                connected_socket.as_mut().filter(|_| batch.is_single() && to == self.address);
+                connected_socket.as_mut().filter(|_| batch.is_single() && to == *address);
             let Batch { octets, size } = batch;
             for (id, datagram) in (0..).zip(octets.chunks_mut(size)) {
                 let id = match &mut via_connected {
@@ -236,13 +315,14 @@ impl PacketIo {
                     }
                 };
                 if let Some(capture) = capture {
-                    record(capture, now, Direction::Out, [self.source, to], id, datagram);
+                    record(capture, now, Direction::Out, [*source, to], id, datagram);
                 }
             }
-            // A packet that cannot be sent counts as lost. The protocol retransmits it.
+            // Apart from a packet for which the socket has no room, a packet that cannot be sent
+            // counts as lost. The protocol retransmits it.
             match (&mut *net, via_connected) {
                 (Some(net), _) => {
-                    net.send(now, InFlight { to, datagram: octets.to_vec() }, octets.len())
+                    net.send(now, InFlight { sender, to, datagram: octets.to_vec() }, octets.len())
                 }
                 (None, Some(via_connected)) => {
                     if !via_connected.send(octets) {
@@ -250,31 +330,77 @@ impl PacketIo {
                     }
                 }
                 (None, None) => {
-                    self.sender.send(to, octets, size);
+                    let sent = match backlog.is_empty() {
+                        true => socket.send(to, octets, size),
+                        // The batches of the backlog leave first.
+                        false => Sent::NoRoom,
+                    };
+                    match sent {
+                        Sent::All | Sent::Failed => {}
+                        Sent::NoRoom => {
+                            let octets = octets.to_vec();
+                            backlog.push(now, backlog::Batch { sender, to, octets, size });
+                        }
+                        Sent::TooLong => note_too_long(too_long, to, octets, size),
+                    }
                 }
             }
         }
         outgoing.clear();
     }
 
+    /// Sends the batches for which a socket had no room, if it is time to try again.
+    pub(crate) fn send_backlog(&mut self, now: Instant) {
+        let PacketIo { senders, backlog, too_long, .. } = self;
+        backlog.retry(now, |&backlog::Batch { sender, to, ref octets, size }| {
+            let sent = senders[sender].socket.send(to, octets, size);
+            if sent == Sent::TooLong {
+                note_too_long(too_long, to, octets, size);
+            }
+            sent
+        });
+    }
+
+    /// Whether packets wait because a socket has no room. Queue pairs must not create packets then.
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether [`take_too_long`](Self::take_too_long) would return packets.
+    #[inline]
+    pub(crate) fn has_too_long(&self) -> bool {
+        !self.too_long.is_empty()
+    }
+
+    /// Returns the packets that were not sent because they are longer than the path MTU. Returns
+    /// each packet once.
+    pub(crate) fn take_too_long(&mut self) -> Vec<TooLong> {
+        std::mem::take(&mut self.too_long)
+    }
+
     /// Sends the packets that have passed the emulated network by now.
     pub(crate) fn send_due(&mut self, now: Instant) {
         let Some(net) = &mut self.net else { return };
-        while let Some(InFlight { to, datagram }) = net.receive(now) {
-            self.sender.send(to, &datagram, datagram.len());
+        while let Some(InFlight { sender, to, datagram }) = net.receive(now) {
+            if self.senders[sender].socket.send(to, &datagram, datagram.len()) == Sent::TooLong {
+                note_too_long(&mut self.too_long, to, &datagram, datagram.len());
+            }
         }
     }
 
     /// Sends all packets that are still in the emulated network.
     pub(crate) fn drain_network(&mut self) {
-        while let Some(at) = self.deadline() {
+        while let Some(at) = self.net.as_ref().and_then(netem::Link::deadline) {
             self.send_due(at);
         }
     }
 
-    /// The time at which the emulated network delivers the next packet.
+    /// The time at which the emulated network delivers the next packet, or at which the backlog is
+    /// to be sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.net.as_ref().and_then(netem::Link::deadline)
+        let of_net = self.net.as_ref().and_then(netem::Link::deadline);
+        [of_net, self.backlog.deadline()].into_iter().flatten().min()
     }
 
     /// Whether a capture records the packets.
@@ -304,6 +430,35 @@ impl PacketIo {
     }
 }
 
+/// Returns the destination queue pair of a packet that has not been checked yet.
+#[inline]
+pub(crate) fn dest_qpn(packet: &[u8]) -> Option<u32> {
+    let &[_, high, middle, low] = packet.get(4..)?.first_chunk()?;
+    Some(u32::from_be_bytes([0, high, middle, low]))
+}
+
+/// The length of the IP packet that carries a UDP payload of this length to a peer.
+pub(crate) fn ip_packet_len(peer: IpAddr, payload: usize) -> usize {
+    const UDP_HEADER: usize = 8;
+    let ip_header = if peer.is_ipv4() { 20 } else { 40 };
+    ip_header + UDP_HEADER + payload
+}
+
+/// Records the packets of a batch that the kernel refused because they are too long. Only the last
+/// packet of a batch may be shorter than the others.
+#[cold]
+fn note_too_long(too_long: &mut Vec<TooLong>, to: SocketAddr, octets: &[u8], size: usize) {
+    for packet in octets.chunks(size.max(1)).filter(|packet| packet.len() == size) {
+        if let Some(qpn) = dest_qpn(packet) {
+            let octets = ip_packet_len(to.ip(), packet.len());
+            let found = TooLong { peer: to.ip(), qpn, octets };
+            if !too_long.contains(&found) {
+                too_long.push(found);
+            }
+        }
+    }
+}
+
 #[cold]
 fn record(
     capture: &Capture,
@@ -317,29 +472,4 @@ fn record(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A sender without segmentation offload splits a batch, and the packets arrive one by one.
-    #[test]
-    fn identifications_go_on_from_one_queue_pair_to_the_next() {
-        let address = |last| SocketAddr::from(([192, 0, 2, last], 4791));
-        let (ours, source) = (address(1), address(2));
-        let peer = || Peer::new(ours, ours, source).expect("addresses of one family");
-        let (mut first, mut second, mut last) = (peer(), peer(), LastSource::default());
-        let icrc = Icrc::new(source, ours).expect("addresses of one family");
-        let mut check = |peer: &mut Peer, id, expected| {
-            let mut datagram = [7; 80];
-            icrc.seal(id, &mut datagram);
-            assert_eq!(peer.expected_id(&last, source, 0), expected);
-            let (_, ip) = peer.check(ours, source, 0, &datagram, &mut last).expect("a valid ICRC");
-            assert_eq!(ip, Identification::unfragmented(id));
-        };
-        check(&mut first, 0, 0);
-        check(&mut second, 1, 0);
-        check(&mut first, 2, 2);
-        check(&mut second, 3, 3);
-        check(&mut second, 0, 4);
-        assert_eq!(first.expected_id(&last, address(3), 0), 3, "another source");
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `mtu` | maximum payload of a packet: 256, 512, 1024, 2048 or 4096 octets | the interface's |
 //! | `gso` | `on`, `off` or `auto`: whether the kernel splits batches into packets | `auto` |
+//! | `dscp` | the DSCP in the IP header of packets, 0 to 63 | 0 |
 //! | `timeout` | the time to wait for an acknowledgement, 32 to 600,000 ms | 537 ms, or the caller's value |
 //! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 times | 6 times, or the caller's value |
 //! | `net` | an emulated network, see [`netem::Conditions`] | `off` |
@@ -29,6 +30,8 @@ pub struct Params {
     pub(crate) mtu: PathMtu,
     /// Whether the kernel splits batches into packets. `None` means that the self-test decides.
     pub(crate) gso: Option<bool>,
+    /// The DSCP in the IP header of packets (RFC 2474), 0 to 63.
+    pub(crate) dscp: u8,
     /// The time to wait for an acknowledgement. `None` means the default: a constant on the side
     /// that connects, the value in the connection request on the side that accepts.
     pub(crate) timeout: Option<Timeout>,
@@ -45,7 +48,8 @@ pub struct Params {
 impl Params {
     /// The names of all keys.
     pub const KEYS: &[&str] = &[
-        "mtu", "gso", "timeout", "retries", "net", "threads", "spin", "strict", "stats", "capture",
+        "mtu", "gso", "dscp", "timeout", "retries", "net", "threads", "spin", "strict", "stats",
+        "capture",
     ];
 
     /// Parses ia_params; see [`adapter::params::parse`]. `keys` are the keys that the entry may
@@ -62,19 +66,21 @@ impl Params {
         let mut own = OwnKeys::default();
         let set = |key: &str, value: &str| own.set(key, value, &mut other);
         let adapter = adapter::params::parse(text, defaults, keys, set)?;
-        let OwnKeys { mtu, gso, timeout, retries, conditions } = own;
+        let OwnKeys { mtu, gso, dscp, timeout, retries, conditions } = own;
         let user_only_key = [
             ("net", !conditions.is_off()),
             ("capture", adapter.capture.is_some()),
             ("mtu", mtu.is_some()),
             ("gso", gso.is_some()),
+            ("dscp", dscp.is_some()),
             ("timeout", timeout.is_some()),
             ("retries", retries.is_some()),
         ];
         let user_only_key =
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
-        Ok(Params { adapter, mtu, gso, timeout, retries, conditions, user_only_key })
+        let dscp = dscp.unwrap_or(0);
+        Ok(Params { adapter, mtu, gso, dscp, timeout, retries, conditions, user_only_key })
     }
 
     /// Checks ia_params without asking the host for addresses. The arguments are those of
@@ -99,6 +105,7 @@ impl Params {
 struct OwnKeys {
     mtu: Option<PathMtu>,
     gso: Option<bool>,
+    dscp: Option<u8>,
     timeout: Option<Timeout>,
     retries: Option<u8>,
     conditions: Conditions,
@@ -113,6 +120,7 @@ impl OwnKeys {
     ) -> Result<(), String> {
         match (key, value) {
             ("mtu", _) => self.mtu = Some(self::mtu(value)?),
+            ("dscp", _) => self.dscp = Some(self::dscp(value)?),
             ("timeout", _) => self.timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
             ("retries", _) => self.retries = Some(adapter::params::retries(value)?),
             ("gso", "auto") => self.gso = None,
@@ -135,6 +143,11 @@ fn ack_timeout(time: Duration) -> Timeout {
     let codes = (1..=31).map(Timeout::new);
     let covers = |timeout: &Timeout| Duration::from_nanos(4096 << timeout.code()) >= time;
     codes.into_iter().find(covers).unwrap_or(Timeout::MAX)
+}
+
+fn dscp(value: &str) -> Result<u8, String> {
+    let dscp = value.parse().ok().filter(|&dscp| dscp < 64);
+    dscp.ok_or_else(|| "expected 0 to 63".to_owned())
 }
 
 fn mtu(value: &str) -> Result<PathMtu, String> {
@@ -162,7 +175,7 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse("").expect("the parameters are valid");
-        assert_eq!((params.mtu, params.gso), (PathMtu::Octets4096, None));
+        assert_eq!((params.mtu, params.gso, params.dscp), (PathMtu::Octets4096, None, 0));
         assert!(
             params.adapter.bind.is_none()
                 && params.conditions.is_off()
@@ -172,9 +185,9 @@ mod tests {
 
     #[test]
     fn options() {
-        let text = "lo mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
+        let text = "lo mtu=1024 gso=off dscp=46 net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("the parameters are valid");
-        assert_eq!((params.mtu, params.gso), (PathMtu::Octets1024, Some(false)));
+        assert_eq!((params.mtu, params.gso, params.dscp), (PathMtu::Octets1024, Some(false), 46));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
         assert_eq!(parse("gso=auto").expect("the parameters are valid").gso, None);
         assert!(reason("gso=off gso=auto").contains("the key gso occurs twice"));
@@ -185,8 +198,8 @@ mod tests {
         let user_only_key = |text| parse(text).expect(text).user_only_key;
         assert_eq!(user_only_key("lo spin=5 net=off gso=auto"), None);
         assert_eq!(
-            ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(user_only_key),
-            ["net", "capture", "mtu", "gso"].map(Some)
+            ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on", "dscp=8"].map(user_only_key),
+            ["net", "capture", "mtu", "gso", "dscp"].map(Some)
         );
         let params = parse_with("", "capture=/tmp/x").expect("the parameters are valid");
         assert_eq!(params.user_only_key, Some("capture"));
@@ -226,6 +239,12 @@ mod tests {
             "ia_params: timeout=31: expected 32 to 600000 milliseconds"
         );
         assert_eq!(reason("retries=-1"), "ia_params: retries=-1: expected 0 to 7");
+        for wrong in ["64", "-1", "ef", ""] {
+            assert_eq!(
+                reason(&format!("dscp={wrong}")),
+                format!("ia_params: dscp={wrong}: expected 0 to 63")
+            );
+        }
         assert_eq!(reason("gso=no"), "ia_params: gso=no: expected on, off or auto");
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
         assert!(reason("cc=reno").starts_with("ia_params: cc=reno: unknown key; known are mtu,"));

@@ -36,8 +36,8 @@ fn the_key_engine_is_one_of_several() {
     assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
     assert_eq!(
         reason("cc=reno"),
-        "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, \
-         threads, spin, strict, stats and capture"
+        "ia_params: cc=reno: unknown key; known are engine, mtu, gso, dscp, timeout, retries, \
+         net, threads, spin, strict, stats and capture"
     );
 }
 

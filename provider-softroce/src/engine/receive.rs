@@ -11,7 +11,7 @@ use wire::rocev2::{Deth, Extension, Opcode, Packet};
 use crate::link::{EngineContext, Link};
 use crate::listeners::Listeners;
 use crate::local_address::{GSI, LocalAddress};
-use crate::packet_io::check_unknown;
+use crate::packet_io::{check_unknown, dest_qpn};
 use crate::port::slot_of;
 use crate::socket::Datagrams;
 
@@ -56,7 +56,12 @@ pub(super) fn receive_datagrams(
         cx.local_address.packet_io.capture_received(cx.now, from, ip, datagram);
         let Ok(packet) = Packet::parse(octets) else { continue };
         match cx.local_address.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
-            Some(link) => link.receive(cx, from, &packet),
+            Some(link) => {
+                link.receive(cx, from, &packet);
+                if datagrams.marked {
+                    link.note_marked(cx, &packet);
+                }
+            }
             None => dispatch_other(cx, listeners, (from, of_peer), octets, &packet),
         }
     }
@@ -138,11 +143,4 @@ fn receiver_comm_id(message: &Message<'_>) -> u32 {
         Message::Dreq(dreq) => dreq.remote_id,
         Message::Drep(drep) => drep.remote_id,
     }
-}
-
-/// Returns the destination queue pair of a packet that has not been checked yet.
-#[inline]
-pub(super) fn dest_qpn(packet: &[u8]) -> Option<u32> {
-    let &[_, high, middle, low] = packet.get(4..)?.first_chunk()?;
-    Some(u32::from_be_bytes([0, high, middle, low]))
 }

@@ -6,11 +6,12 @@ use adapter::MakeProgress;
 use mio::Interest;
 use wire::rocev2::Packet;
 
-use super::receive::{dest_qpn, receive_cm, receive_datagrams};
+use super::receive::{receive_cm, receive_datagrams};
 use super::{Engine, Key};
 use crate::host_probe::{Answer, HostProbe};
 use crate::link::EngineContext;
 use crate::local_address::{GSI, LocalAddress, Owner};
+use crate::packet_io::dest_qpn;
 use crate::port::LocalMessage;
 use crate::socket::ReceiveStrategy;
 
@@ -38,13 +39,14 @@ impl Engine {
     /// Whether a pass must run `advance` before it reads sockets.
     #[inline]
     pub(super) fn has_pending_work(&mut self) -> bool {
-        let Engine { resources, links, unread, .. } = self;
+        let Engine { local_addresses, resources, links, unread, .. } = self;
         // The consumer has had time to answer the packets of the last pass. If it has not answered,
         // the acknowledgements of these packets are due.
         resources
             .ack_pending
             .iter()
             .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
+            || local_addresses.iter().any(|of| of.packet_io.has_too_long())
             || !(unread.is_empty()
                 && resources.transmit_pending.is_empty()
                 && resources.failed.is_empty())

@@ -7,14 +7,19 @@
 //! completes all posted work, and sends the DREP. So a request that was carried out is not reported
 //! as lost only because its acknowledgement was lost.
 
+use std::net::IpAddr;
+
 use dat_core::provider::Close;
 use rnic::cm::Ending;
 use rnic::rc::Failure;
+use wire::rocev2::{Icrc, Opcode, packet_len};
 
 use super::disconnecting::Disconnecting;
 use super::established::Established;
 use super::{EngineContext, Link, Phase};
 use crate::engine::Upcall;
+use crate::packet_io::{TooLong, ip_packet_len};
+use crate::route;
 
 /// The reason for which a connection ends.
 pub(super) enum End {
@@ -41,6 +46,16 @@ pub(super) enum BreakReason {
     ProcessGone,
     #[error("the connection broke on the peer's side")]
     BrokenByPeer,
+    /// The kernel has refused a packet that is longer than the path MTU.
+    #[error("packets of {octets} octets do not reach {peer}: the path takes {path}")]
+    TooLong { octets: usize, peer: IpAddr, path: usize },
+    /// Full packets are lost without a report.
+    #[error(
+        "packets of {octets} octets do not get through between this host and {peer}, although \
+         short ones do: an interface or a switch on the path takes less. Give all interfaces the \
+         same MTU, or set mtu= to a smaller path MTU"
+    )]
+    FullPacketsLost { octets: usize, peer: IpAddr },
 }
 
 /// The disconnect of the peer.
@@ -51,6 +66,19 @@ pub(super) struct PeerDisconnect {
 }
 
 impl Established {
+    /// Returns the reason for which a failure of the queue pair breaks the connection.
+    pub(super) fn break_reason(&self, failure: Failure) -> BreakReason {
+        let peer = self.peer.address.ip();
+        match failure {
+            Failure::PathMtu => {
+                let longest = packet_len(Opcode::SendMiddle, self.rc.path_mtu().octets());
+                let octets = ip_packet_len(peer, longest + Icrc::SIZE);
+                BreakReason::FullPacketsLost { octets, peer }
+            }
+            failure => failure.into(),
+        }
+    }
+
     /// Returns how the connection ends because the peer has disconnected. Returns `None` if the
     /// peer has not disconnected.
     pub(super) fn end_by_peer(&self) -> Option<End> {
@@ -130,6 +158,18 @@ impl Link {
             return;
         }
         self.on_peer_gone(cx);
+    }
+
+    /// Handles a packet that this host cannot send because it is too long. The path MTU of a
+    /// connection cannot change, so the connection ends.
+    pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: TooLong) {
+        let TooLong { peer, qpn, octets } = too_long;
+        let Phase::Established(established) = &self.phase else { return };
+        let address = established.peer.address;
+        if (address.ip(), established.peer_qpn) == (peer, qpn) {
+            let path = route::ip_mtu_to(address).unwrap_or(0);
+            self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
+        }
     }
 
     /// Handles the end of the peer's process, or a report of its host that no process has the port.

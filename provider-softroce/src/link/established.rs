@@ -153,6 +153,10 @@ impl Established {
             return Ok(());
         }
         for _ in 0..BURSTS_PER_TURN {
+            // The packets wait in their queue pairs while the socket has no room.
+            if cx.local_address.packet_io.has_backlog() {
+                break;
+            }
             let is_first = !cx.resources.has_outgoing;
             let (now, burst) = (cx.now, cx.burst_to(&self.peer));
             let before = burst.len();

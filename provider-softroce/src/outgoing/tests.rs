@@ -8,7 +8,7 @@ type Packet = (usize, u8);
 fn destination(last: u8) -> Destination {
     let address = |last| SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), 4791));
     let icrc = Icrc::new(address(1), address(last)).expect("addresses of one family");
-    Destination { address: address(last), icrc, now: Instant::now() }
+    Destination { address: address(last), sender: 0, icrc, now: Instant::now() }
 }
 
 fn add(outgoing: &mut Outgoing, to: u8, packets: &[Packet]) {
@@ -54,13 +54,14 @@ fn a_longer_packet_starts_a_batch_and_a_shorter_one_ends_it() {
 fn only_packets_to_one_peer_wait_together() {
     let mut outgoing = Outgoing::new();
     let [peer, other] = [2, 3].map(|last| destination(last).address);
-    assert!(outgoing.accepts(peer) && outgoing.accepts(other));
+    assert!(outgoing.accepts(peer, 0) && outgoing.accepts(other, 0));
     add(&mut outgoing, 2, &[(80, 1)]);
-    assert!(outgoing.accepts(peer) && !outgoing.accepts(other));
+    assert!(outgoing.accepts(peer, 0) && !outgoing.accepts(other, 0));
+    assert!(!outgoing.accepts(peer, 1), "packets of another source port leave on their own");
     let (to, _) = outgoing.batches(MAX_SEGMENTS).expect("a packet waits");
     assert_eq!(to.address, peer);
     outgoing.clear();
-    assert!(outgoing.accepts(other));
+    assert!(outgoing.accepts(other, 0));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn full_batches_accept_no_packet() {
     for len in [20, 80, 1040, 4116, Icrc::MAX_DATAGRAM] {
         let mut outgoing = Outgoing::new();
         let mut packets = 0;
-        while outgoing.accepts(peer) {
+        while outgoing.accepts(peer, 0) {
             add(&mut outgoing, 2, &[(len, 0)]);
             packets += 1;
         }

@@ -496,7 +496,7 @@ fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 }
 
 /// With IP_PKTINFO, a socket that is bound to another address can send from our address and port,
-/// if it has the same port. So no other user may bind a socket to the port.
+/// if it has the same port. So no other user may bind a socket to any of our ports.
 #[test]
 fn another_user_cannot_send_from_the_same_source() {
     if !rustix::process::geteuid().is_root() {
@@ -504,14 +504,18 @@ fn another_user_cannot_send_from_the_same_source() {
         return;
     }
     for address in [address(), "[::1]:0".parse().expect("an address")] {
-        let io = PacketIo::new(address, false, &Conditions::OFF, None).expect("a free port");
-        let port = io.source().port();
+        let mut io = PacketIo::new(address, false, 0, &Conditions::OFF, None).expect("a free port");
+        io.open_all_senders();
         // A socket of IPv6 can send to IPv4 addresses.
-        let others =
-            ["127.200.0.1", "0.0.0.0", "::1", "::", "::ffff:127.200.0.1", "::ffff:0.0.0.0"]
-                .map(|other| SocketAddr::new(other.parse().expect(other), port));
+        let ips = ["127.200.0.1", "0.0.0.0", "::1", "::", "::ffff:127.200.0.1", "::ffff:0.0.0.0"];
+        let ports: Vec<u16> = io.sources().map(|source| source.port()).collect();
+        assert_eq!(ports.len(), 4);
+        let others: Vec<SocketAddr> = ports
+            .iter()
+            .flat_map(|&port| ips.map(|other| SocketAddr::new(other.parse().expect(other), port)))
+            .collect();
         as_nobody(|| {
-            for other in others {
+            for &other in &others {
                 for (shares, only_v6) in [(false, false), (true, false), (false, true)] {
                     let bound = bind(other, shares, only_v6 && !is_mapped(other.ip()));
                     assert_eq!(
@@ -549,7 +553,7 @@ fn a_port_that_another_user_has_is_not_used() {
         let taken = [40001, 40002].map(|port| SocketAddr::from(([127, 200, 0, 1], port)));
         let _others = as_nobody(|| taken.map(|other| bind(other, false, false)))
             .map(|bound| bound.expect("a free port"));
-        let io = || PacketIo::new(address(), false, &Conditions::OFF, None);
+        let io = || PacketIo::new(address(), false, 0, &Conditions::OFF, None);
         let open = [io(), io()].map(|io| io.expect("a free port"));
         let mut ports = open.each_ref().map(|io| io.source().port());
         ports.sort();

@@ -158,6 +158,35 @@ impl Udp {
         self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
     }
 
+    /// Sets the traffic class of the packets that the socket sends: the DSCP in the upper 6 bits,
+    /// and the ECN codepoint in the lower 2 bits. With IPv4 this octet is the TOS.
+    pub(crate) fn set_traffic_class(&self, traffic_class: u8) -> io::Result<()> {
+        let (level, option) = match self.local_addr()? {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        self.set(level, option, traffic_class.into())
+    }
+
+    /// The traffic class of the packets that the socket sends.
+    #[cfg(test)]
+    pub(crate) fn traffic_class(&self) -> io::Result<u32> {
+        match self.local_addr()? {
+            SocketAddr::V4(_) => self.0.tos_v4(),
+            SocketAddr::V6(_) => self.0.tclass_v6(),
+        }
+    }
+
+    /// Makes the kernel report the traffic class of the packets that arrive from now on, which
+    /// contains the marks of switches.
+    pub(crate) fn report_traffic_class(&self) -> io::Result<()> {
+        let (level, option) = match self.local_addr()? {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVTOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+        };
+        self.set(level, option, 1)
+    }
+
     /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. Do not use this for
     /// sockets that share a port, because the kernel reports an error to any of them, without
     /// regard to the sender.
@@ -200,6 +229,13 @@ impl Udp {
         self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 }
+
+/// The bits of the traffic class that contain the ECN codepoint (RFC 3168).
+const ECN_MASK: u8 = 0b11;
+/// The ECN codepoint of a packet whose sender reacts to marks: ECT(0).
+pub(crate) const ECN_CAPABLE: u8 = 0b10;
+/// The ECN codepoint of a packet that a switch has marked: CE.
+pub(crate) const ECN_MARKED: u8 = 0b11;
 
 /// Accepts IPv6 datagrams without a checksum. The crate libc does not define this option.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
-use super::{Udp, address_of};
+use super::{ECN_MARKED, ECN_MASK, Udp, address_of};
 
 /// The maximum number of datagrams that one call reads. Each may be a batch of packets that the
 /// kernel has merged (UDP_GRO).
@@ -23,11 +23,11 @@ pub(crate) struct RxBatch {
     filled: usize,
 }
 
-/// A buffer for the control message with the length of the packets.
+/// A buffer for the control messages with the length and the traffic class of the packets.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Control(
-    #[expect(dead_code, reason = "only the kernel accesses it, through the header")] [u8; 32],
+    #[expect(dead_code, reason = "only the kernel accesses it, through the header")] [u8; 64],
 );
 
 /// Packets of one sender that arrived together. Each packet has `size` octets, except that the last
@@ -36,6 +36,10 @@ pub(crate) struct Datagrams<'a> {
     pub(crate) from: SocketAddr,
     pub(crate) octets: &'a [u8],
     pub(crate) size: usize,
+    /// Whether a switch has marked the packets. False if the kernel does not
+    /// [report](Udp::report_traffic_class) it. The kernel merges only packets of the same traffic
+    /// class into a batch (`inet_gro_receive`, `ipv6_gro_receive`).
+    pub(crate) marked: bool,
 }
 
 // SAFETY: the raw pointers refer to heap memory that the boxes in the same struct own.
@@ -49,7 +53,7 @@ impl RxBatch {
             RxBatch {
                 octets: vec![0; DATAGRAMS_PER_CALL * DATAGRAM_MAX_BYTES].into(),
                 froms: Box::new(zeroed()),
-                controls: Box::new([Control([0; 32]); DATAGRAMS_PER_CALL]),
+                controls: Box::new([Control([0; 64]); DATAGRAMS_PER_CALL]),
                 headers: Box::new(zeroed()),
                 iovs: Box::new(zeroed()),
                 filled: 0,
@@ -69,20 +73,37 @@ impl RxBatch {
         let octets = &self.octets[n * DATAGRAM_MAX_BYTES..]
             [..(header.msg_len as usize).min(DATAGRAM_MAX_BYTES)];
         let from = address_of(&self.froms[n], header.msg_hdr.msg_namelen)?;
-        Some(Datagrams { from, octets, size: self.size(n).unwrap_or(octets.len()).max(1) })
+        let Reported { size, marked } = self.reported(n);
+        Some(Datagrams { from, octets, size: size.unwrap_or(octets.len()).max(1), marked })
     }
 
-    /// The length of each packet in the `n`-th batch, or `None` if the batch is a single packet.
+    /// What the kernel reports about the `n`-th batch.
     #[inline]
-    fn size(&self, n: usize) -> Option<usize> {
+    fn reported(&self, n: usize) -> Reported {
         let header = &self.headers[n].msg_hdr;
+        let mut reported = Reported { size: None, marked: false };
         // SAFETY: the kernel has filled the control buffer and has set its length in the header.
+        // The length of each message depends on its type as read here.
         unsafe {
-            let cmsg = libc::CMSG_FIRSTHDR(header).as_ref()?;
-            let found = cmsg.cmsg_level == libc::SOL_UDP && cmsg.cmsg_type == libc::UDP_GRO;
-            let size = || libc::CMSG_DATA(cmsg).cast::<libc::c_int>().read_unaligned();
-            if found { usize::try_from(size()).ok() } else { None }
+            let mut next = libc::CMSG_FIRSTHDR(header);
+            while let Some(cmsg) = next.as_ref() {
+                let data = libc::CMSG_DATA(cmsg);
+                match (cmsg.cmsg_level, cmsg.cmsg_type) {
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let size = data.cast::<libc::c_int>().read_unaligned();
+                        reported.size = usize::try_from(size).ok();
+                    }
+                    (libc::SOL_IP, libc::IP_TOS) => reported.set_traffic_class(data.read()),
+                    (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                        let class = data.cast::<libc::c_int>().read_unaligned();
+                        reported.set_traffic_class(class as u8);
+                    }
+                    _ => {}
+                }
+                next = libc::CMSG_NXTHDR(header, cmsg);
+            }
         }
+        reported
     }
 
     fn prepare(&mut self, count: usize) {
@@ -104,6 +125,19 @@ impl RxBatch {
     }
 }
 
+/// What the kernel reports about a batch of packets.
+struct Reported {
+    /// The length of each packet. `None` if the batch is a single packet.
+    size: Option<usize>,
+    marked: bool,
+}
+
+impl Reported {
+    fn set_traffic_class(&mut self, traffic_class: u8) {
+        self.marked = traffic_class & ECN_MASK == ECN_MARKED;
+    }
+}
+
 /// Chooses the fastest way to read a socket from its recent traffic.
 pub(crate) struct ReceiveStrategy {
     /// Whether the kernel merges packets into batches (UDP_GRO).
@@ -112,6 +146,8 @@ pub(crate) struct ReceiveStrategy {
     consecutive_singles: u32,
     /// The number of consecutive reads that found packets.
     consecutive_reads: u32,
+    /// Whether the marks of switches are read. Then the fastest call cannot be used.
+    reads_marks: bool,
 }
 
 /// After this number of single packets no more batches are expected, and UDP_GRO is turned off. A
@@ -126,7 +162,12 @@ const ERRORS_PER_READ_MAX: u32 = 16;
 
 impl Default for ReceiveStrategy {
     fn default() -> Self {
-        ReceiveStrategy { uses_gro: true, consecutive_singles: 0, consecutive_reads: 0 }
+        ReceiveStrategy {
+            uses_gro: true,
+            consecutive_singles: 0,
+            consecutive_reads: 0,
+            reads_marks: false,
+        }
     }
 }
 
@@ -134,11 +175,18 @@ impl ReceiveStrategy {
     /// The strategy for a socket that other processes read, too: each call asks for several
     /// datagrams, and the socket's options stay unchanged.
     pub(crate) fn for_shared_socket() -> Self {
-        ReceiveStrategy {
-            uses_gro: true,
-            consecutive_singles: 0,
-            consecutive_reads: READS_BEFORE_BATCHES,
-        }
+        ReceiveStrategy { consecutive_reads: READS_BEFORE_BATCHES, ..ReceiveStrategy::default() }
+    }
+
+    /// Reads the marks of switches from now on. The kernel must
+    /// [report](Udp::report_traffic_class) the traffic class of packets.
+    pub(crate) fn read_marks(&mut self) {
+        self.reads_marks = true;
+    }
+
+    /// Whether the marks of switches are read.
+    pub(crate) fn reads_marks(&self) -> bool {
+        self.reads_marks
     }
 }
 
@@ -152,11 +200,11 @@ impl Udp {
         // The kernel reports an error of an earlier packet once, instead of reading. After several
         // such errors there may still be datagrams to read.
         for _ in 0..ERRORS_PER_READ_MAX {
-            match self.receive_once(batch, count, strategy.uses_gro) {
+            match self.receive_once(batch, count, strategy.uses_gro || strategy.reads_marks) {
                 Ok(n) => {
                     batch.filled = n;
                     strategy.consecutive_reads = strategy.consecutive_reads.saturating_add(1);
-                    let is_single = n == 1 && batch.size(0).is_none();
+                    let is_single = n == 1 && batch.reported(0).size.is_none();
                     strategy.consecutive_singles =
                         if is_single { strategy.consecutive_singles.saturating_add(1) } else { 0 };
                     if n == DATAGRAMS_PER_CALL && !strategy.uses_gro {
@@ -182,13 +230,14 @@ impl Udp {
     }
 
     /// Receives with one system call. Returns the number of datagrams, or the kernel's error
-    /// number. Uses the call that returns the fewest values, because it is the fastest.
+    /// number. `with_control` says whether control messages are read. Without them a faster call
+    /// reads a single datagram.
     #[inline]
     fn receive_once(
         &self,
         batch: &mut RxBatch,
         count: usize,
-        uses_gro: bool,
+        with_control: bool,
     ) -> Result<usize, libc::c_int> {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
         batch.prepare(count);
@@ -204,7 +253,7 @@ impl Udp {
             let msg = &mut header.msg_hdr;
             // SAFETY: the first header is prepared and refers to memory of the batch.
             let octets = unsafe {
-                if uses_gro {
+                if with_control {
                     libc::recvmsg(fd, msg, flags)
                 } else {
                     msg.msg_controllen = 0;

@@ -40,6 +40,14 @@ impl Udp {
                     Some(libc::EINTR | libc::ECONNREFUSED | libc::EHOSTUNREACH) => {}
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Sent::NoRoom,
                     Some(libc::EMSGSIZE) => return Sent::TooLong,
+                    // Some kernels refuse a batch in this way if its packets are longer than the
+                    // path MTU. A single packet shows the reason.
+                    Some(libc::EINVAL) if packets.len() > segment => {
+                        return match self.send(to, &packets[..segment], segment) {
+                            Sent::All => Sent::Failed,
+                            reason => reason,
+                        };
+                    }
                     _ => return Sent::Failed,
                 },
             }

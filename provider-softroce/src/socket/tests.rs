@@ -114,3 +114,37 @@ fn a_packet_that_is_too_long_is_refused() {
     let to = b.local_addr().expect("the socket is bound");
     assert_eq!(a.send(to, &vec![0; 66_000], 66_000), Sent::TooLong);
 }
+
+/// A mark belongs to all packets of a batch. Packets with and without a mark are not merged.
+#[test]
+fn marks_are_reported_with_their_packets() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (a, b) = pair(ip);
+        let to = b.local_addr().expect("the socket is bound");
+        b.report_traffic_class().expect("no privilege is needed");
+        let mut strategy = ReceiveStrategy::default();
+        strategy.read_marks();
+        let mut batch = RxBatch::new();
+        for round in 0..600 {
+            let marked = round % 3 == 0;
+            let codepoint = if marked { ECN_MARKED } else { ECN_CAPABLE };
+            a.set_traffic_class(46 << 2 | codepoint).expect("no privilege is needed");
+            // In the later rounds all packets are single, and UDP_GRO is turned off.
+            let len = if round < 10 { 3 * 100 } else { 100 };
+            assert_eq!(a.send(to, &[7; 300][..len], 100), Sent::All);
+            assert!(b.receive(&mut batch, &mut strategy));
+            let got = batch.get(0).expect("a datagram");
+            assert_eq!((got.octets.len(), got.size, got.marked), (len, 100, marked), "{ip}");
+            assert!(!b.receive(&mut batch, &mut strategy));
+        }
+    }
+}
+
+/// A socket of an earlier adapter may still report the traffic class.
+#[test]
+fn a_report_that_nobody_reads_does_no_harm() {
+    let (a, b) = pair("127.0.0.1");
+    b.report_traffic_class().expect("no privilege is needed");
+    assert_eq!(a.send(b.local_addr().expect("the socket is bound"), &[7; 250], 100), Sent::All);
+    assert_eq!(receive(&b), [(vec![7; 250], 100)]);
+}

@@ -1,6 +1,6 @@
 //! The events that the consumer gets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{PathMtu, Psn};
@@ -56,6 +56,17 @@ pub enum Event {
     /// be forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if
     /// the peer does not answer.
     Stale,
+    /// Passive: a REQ was refused because this side does not carry the path MTU that the caller
+    /// proposes. The caller was told this side's path MTU. The event belongs to no connection, and
+    /// its ID is 0.
+    PathMtuRefused {
+        /// The caller's address.
+        from: IpAddr,
+        /// The path MTU that the caller proposes. `None` if the REQ has a reserved code.
+        proposed: Option<PathMtu>,
+        /// The largest path MTU that this side accepts from the caller.
+        largest: PathMtu,
+    },
     /// No packet of the connection can be under way any more, so the queue pair number may be used
     /// again. This event comes for each queue pair number that [`Cm`](super::Cm) was given. It is
     /// the last event of its connection, and comes even if the connection was forgotten.

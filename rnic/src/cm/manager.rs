@@ -110,7 +110,10 @@ impl Cm {
             rnr_retry_count: call.rnr_retry_count,
             max_cm_retries: self.cfg.max_cm_retries,
             srq: call.srq,
-            primary: Path::over_ip(local, remote, call.ack_timeout),
+            primary: Path {
+                traffic_class: self.cfg.traffic_class,
+                ..Path::over_ip(local, remote, call.ack_timeout)
+            },
             alternate: None,
             private: &[&header.emit()[..], call.private].concat(),
         };

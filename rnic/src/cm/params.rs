@@ -20,6 +20,8 @@ pub struct Cfg {
     pub path_mtu: PathMtu,
     /// The largest path MTU for callers at the same address, whose packets do not leave the host.
     pub loopback_path_mtu: PathMtu,
+    /// The traffic class that this side's REQs propose for the packets of the connection.
+    pub traffic_class: u8,
     /// The time that either side may take to answer.
     pub response_timeout: Timeout,
     /// The maximum time that a datagram is under way.
@@ -42,6 +44,7 @@ impl Cfg {
             ca_guid,
             path_mtu: PathMtu::Octets4096,
             loopback_path_mtu: PathMtu::Octets4096,
+            traffic_class: 0,
             response_timeout: Timeout::new(20),
             packet_lifetime: Timeout::new(16),
             max_cm_retries: 15,

@@ -262,8 +262,15 @@ impl Cm {
             }
             Err(_) if !self.answers.take(now, from) => return false,
             Err(Refusal { reason, ari }) => {
-                if reason == Reason::STALE_CONNECTION {
-                    self.challenge((from, req.ca_guid, req.qpn));
+                match reason {
+                    Reason::STALE_CONNECTION => self.challenge((from, req.ca_guid, req.qpn)),
+                    Reason::INVALID_MTU => {
+                        let (proposed, largest) =
+                            (PathMtu::new(req.path_mtu), self.max_path_mtu(from, to));
+                        let event = Event::PathMtuRefused { from, proposed, largest };
+                        self.events.push_back((ConnId(0), event));
+                    }
+                    _ => {}
                 }
                 let rej = Rej {
                     local_id: 0,
@@ -353,6 +360,11 @@ impl Cm {
         }
     }
 
+    /// The largest path MTU that is accepted from a caller.
+    pub fn max_path_mtu(&self, from: IpAddr, to: IpAddr) -> PathMtu {
+        if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu }
+    }
+
     /// Checks a new REQ, and whether the port has a listener with room for the request.
     fn admit<'a>(
         &mut self,
@@ -382,7 +394,7 @@ impl Cm {
         if self.by_peer_qp.contains_key(&(from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
-        let max_path_mtu = if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu };
+        let max_path_mtu = self.max_path_mtu(from, to);
         let path_mtu =
             PathMtu::new(req.path_mtu).filter(|&mtu| mtu <= max_path_mtu).ok_or_else(|| {
                 Refusal { reason: Reason::INVALID_MTU, ari: vec![max_path_mtu.code()] }

@@ -11,15 +11,16 @@
 
 use std::time::{Duration, Instant};
 
-use wire::rocev2::{Extension, Opcode, Operation, Packet, Position, Psn, Reth, Syndrome};
+use wire::rocev2::{Operation, Packet, Psn, Syndrome};
 
 use super::burst::Burst;
 use super::engine::Path;
+use super::path_check::push_write;
 use super::requester::Requester;
 
 /// The PSN that kernel rxe acknowledges if it has carried out only READs, whatever the starting PSN
 /// is.
-const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
+pub(super) const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
 /// An unanswered challenge.
 pub(super) struct Challenge {
@@ -77,10 +78,7 @@ impl Requester {
         };
         challenge.tries_left -= 1;
         challenge.due = now + challenge.interval;
-        let mut bth = path.bth(Opcode::write(Position::Only, false), psn);
-        bth.ack_request = true;
-        let nothing = Extension::Reth(Reth { va: 0, r_key: 0, len: 0 });
-        burst.push_packet(&bth, &nothing, 0).is_some()
+        push_write(path, psn, 0, burst)
     }
 
     /// Processes a response while a challenge is open. Any response that proves that the peer has
@@ -113,7 +111,7 @@ impl Requester {
     }
 
     /// The PSN before the oldest unacknowledged PSN.
-    fn last_acknowledged(&self) -> Psn {
+    pub(super) fn last_acknowledged(&self) -> Psn {
         self.oldest.psn.previous()
     }
 }

@@ -7,10 +7,12 @@ use wire::rocev2::{Bth, NakCode, Opcode, Packet, PathMtu, Psn, RnrTimer};
 use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
 use super::messages::Message;
+use super::notification::Notifier;
+use super::path_check::{Oldest, PathCheck};
 use super::requester::Requester;
 use super::responder::Responder;
 use crate::qp::Work;
-use crate::wr::Arrival;
+use crate::wr::{Arrival, WcStatus};
 
 /// The parameters that connection management has agreed on, and those that this end chooses itself.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,9 @@ pub enum Failure {
         "the peer does not answer, and its queue pair was reported to be in another connection"
     )]
     Stale,
+    /// The peer answers, but full packets do not get through.
+    #[error("packets of the path MTU do not get through, although short packets do")]
+    PathMtu,
     /// The peer had no receive posted in any retry.
     #[error("the peer had no receive buffer in any retry")]
     ReceiverNotReady,
@@ -170,6 +175,8 @@ pub struct ReliableConnection {
     path: Path,
     requester: Requester,
     responder: Responder,
+    path_check: PathCheck,
+    notifier: Notifier,
     failure: Option<Failure>,
     stats: Stats,
 }
@@ -201,6 +208,8 @@ impl ReliableConnection {
             requester: Requester::new(work.oldest_request(), &cfg, now),
             responder: Responder::new(&cfg),
             work,
+            path_check: PathCheck::default(),
+            notifier: Notifier::default(),
             failure: None,
             stats: Stats::default(),
         }
@@ -222,9 +231,15 @@ impl ReliableConnection {
         }
         self.stats.rx_packets += 1;
         let opcode = packet.bth.opcode;
-        let ReliableConnection { work, path, requester, responder, stats, .. } = self;
+        let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
         let result = if opcode.is_response() {
+            if path_check.is_answer(requester, packet) {
+                return Ok(());
+            }
+            let before =
+                path_check.is_active().then(|| Oldest::of(requester, work, path)).flatten();
             let result = requester.receive(work, path, now, packet, stats);
+            path_check.note_response(before, requester, packet);
             stats.tx_messages += work.retire();
             result
         } else if opcode.is_request() {
@@ -270,7 +285,8 @@ impl ReliableConnection {
     pub fn transmit(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
         self.check_not_failed()?;
         let before = burst.len();
-        let ReliableConnection { work, path, requester, responder, stats, .. } = self;
+        let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
+        path_check.send_question(path, requester.last_acknowledged(), burst);
         let mut result = Ok(());
         if responder.is_ready() {
             // A peer that reads all the time must leave some room in the burst for requests of this
@@ -278,7 +294,10 @@ impl ReliableConnection {
             let reserved = if requester.is_ready(work, path.mtu) { burst.room() / 4 } else { 0 };
             result = responder.transmit(work, path, burst, reserved);
         }
-        let result = result.and_then(|()| requester.transmit(work, path, now, burst, stats));
+        let result = result.and_then(|()| match path_check.holds() {
+            false => requester.transmit(work, path, now, burst, stats),
+            true => Ok(()),
+        });
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }
@@ -304,9 +323,11 @@ impl ReliableConnection {
     /// cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        let is_ready =
-            || self.responder.is_ready() || self.requester.is_ready(&self.work, self.path.mtu);
-        self.failure.is_none() && is_ready()
+        let ReliableConnection { work, path, requester, responder, path_check, .. } = self;
+        self.failure.is_none()
+            && (responder.is_ready()
+                || path_check.question_is_due()
+                || !path_check.holds() && requester.is_ready(work, path.mtu))
     }
 
     /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
@@ -327,8 +348,39 @@ impl ReliableConnection {
     /// [`transmit`](Self::transmit).
     pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
         self.check_not_failed()?;
-        let ReliableConnection { work, requester, stats, .. } = self;
-        requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
+        let ReliableConnection { work, path, requester, path_check, stats, .. } = self;
+        let before = *stats;
+        let mut result = requester.expire(work, now, stats);
+        let timed_out = stats.timeouts > before.timeouts;
+        if (timed_out || stats.probes > before.probes)
+            && path_check.note_retransmission(Oldest::of(requester, work, path), timed_out)
+        {
+            work.fail(requester.oldest.at, WcStatus::Transport);
+            result = Err(Failure::PathMtu);
+        }
+        result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Adds a probe of the path: a packet of the full path MTU that the peer acknowledges and does
+    /// not carry out. If a router cannot forward it, this host learns so by ICMP. If the probe is
+    /// lost, nothing happens.
+    pub fn probe_path(&mut self, burst: &mut Burst) {
+        let ReliableConnection { path, requester, path_check, .. } = self;
+        let is_sent = self.failure.is_none()
+            && path_check.send_probe(path, requester.last_acknowledged(), burst);
+        self.stats.tx_packets += u64::from(is_sent);
+    }
+
+    /// Records that a packet of the peer has arrived that a switch has marked (ECN, codepoint CE).
+    /// Adds a congestion notification (CNP) for the peer, at most one in 50 µs.
+    pub fn note_marked(&mut self, now: Instant, burst: &mut Burst) {
+        let is_sent = self.failure.is_none() && self.notifier.note_marked(&self.path, now, burst);
+        self.stats.tx_packets += u64::from(is_sent);
+    }
+
+    /// The path MTU of the connection.
+    pub fn path_mtu(&self) -> PathMtu {
+        self.path.mtu
     }
 
     /// Asks the peer whether it still has this connection, because a message claims that the peer's

@@ -15,6 +15,8 @@
 //! | `challenge` | asks an idle peer whether it still has the connection |
 //! | `congestion` | the congestion window and the pacing |
 //! | `retransmission` | the retransmission timer |
+//! | `path_check` | notices that full packets do not get through although short packets do |
+//! | `notification` | tells the peer that a switch has marked its packets (CNP) |
 //! | [`burst`] | outgoing datagrams |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
 
@@ -24,6 +26,8 @@ mod challenge;
 mod congestion;
 pub mod engine;
 mod messages;
+mod notification;
+mod path_check;
 mod read_requests;
 mod requester;
 mod requests;

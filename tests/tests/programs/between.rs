@@ -35,6 +35,7 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
     }
     if provider.packets {
         cases.push(first_dreq_is_lost());
+        cases.push(mtus_differ());
     }
     cases
 }
@@ -62,6 +63,17 @@ fn bad_wire(name: &str, family: Family) -> Case {
         let host = Host::new(family, 1500)?;
         host.make_unreliable()?;
         dapltest::BETWEEN[0].run(registry, &Route::from(&host))
+    })
+}
+
+/// The client's end of the wire has jumbo frames, and the server's end does not. The server refuses
+/// the client's path MTU, and the client calls again with less.
+fn mtus_differ() -> Case {
+    Case::new("ipv4_mtus_differ", |registry| {
+        let host = Host::new(Family::V4, 9000)?;
+        Host::set_mtu_here(1500)?;
+        let route = &Route::from(&host);
+        dapltest::BETWEEN.iter().try_for_each(|transaction| transaction.run(registry, route))
     })
 }
 

@@ -122,6 +122,11 @@ impl Host {
         here(&format!("ip addr add {}", self.family.addr_arguments(self.near())))
     }
 
+    /// Sets the MTU of this host's end of the wire.
+    pub(crate) fn set_mtu_here(mtu: u32) -> Result<(), String> {
+        here(&format!("ip link set {WIRE} mtu {mtu}"))
+    }
+
     /// Sets this host's end of the wire "down" or "up".
     pub(crate) fn set_link_here(to: &str) -> Result<(), String> {
         here(&format!("ip link set {WIRE} {to}"))

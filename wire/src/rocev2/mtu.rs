@@ -58,6 +58,11 @@ impl PathMtu {
         Self::within(mtu.saturating_sub(Self::OVERHEAD_OCTETS))
     }
 
+    /// The next smaller size. `None` for the smallest size.
+    pub fn smaller(self) -> Option<Self> {
+        Self::new(self.code() - 1)
+    }
+
     /// The number of packets of a message of this many octets. It is at least one.
     #[inline]
     pub const fn packets(self, len: u32) -> u32 {
@@ -81,6 +86,7 @@ mod tests {
         for (mtu, code) in PathMtu::ALL.into_iter().zip(1..) {
             assert_eq!((mtu.code(), PathMtu::new(code)), (code, Some(mtu)));
             assert_eq!(PathMtu::within(mtu.octets()), Some(mtu));
+            assert_eq!(mtu.smaller(), PathMtu::within(mtu.octets() - 1));
         }
         assert_eq!([0, 6, 255].map(PathMtu::new), [None; 3]);
         assert_eq!(

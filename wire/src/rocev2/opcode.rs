@@ -9,8 +9,9 @@ use super::bth::Bth;
 use super::deth::Deth;
 use super::reth::Reth;
 
-/// The kind of packet. Supported transports: reliable connection, the datagrams of connection
-/// management, and the congestion notification of RoCEv2.
+/// The kind of packet. Known transports: reliable connection (RC), unreliable connection (UC),
+/// unreliable datagram (UD), and the congestion notification of RoCEv2. No engine of this project
+/// sends or accepts packets of UC; they are decoded for captures and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the standard's")]
@@ -38,10 +39,28 @@ pub enum Opcode {
     FetchAdd = 0x14,
     SendLastInvalidate = 0x16,
     SendOnlyInvalidate = 0x17,
+    UcSendFirst = 0x20,
+    UcSendMiddle = 0x21,
+    UcSendLast = 0x22,
+    UcSendLastImmediate = 0x23,
+    UcSendOnly = 0x24,
+    UcSendOnlyImmediate = 0x25,
+    UcWriteFirst = 0x26,
+    UcWriteMiddle = 0x27,
+    UcWriteLast = 0x28,
+    UcWriteLastImmediate = 0x29,
+    UcWriteOnly = 0x2A,
+    UcWriteOnlyImmediate = 0x2B,
     DatagramSendOnly = 0x64,
     DatagramSendOnlyImmediate = 0x65,
     CongestionNotification = 0x81,
 }
+
+/// The bits of an opcode that name the transport.
+const TRANSPORT_MASK: u8 = 0xE0;
+/// The transport bits of an unreliable connection. The other bits are those of the opcode of a
+/// reliable connection with the same operation and position.
+const UC: u8 = 0x20;
 
 /// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,7 +183,7 @@ impl ExtensionKind {
 
 impl Opcode {
     /// All opcodes.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 38] = [
         Self::SendFirst,
         Self::SendMiddle,
         Self::SendLast,
@@ -188,6 +207,18 @@ impl Opcode {
         Self::FetchAdd,
         Self::SendLastInvalidate,
         Self::SendOnlyInvalidate,
+        Self::UcSendFirst,
+        Self::UcSendMiddle,
+        Self::UcSendLast,
+        Self::UcSendLastImmediate,
+        Self::UcSendOnly,
+        Self::UcSendOnlyImmediate,
+        Self::UcWriteFirst,
+        Self::UcWriteMiddle,
+        Self::UcWriteLast,
+        Self::UcWriteLastImmediate,
+        Self::UcWriteOnly,
+        Self::UcWriteOnlyImmediate,
         Self::DatagramSendOnly,
         Self::DatagramSendOnlyImmediate,
         Self::CongestionNotification,
@@ -278,18 +309,25 @@ impl Opcode {
     }
 
     /// Whether the requester sends the packet to the responder. This holds for all packets of a
-    /// reliable connection except responses and acknowledgements. Datagrams and congestion
-    /// notifications have no response. They are neither requests nor responses.
+    /// reliable connection except responses and acknowledgements. Packets of UC, datagrams and
+    /// congestion notifications have no response. They are neither requests nor responses.
     #[inline]
     pub const fn is_request(self) -> bool {
-        matches!(
-            self.operation(),
-            Operation::Send
-                | Operation::Write
-                | Operation::ReadRequest
-                | Operation::CompareSwap
-                | Operation::FetchAdd
-        )
+        !self.is_uc()
+            && matches!(
+                self.operation(),
+                Operation::Send
+                    | Operation::Write
+                    | Operation::ReadRequest
+                    | Operation::CompareSwap
+                    | Operation::FetchAdd
+            )
+    }
+
+    /// Whether the packet belongs to an unreliable connection.
+    #[inline]
+    pub const fn is_uc(self) -> bool {
+        self.code() & TRANSPORT_MASK == UC
     }
 
     /// Whether the responder sends the packet to the requester.
@@ -308,18 +346,20 @@ impl Opcode {
         use Operation as O;
         use Position::{First, Last, Middle, Only};
         match self {
-            Self::SendFirst => (O::Send, First, C::Nothing),
-            Self::SendMiddle => (O::Send, Middle, C::Nothing),
-            Self::SendLast => (O::Send, Last, C::Nothing),
-            Self::SendLastImmediate => (O::Send, Last, C::Immediate),
-            Self::SendOnly => (O::Send, Only, C::Nothing),
-            Self::SendOnlyImmediate => (O::Send, Only, C::Immediate),
-            Self::WriteFirst => (O::Write, First, C::Reth),
-            Self::WriteMiddle => (O::Write, Middle, C::Nothing),
-            Self::WriteLast => (O::Write, Last, C::Nothing),
-            Self::WriteLastImmediate => (O::Write, Last, C::Immediate),
-            Self::WriteOnly => (O::Write, Only, C::Reth),
-            Self::WriteOnlyImmediate => (O::Write, Only, C::RethImmediate),
+            Self::SendFirst | Self::UcSendFirst => (O::Send, First, C::Nothing),
+            Self::SendMiddle | Self::UcSendMiddle => (O::Send, Middle, C::Nothing),
+            Self::SendLast | Self::UcSendLast => (O::Send, Last, C::Nothing),
+            Self::SendLastImmediate | Self::UcSendLastImmediate => (O::Send, Last, C::Immediate),
+            Self::SendOnly | Self::UcSendOnly => (O::Send, Only, C::Nothing),
+            Self::SendOnlyImmediate | Self::UcSendOnlyImmediate => (O::Send, Only, C::Immediate),
+            Self::WriteFirst | Self::UcWriteFirst => (O::Write, First, C::Reth),
+            Self::WriteMiddle | Self::UcWriteMiddle => (O::Write, Middle, C::Nothing),
+            Self::WriteLast | Self::UcWriteLast => (O::Write, Last, C::Nothing),
+            Self::WriteLastImmediate | Self::UcWriteLastImmediate => (O::Write, Last, C::Immediate),
+            Self::WriteOnly | Self::UcWriteOnly => (O::Write, Only, C::Reth),
+            Self::WriteOnlyImmediate | Self::UcWriteOnlyImmediate => {
+                (O::Write, Only, C::RethImmediate)
+            }
             Self::ReadRequest => (O::ReadRequest, Only, C::Reth),
             Self::ReadResponseFirst => (O::ReadResponse, First, C::Aeth),
             Self::ReadResponseMiddle => (O::ReadResponse, Middle, C::Nothing),
@@ -350,6 +390,9 @@ static OPCODE_BY_CODE: [Option<Opcode>; 256] = {
 
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_uc() {
+            f.write_str("UC ")?;
+        }
         self.operation().fmt(f)?;
         if matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadResponse)
         {

@@ -167,7 +167,25 @@ fn a_path_mtu_that_is_too_large() {
     let refused =
         Event::Refused { reason: Reason::INVALID_MTU, path_mtu: Some(PathMtu::Octets1024) };
     assert_eq!(pair.events(A)[0], (a, refused));
+    let told = Event::PathMtuRefused {
+        from: address(A),
+        proposed: Some(PathMtu::Octets2048),
+        largest: PathMtu::Octets1024,
+    };
+    assert_eq!(pair.events(B), [(ConnId(0), told)]);
     assert!(pair.is_empty());
+}
+
+#[test]
+fn a_request_proposes_the_traffic_class() {
+    let mut pair = Pair::new();
+    pair.cms[A].cfg.traffic_class = 46 << 2;
+    pair.connect(QPN[A]);
+    let sent = pair.cms[A].poll_transmit().unwrap();
+    match Mad::parse(&sent.mad).unwrap().message {
+        Message::Req(req) => assert_eq!(req.primary.traffic_class, 184),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Packets between two processes at one address do not go through the interface, so its MTU does

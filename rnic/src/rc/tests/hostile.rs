@@ -9,7 +9,13 @@ use crate::{Mw, Remote, Segment, View, WcStatus};
 /// A packet that is valid or nearly valid. `psn` is the expected PSN; `targets` is the memory that
 /// the peer knows.
 fn random_packet(rng: &mut Rng, psn: Psn, sq_psn: Psn, targets: &[Remote]) -> Vec<u8> {
-    let opcode = Opcode::ALL[rng.below(Opcode::ALL.len())];
+    // Packets of UC are rare, because the engine ignores them.
+    let opcode = loop {
+        let opcode = Opcode::ALL[rng.below(Opcode::ALL.len())];
+        if !opcode.is_uc() || rng.chance(20) {
+            break opcode;
+        }
+    };
     let answers = opcode.is_response();
     let near = if answers { sq_psn + rng.below(6) as u32 } else { psn };
     let psn = match rng.below(8) {

@@ -5,6 +5,7 @@ mod ack_only;
 mod bottleneck;
 mod hostile;
 mod lossy;
+mod notification;
 mod replay;
 mod requester;
 mod responder;

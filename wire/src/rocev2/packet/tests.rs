@@ -34,7 +34,7 @@ fn layouts() {
         ack_request: true,
         ..bth(Opcode::SendOnlyImmediate)
     };
-    let cases: [(Bth, Extension, &[u8], &[u8]); 10] = [
+    let cases: [(Bth, Extension, &[u8], &[u8]); 13] = [
         (
             bth(Opcode::SendMiddle),
             Extension::None,
@@ -90,10 +90,28 @@ fn layouts() {
             b"\x65\x00\xFF\xFF\0\x01\x02\x03\0\x0A\x0B\x0C\x80\x01\0\0\0\x02\x03\x041234abcd",
         ),
         (
-            bth(Opcode::CongestionNotification),
+            bth(Opcode::UcSendLastImmediate),
+            Extension::Immediate(0x3132_3334),
+            b"abc",
+            b"\x23\x10\xFF\xFF\0\x01\x02\x03\0\x0A\x0B\x0C1234abc\0",
+        ),
+        (
+            bth(Opcode::UcWriteOnly),
+            Extension::Reth(RETH),
+            b"abcd",
+            b"\x2A\x00\xFF\xFF\0\x01\x02\x03\0\x0A\x0B\x0C\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x21\x22\x23\x24abcd",
+        ),
+        (
+            bth(Opcode::DatagramSendOnly),
+            Extension::Deth(DETH),
+            b"ab",
+            b"\x64\x20\xFF\xFF\0\x01\x02\x03\0\x0A\x0B\x0C\x80\x01\0\0\0\x02\x03\x04ab\0\0",
+        ),
+        (
+            Bth { becn: true, ..bth(Opcode::CongestionNotification) },
             Extension::Reserved,
             b"",
-            b"\x81\x00\xFF\xFF\0\x01\x02\x03\0\x0A\x0B\x0C\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"\x81\x00\xFF\xFF\x40\x01\x02\x03\0\x0A\x0B\x0C\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         ),
     ];
     for (bth, extension, payload, bytes) in cases {
@@ -133,9 +151,9 @@ fn what_is_no_packet() {
     for (len, needed) in [(0, 12), (8, 12), (12, 28), (24, 28)] {
         assert_eq!(parse(&good[..len]), Err(ParseError::Short { len, needed }));
     }
-    // These codes are not supported: unreliable connection, reliable datagram, FLUSH, the reserved
-    // 0x15.
-    for code in [0x20, 0x40, 0x1C, 0x15, 0xFF] {
+    // These codes are not supported: reliable datagram, FLUSH, and the reserved codes 0x15, 0x2C,
+    // 0x63 and 0xFF.
+    for code in [0x40, 0x1C, 0x15, 0x2C, 0x63, 0xFF] {
         assert_eq!(changed(0, code), Err(ParseError::Opcode { code }));
     }
     assert_eq!(changed(1, 0x01), Err(ParseError::Version { version: 1 }));
@@ -189,7 +207,9 @@ fn opcodes() {
                 opcode
             }
         };
-        assert_eq!(made, opcode);
+        let rc = Opcode::from_code(opcode.code() & !0x20).filter(|_| opcode.is_uc());
+        assert_eq!(made, rc.unwrap_or(opcode));
+        assert!(rc.is_none_or(|rc| rc.is_request() && !opcode.is_request()));
         assert_eq!(Position::new(position.starts(), position.ends()), position);
         assert!(!(opcode.is_request() && opcode.is_response()));
     }
@@ -223,6 +243,14 @@ fn words() {
     assert_eq!(
         text(Opcode::ReadRequest, Extension::Reth(Reth { va: 16, r_key: 1, len: 5000 }), b""),
         "READ request qpn=0x000011 psn=5 ack-request va=0x10 r_key=0x00000001 len=5000"
+    );
+    assert_eq!(
+        text(Opcode::UcSendFirst, Extension::None, b"abc"),
+        "UC SEND first qpn=0x000011 psn=5 ack-request payload=3"
+    );
+    assert_eq!(
+        text(Opcode::DatagramSendOnly, Extension::Deth(DETH), b"abc"),
+        "UD SEND qpn=0x000011 psn=5 ack-request q_key=0x80010000 source=0x020304 payload=3"
     );
     let syndrome = Syndrome::Rnr(RnrTimer::from_code(1));
     assert_eq!(

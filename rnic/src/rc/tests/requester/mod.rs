@@ -2,6 +2,7 @@
 //! and to silence.
 
 mod challenge;
+mod path_check;
 mod peer_close;
 mod responses;
 mod waiting;

@@ -1,0 +1,143 @@
+//! Batches that a socket had no room for. They are sent again when the socket has room, in the same
+//! order, so that a full socket buffer does not count as a loss.
+//!
+//! While batches wait here, the queue pairs of the local address create no further packets. Only
+//! answers and messages of connection management join the backlog.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::socket::Sent;
+
+/// The time after which a socket without room is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_micros(50);
+/// The maximum number of octets in the backlog. Further batches are dropped. The protocol
+/// retransmits their packets.
+const OCTETS_MAX: usize = 256 << 10;
+
+/// A batch of packets with their ICRCs.
+pub(crate) struct Batch {
+    /// The index of the sender.
+    pub(crate) sender: usize,
+    pub(crate) to: SocketAddr,
+    pub(crate) octets: Vec<u8>,
+    /// The length of each packet, except that the last one may be shorter.
+    pub(crate) size: usize,
+}
+
+/// The batches that wait for room.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    batches: VecDeque<Batch>,
+    octets: usize,
+    retry_at: Option<Instant>,
+}
+
+impl Backlog {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The time at which [`retry`](Self::retry) is to be called.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Appends a batch.
+    #[cold]
+    pub(crate) fn push(&mut self, now: Instant, batch: Batch) {
+        if self.octets + batch.octets.len() <= OCTETS_MAX {
+            self.octets += batch.octets.len();
+            self.batches.push_back(batch);
+            self.retry_at.get_or_insert(now + RETRY_INTERVAL);
+        }
+    }
+
+    /// Sends batches until the socket has no room again. Does nothing before the
+    /// [`deadline`](Self::deadline). `send` sends one batch.
+    pub(crate) fn retry(&mut self, now: Instant, mut send: impl FnMut(&Batch) -> Sent) {
+        if self.retry_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.retry_at = None;
+        while let Some(batch) = self.batches.front() {
+            if send(batch) == Sent::NoRoom {
+                self.retry_at = Some(now + RETRY_INTERVAL);
+                return;
+            }
+            self.octets -= batch.octets.len();
+            self.batches.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(number: u8, octets: usize) -> Batch {
+        let to = SocketAddr::from(([192, 0, 2, 1], 4791));
+        Batch { sender: 0, to, octets: vec![number; octets], size: 100 }
+    }
+
+    #[test]
+    fn batches_leave_in_order_when_there_is_room() {
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        assert!(backlog.is_empty() && backlog.deadline().is_none());
+        (0..4).for_each(|number| backlog.push(start, batch(number, 250)));
+        let mut sent = Vec::new();
+        let mut retry = |backlog: &mut Backlog, now, room: usize| {
+            let mut left = room;
+            backlog.retry(now, |batch| match left {
+                0 => Sent::NoRoom,
+                _ => {
+                    left -= 1;
+                    sent.push(batch.octets[0]);
+                    Sent::All
+                }
+            });
+            sent.clone()
+        };
+        let early = start + RETRY_INTERVAL - Duration::from_nanos(1);
+        assert_eq!(retry(&mut backlog, early, 9), [0; 0]);
+        let due = start + RETRY_INTERVAL;
+        assert_eq!(backlog.deadline(), Some(due));
+        assert_eq!(retry(&mut backlog, due, 0), [0; 0]);
+        assert_eq!(retry(&mut backlog, due + RETRY_INTERVAL, 3), [0, 1, 2]);
+        assert!(!backlog.is_empty());
+        assert_eq!(backlog.deadline(), Some(due + 2 * RETRY_INTERVAL));
+        assert_eq!(retry(&mut backlog, due + 2 * RETRY_INTERVAL, 3), [0, 1, 2, 3]);
+        assert!(backlog.is_empty() && backlog.deadline().is_none());
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_sent_at_all_does_not_stop_the_others() {
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        (0..3).for_each(|number| backlog.push(start, batch(number, 250)));
+        let mut sent = Vec::new();
+        backlog.retry(start + RETRY_INTERVAL, |batch| {
+            sent.push(batch.octets[0]);
+            if batch.octets[0] == 1 { Sent::TooLong } else { Sent::All }
+        });
+        assert_eq!(sent, [0, 1, 2]);
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn a_backlog_has_a_bound() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        (0..10).for_each(|number| backlog.push(now, batch(number, 60_000)));
+        let mut count = 0;
+        backlog.retry(now + RETRY_INTERVAL, |_| {
+            count += 1;
+            Sent::All
+        });
+        assert_eq!(count, OCTETS_MAX / 60_000);
+        // The room is free again.
+        backlog.push(now, batch(0, OCTETS_MAX));
+        assert!(!backlog.is_empty());
+    }
+}

@@ -1,0 +1,204 @@
+//! Tests of what a network between the hosts does to packets: it marks them, chooses their path by
+//! their ports, and carries packets of a limited length. The test plays the peer by hand.
+
+#[allow(dead_code)] // Other tests use the rest.
+mod peer;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dat_core::provider::WcStatus;
+use provider_loopback::contract::rig::{Event, Rig, Service, outcomes};
+use socket2::SockRef;
+use wire::cm::{Answered, Message, Reason, Rej};
+use wire::rocev2::PathMtu;
+
+use self::peer::*;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 47);
+const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 48);
+
+/// The ECN codepoints ECT(0) and CE in the TOS of a packet.
+const CAPABLE: u32 = 0b10;
+const MARKED: u32 = 0b11;
+
+/// A packet with a mark is answered by a CNP, and its message arrives as usual. A packet without a
+/// mark is not answered by a CNP.
+#[test]
+fn a_marked_packet_is_answered_by_a_notification() {
+    let _peer_port = lock_peer_port();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    for (n, tos) in [CAPABLE, MARKED, CAPABLE, 0, MARKED].into_iter().enumerate() {
+        SockRef::from(&peer.socket).set_tos_v4(tos).expect("no privilege is needed");
+        let psn = call.psn + n as u32;
+        end.recv(n as u64, &[end.mem.segment(0, 8)]);
+        peer.send_send(&call, psn);
+        let done = outcomes(&rig.completions(&end.recvs, 1));
+        assert_eq!(done, [(n as u64, WcStatus::Success)]);
+        let mut notified = false;
+        rig.until("an acknowledgement", || match peer.receive()? {
+            Received::CongestionNotification => {
+                notified = true;
+                None
+            }
+            Received::Ack(acked) => (acked == psn).then_some(()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(notified, tos == MARKED, "packet {n}");
+        // The interval between two notifications passes.
+        let now = Instant::now();
+        while now.elapsed() < Duration::from_micros(60) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Each connection has one source port, and many connections have several.
+#[test]
+fn connections_have_source_ports_of_their_own() {
+    let _peer_port = lock_peer_port();
+    // Each engine of an adapter has ports of its own.
+    let ours = open(&format!("{OURS} threads=1"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let mut ports = BTreeSet::new();
+    let connections: Vec<_> = (0..24).map(|n| connected_with(&rig, &peer, n << 7)).collect();
+    for (n, (end, call)) in connections.iter().enumerate() {
+        let mut of_connection = BTreeSet::new();
+        for round in 0..3 {
+            end.send(round, &[end.mem.segment(0, 8)]);
+            let psn = OUR_PSN + round as u32;
+            rig.until("a message", || (peer.receive()? == Received::Request(psn)).then_some(()));
+            of_connection.insert(peer.from.get().expect("a source").port());
+            peer.send_ack(call, psn);
+            let done = outcomes(&rig.completions(&end.requests, 1));
+            assert_eq!(done, [(round, WcStatus::Success)]);
+        }
+        assert_eq!(of_connection.len(), 1, "connection {n}");
+        ports.append(&mut of_connection);
+    }
+    assert!((2..=4).contains(&ports.len()), "{ports:?}");
+}
+
+/// The peer refuses the path MTU and says which one it takes, or does not say it. This side asks
+/// again with less.
+#[test]
+fn a_refused_path_mtu_is_lowered() {
+    let _peer_port = lock_peer_port();
+    let ours = open(&format!("{OURS}"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    for (ari, expected) in [
+        (&[PathMtu::Octets512.code()][..], &[5, 2][..]),
+        (&[], &[5, 4, 3, 2, 1]),
+        (&[9], &[5, 4, 3, 2, 1]),
+    ] {
+        let end = calling(&rig, PEER);
+        let last = expected.len() - 1;
+        for (n, &code) in expected.iter().enumerate() {
+            let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
+                Received::Req { transaction, id, path_mtu } => {
+                    assert_eq!(path_mtu, code);
+                    Some((transaction, id))
+                }
+                other => panic!("{other:?}"),
+            });
+            let rej = Rej {
+                local_id: 0,
+                remote_id: id,
+                answered: Answered::Req,
+                reason: if n < last { Reason::INVALID_MTU } else { Reason::CONSUMER },
+                ari: if n < last { ari } else { &[] },
+                private: &[],
+            };
+            peer.send_message(transaction, Message::Rej(rej));
+        }
+        let event = rig.next("the refusal", &end.log);
+        assert!(matches!(event, Event::Rejected { by_peer: true, .. }), "{event:?}");
+    }
+}
+
+/// The peer acknowledges only short packets, as if a switch dropped all others. The connection ends
+/// soon and does not wait for all retries.
+#[test]
+fn full_packets_that_do_not_get_through_end_the_connection() {
+    let _peer_port = lock_peer_port();
+    let ours = open(&format!("{OURS} timeout=60 retries=7"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    let question = OUR_PSN.previous();
+    let start = Instant::now();
+    end.send(1, &[end.mem.segment(0, 4096)]);
+    let event = rig.until("the end", || {
+        while let Some(received) = peer.receive() {
+            if received == Received::Request(question) {
+                peer.send_ack(&call, question);
+            }
+        }
+        end.log.take()
+    });
+    assert!(matches!(event, Event::Broken), "{event:?}");
+    let after = start.elapsed();
+    assert!(after < Duration::from_secs(5), "{after:?}");
+    assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Transport)]);
+}
+
+/// The path MTU of this host becomes smaller. The kernel refuses the next full packet, and the
+/// connection ends at once. Connections with short messages continue.
+#[test]
+fn a_packet_that_the_kernel_refuses_ends_its_connection_at_once() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP: only root can have a network of its own");
+        return;
+    }
+    let _peer_port = lock_peer_port();
+    let network = std::thread::spawn(|| {
+        // SAFETY: the call accesses no memory. The system call changes the network of this thread
+        // only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNET) }, 0);
+        let set = |arguments: &str| {
+            let done = Command::new("ip").args(arguments.split(' ')).status();
+            assert!(done.expect("ip starts").success(), "ip {arguments}");
+        };
+        set("link set lo mtu 9000 up");
+        let ours = adapter();
+        let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+        let [(short, short_call), (long, _)] =
+            [0, 0x80].map(|n| connected_over(&rig, &peer, n, PathMtu::Octets4096));
+        set("link set lo mtu 1500");
+        let start = Instant::now();
+        for id in 0..2 {
+            long.send(id, &[long.mem.segment(0, 10_000)]);
+        }
+        let event = rig.next("the end", &long.log);
+        assert!(matches!(event, Event::Broken), "{event:?}");
+        let after = start.elapsed();
+        assert!(after < Duration::from_millis(500), "the end took {after:?}");
+        let flushed = [(0, WcStatus::Flushed), (1, WcStatus::Flushed)];
+        assert_eq!(outcomes(&rig.completions(&long.requests, 2)), flushed);
+        short.send(2, &[short.mem.segment(0, 8)]);
+        rig.until("a message", || (peer.receive()? == Received::Request(OUR_PSN)).then_some(()));
+        peer.send_ack(&short_call, OUR_PSN);
+        assert_eq!(outcomes(&rig.completions(&short.requests, 1)), [(2, WcStatus::Success)]);
+        short.log.assert_silent();
+    });
+    network.join().expect("no panic");
+}
+
+/// A caller proposes a path MTU that the interface does not carry. It is told which one it may
+/// propose, and it may call again.
+#[test]
+fn a_caller_with_a_path_mtu_that_is_too_large_is_told_so() {
+    let _peer_port = lock_peer_port();
+    let ours = open(&format!("{OURS} mtu=1024"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let service = Service::new(rig.a, 1);
+    let port = service.port(rig.a) as u16;
+    send_req_of(&peer, (PEER_ID, PEER_QPN), port, PathMtu::Octets4096);
+    let answer = rig.until("an answer", || peer.receive());
+    assert_eq!(answer, Received::Rej(Reason::INVALID_MTU));
+    send_req_of(&peer, (PEER_ID + 0x80, PEER_QPN), port, PathMtu::Octets1024);
+    service.request(&rig);
+}

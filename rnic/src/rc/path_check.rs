@@ -1,0 +1,205 @@
+//! Notices that full packets do not get through although short packets do.
+//!
+//! The two ends agree on the path MTU when they connect, and it cannot change afterwards: a
+//! responder accepts a FIRST or MIDDLE packet only if its payload has exactly that length. If a
+//! switch or the peer's interface carries shorter packets only, and no ICMP message says so, the
+//! full packets disappear.
+//!
+//! The check needs no packet of its own while the connection works. After an ACK timeout of a full
+//! packet, the requester sends a *question* together with each retransmission: an RDMA write of no
+//! octets that the peer has already acknowledged. (A [challenge](super::challenge) is the same
+//! packet.) If the peer answers several questions in a row and has still not received the full
+//! packet, the connection fails. A peer that answers no question is silent, which says nothing
+//! about the path. A connection on which a full packet has got through before does not fail,
+//! because a queue that counts octets may have room for short packets only.
+//!
+//! A peer sends no acknowledgement while it owes responses. Therefore a question about a READ is
+//! sent alone: the requester *holds* its requests until the answer comes, or until it retransmits
+//! the next time.
+//!
+//! When a connection is established, the adapter can send a *probe*: a write of one full packet
+//! that the peer must treat like the question. A router that cannot forward the probe says so by
+//! ICMP before the consumer sends anything.
+
+use wire::rocev2::{Extension, Opcode, Operation, Packet, Position, Psn, Reth, Syndrome};
+
+use super::burst::Burst;
+use super::challenge::RXE_UNSET_PSN;
+use super::engine::Path;
+use super::requester::{Cursor, Requester};
+use crate::qp::Work;
+use crate::wr::WcOp;
+
+/// The connection fails after this number of retransmissions in a row that the peer has not
+/// received although it has answered the question that accompanied each of them.
+const LOST_RETRANSMISSIONS_MAX: u8 = 6;
+
+/// The state of the check.
+#[derive(Default)]
+pub(super) struct PathCheck {
+    /// Whether a full packet has reached the peer.
+    has_sent: bool,
+    /// Whether a full packet of a READ response has arrived.
+    has_received: bool,
+    /// Whether a probe was sent and has not been answered.
+    probe_is_open: bool,
+    stall: Stall,
+}
+
+/// What is known since the last packet was acknowledged.
+#[derive(Clone, Copy, Default)]
+struct Stall {
+    /// Whether questions accompany retransmissions, because an ACK timeout has expired.
+    asks: bool,
+    question_is_due: bool,
+    /// Whether the requester sends nothing, so that the question is answered on its own.
+    holds: bool,
+    /// Whether the peer has sent a response since the last retransmission.
+    is_answered: bool,
+    lost_retransmissions: u8,
+}
+
+impl Stall {
+    fn take_answer(&mut self) {
+        (self.is_answered, self.holds) = (true, false);
+    }
+}
+
+impl PathCheck {
+    /// Whether the check needs to be told of responses.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        !(self.has_sent && self.has_received) || self.probe_is_open
+    }
+
+    /// Adds a probe to the burst.
+    pub(super) fn send_probe(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) -> bool {
+        let is_sent = push_write(path, acknowledged, path.mtu.octets(), burst);
+        self.probe_is_open |= is_sent;
+        is_sent
+    }
+
+    /// Whether [`send_question`](Self::send_question) would add a question.
+    #[inline]
+    pub(super) fn question_is_due(&self) -> bool {
+        self.stall.question_is_due
+    }
+
+    /// Whether the requester must send nothing.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.stall.holds
+    }
+
+    /// Adds the question to the burst if it is due.
+    #[inline]
+    pub(super) fn send_question(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) {
+        if std::mem::take(&mut self.stall.question_is_due) {
+            push_write(path, acknowledged, 0, burst);
+        }
+    }
+
+    /// Handles a response before the requester does. Returns true if the response only answers the
+    /// probe or a question.
+    #[inline]
+    pub(super) fn is_answer(&mut self, requester: &Requester, packet: &Packet<'_>) -> bool {
+        (self.probe_is_open || self.stall.asks) && self.take_answer(requester, packet)
+    }
+
+    #[cold]
+    fn take_answer(&mut self, requester: &Requester, packet: &Packet<'_>) -> bool {
+        let psn = packet.bth.psn;
+        let is_ack = packet.bth.opcode.operation() == Operation::Acknowledge
+            && matches!(packet.extension, Extension::Aeth(aeth)
+                if matches!(aeth.syndrome, Syndrome::Ack { .. }));
+        let is_answer = is_ack
+            && requester.challenge.is_none()
+            && !requester.is_unacknowledged(psn)
+            && (psn == requester.last_acknowledged() || psn == RXE_UNSET_PSN);
+        if is_answer {
+            // If requests are in flight, the answer may be to a question, or to a request that the
+            // peer had acknowledged before.
+            self.has_sent |= self.probe_is_open && requester.in_flight() == 0;
+            self.probe_is_open = false;
+            self.stall.take_answer();
+        }
+        is_answer
+    }
+
+    /// Handles a response after the requester has handled it. `before` is the oldest packet that
+    /// was not acknowledged before the response, and the kind of its request.
+    pub(super) fn note_response(
+        &mut self,
+        before: Option<Oldest>,
+        requester: &Requester,
+        packet: &Packet<'_>,
+    ) {
+        let Some(before) = before else { return };
+        let is_rnr_nak = matches!(packet.extension, Extension::Aeth(aeth)
+            if matches!(aeth.syndrome, Syndrome::Rnr(_)));
+        let has_progress = requester.oldest.psn != before.psn;
+        if has_progress && before.is_full {
+            match before.is_read {
+                true => self.has_received = true,
+                false => self.has_sent = true,
+            }
+        }
+        match has_progress || is_rnr_nak {
+            true => self.stall = Stall::default(),
+            false => self.stall.take_answer(),
+        }
+    }
+
+    /// Handles a retransmission of the oldest packet. `timed_out` says that an ACK timeout has
+    /// expired. Returns true if the connection cannot continue, because full packets do not get
+    /// through.
+    pub(super) fn note_retransmission(&mut self, oldest: Option<Oldest>, timed_out: bool) -> bool {
+        let passes = |oldest: Oldest| match oldest.is_read {
+            true => self.has_received,
+            false => self.has_sent,
+        };
+        let Some(oldest) = oldest.filter(|&oldest| oldest.is_full && !passes(oldest)) else {
+            self.stall = Stall::default();
+            return false;
+        };
+        let stall = &mut self.stall;
+        if stall.asks && stall.is_answered {
+            stall.lost_retransmissions += 1;
+        }
+        stall.asks |= timed_out;
+        (stall.question_is_due, stall.is_answered) = (stall.asks, false);
+        stall.holds = stall.asks && oldest.is_read && !stall.holds;
+        stall.lost_retransmissions >= LOST_RETRANSMISSIONS_MAX
+    }
+}
+
+/// The oldest packet that is not acknowledged, or the oldest response that has not arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Oldest {
+    psn: Psn,
+    /// Whether the packet or the response has as many octets as the path MTU allows.
+    is_full: bool,
+    is_read: bool,
+}
+
+impl Oldest {
+    /// Returns the oldest packet. Returns `None` if no request is posted.
+    #[inline]
+    pub(super) fn of(requester: &Requester, work: &Work, path: &Path) -> Option<Self> {
+        let Cursor { at, index, psn } = requester.oldest;
+        let (wqe, _) = work.request(at)?;
+        let has_packets = !matches!(wqe.op, WcOp::FetchAdd | WcOp::CompareSwap | WcOp::Bind);
+        let end = (u64::from(index) + 1) * path.mtu.octets() as u64;
+        let is_full = has_packets && end <= u64::from(wqe.len);
+        Some(Oldest { psn, is_full, is_read: wqe.op == WcOp::Read })
+    }
+}
+
+/// Adds an RDMA write with this number of octets and a PSN that the peer has acknowledged, so that
+/// the peer does not carry it out, but acknowledges it again.
+pub(super) fn push_write(path: &Path, psn: Psn, octets: usize, burst: &mut Burst) -> bool {
+    let mut bth = path.bth(Opcode::write(Position::Only, false), psn);
+    bth.ack_request = true;
+    let reth = Extension::Reth(Reth { va: 0, r_key: 0, len: octets as u32 });
+    burst.push_packet(&bth, &reth, octets).map(|payload| payload.fill(0)).is_some()
+}
