@@ -66,6 +66,8 @@ const IDLE_ROUND_TRIPS: u32 = 4;
 const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(1);
 /// The time that a batch of packets takes at the rate of the connection.
 const BATCH_TIME: Duration = Duration::from_micros(250);
+/// A thread that wakes up late makes up for at most this part of a round trip.
+const PACING_CREDIT_DIVISOR: u32 = 8;
 
 /// The share of the path that a connection may use.
 pub(super) trait CongestionControl {
@@ -301,6 +303,7 @@ impl Cubic {
         let interval = round_trip.saturating_mul(denominator << FRACTION_BITS)
             / (self.size.window * numerator).max(1);
         self.pacer.set_interval(interval.max(1));
+        self.pacer.credit_max = BATCH_TIME.max(self.smoothed / PACING_CREDIT_DIVISOR);
     }
 }
 
@@ -435,13 +438,24 @@ struct Pacer {
     sent: u32,
     /// The time between two packets at the connection's rate, in nanoseconds.
     interval: u64,
+    /// The maximum of `credit`.
+    credit_max: Duration,
+    /// The time by which batches may leave sooner because earlier ones left late.
+    credit: Duration,
     /// The time at which the next batch may leave. `None` until the first batch.
     next: Option<Instant>,
 }
 
 impl Pacer {
     fn new() -> Self {
-        Pacer { batch: UNLIMITED, sent: 0, interval: 0, next: None }
+        Pacer {
+            batch: UNLIMITED,
+            sent: 0,
+            interval: 0,
+            credit_max: BATCH_TIME,
+            credit: BATCH_TIME,
+            next: None,
+        }
     }
 
     fn set_interval(&mut self, nanos: u64) {
@@ -464,19 +478,24 @@ impl Pacer {
         };
         if paid > 0 {
             // A batch that leaves late does not delay the following ones.
-            let earliest = now.checked_sub(BATCH_TIME).unwrap_or(now);
-            let start = if before == 0 {
-                self.next.map_or(now, |at| at.max(earliest))
-            } else {
-                self.next.unwrap_or(now)
+            let earliest = now.checked_sub(self.credit).unwrap_or(now);
+            let start = match (self.next, before) {
+                (None, _) => now,
+                (Some(next), 0) => next.max(earliest),
+                (Some(next), _) => next,
             };
             self.next = Some(start + Duration::from_nanos(u64::from(paid) * self.interval));
+        }
+        if self.sent >= self.batch && self.next.is_some_and(|next| now >= next) {
+            self.sent = 0;
         }
     }
 
     #[inline]
     fn advance(&mut self, now: Instant) {
         if self.sent > 0 && self.next.is_none_or(|next| now >= next) {
+            // Only a sender that had to wait makes up for lost time.
+            self.credit = if self.sent < self.batch { BATCH_TIME } else { self.credit_max };
             self.sent = 0;
         }
     }
