@@ -28,7 +28,7 @@ const WINDOW_PACKETS_MAX: usize = 1024;
 const ACK_TIMEOUT_CODE: u8 = 17;
 const RETRIES: u8 = 6;
 const RNR_RETRIES: u8 = 7;
-const RNR_TIMER_CODE: u8 = 12;
+const RNR_TIMER_CODE: u8 = 6;
 const BURST_PACKETS: usize = 64;
 const BURST_OCTETS: usize = 1 << 16;
 
@@ -134,10 +134,10 @@ impl Engine {
         self.burst.clear();
     }
 
-    /// Takes completions, and posts what the consumer posts next. Returns whether it posted
-    /// anything.
+    /// Takes completions, and posts what the consumer posts next. Returns whether the engine has
+    /// more to do now.
     fn consume(&mut self, now: Instant) -> bool {
-        let mut posted = false;
+        let mut goes_on = false;
         let received = self.queues.take_received();
         match self.receives {
             Receives::Many => {
@@ -148,16 +148,20 @@ impl Engine {
         }
         if self.next_receive.take_if(|at| *at <= now).is_some() {
             self.queues.post_receive(self.receive_octets);
+            if self.rc.is_peer_waiting_for_receive() {
+                self.rc.announce_receive();
+                goes_on = true;
+            }
         }
         let completed = self.queues.take_completions();
         if let Some(requests) = &mut self.requests {
             requests.complete(completed, now);
             while requests.post(now) {
                 self.queues.post(requests.load.operation, requests.load.size);
-                posted = true;
+                goes_on = true;
             }
         }
-        posted
+        goes_on
     }
 }
 
