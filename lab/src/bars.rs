@@ -18,7 +18,7 @@ const REORDER_GOODPUT_MIN: f64 = 0.9;
 const QUEUE_THRESHOLDS_MAX: f64 = 2.0;
 /// The maximum number of packets per RNR time to a peer without receives.
 const RNR_PACKETS_MAX: f64 = 10.0;
-/// The time for which softroce lets a peer wait if no receive is posted, in seconds.
+/// The longest time for which softroce lets a peer wait if no receive is posted, in seconds.
 const RNR_TIME: f64 = 0.64e-3;
 /// The minimum rate of short messages to a peer on the same host that posts one receive at a time.
 const ONE_RECEIVE_RATE_MIN: f64 = 20_000.0;

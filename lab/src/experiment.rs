@@ -86,7 +86,7 @@ impl<'a> Experiment<'a> {
         let memory = Memory::new(scenario.size.max(CROSS_SIZE) as usize);
         let flow = |(number, &(protocol, is_main)): (usize, &(Protocol, bool))| {
             let spread = START_SPREAD.as_nanos() as u64;
-            let begin = start + Duration::from_nanos(rng.below(spread));
+            let begin = start + Duration::from_nanos(1 + rng.below(spread));
             Flow {
                 protocol,
                 is_main,
@@ -338,7 +338,30 @@ fn ends(
     match protocol {
         Protocol::Cubic => tcp(Algorithm::Cubic),
         Protocol::Reno => tcp(Algorithm::Reno),
-        Protocol::OpenDat | Protocol::Rxe => [roce(protocol, SOURCE), roce(peer, SINK)],
+        Protocol::OpenDat | Protocol::Rxe => {
+            let mut ends = [roce(protocol, SOURCE), roce(peer, SINK)];
+            establish(&mut ends, now);
+            ends
+        }
+    }
+}
+
+/// Lets two ends exchange what they send before the first message. This takes no time and does not
+/// pass the network, because an experiment begins with connections that exist.
+fn establish(ends: &mut [Box<dyn End>; 2], now: Instant) {
+    let mut out = Vec::new();
+    loop {
+        let mut is_quiet = true;
+        for side in [SOURCE, SINK] {
+            ends[side].act(now, &mut out);
+            for packet in out.drain(..) {
+                ends[1 - side].receive(now, &packet.content, false);
+                is_quiet = false;
+            }
+        }
+        if is_quiet {
+            return;
+        }
     }
 }
 

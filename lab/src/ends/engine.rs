@@ -1,20 +1,18 @@
 //! softroce's engine with a queue pair, as the provider uses it.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use netem::Ecn;
 use rnic::rc::Failure;
 use rnic::{Burst, RcCfg, ReliableConnection};
-use wire::rocev2::{Bth, Extension, Opcode, Packet, PathMtu, Psn, RnrTimer};
+use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::queues::{Memory, QUEUE_DEPTH, Queues};
 use crate::requests::{Load, Requests};
 use crate::{Operation, Receives};
 
-/// The minimum interval between two congestion notifications (CNP) to the peer.
-const NOTIFICATION_INTERVAL: Duration = Duration::from_micros(50);
 /// The octets of the UDP header. The ICRC, which a burst has room for, is counted with the packet.
 const UDP_OCTETS: usize = 8;
 /// The number of the peer's queue pair, which matters to nobody in an experiment.
@@ -28,7 +26,7 @@ const WINDOW_PACKETS_MAX: usize = 1024;
 const ACK_TIMEOUT_CODE: u8 = 17;
 const RETRIES: u8 = 6;
 const RNR_RETRIES: u8 = 7;
-const RNR_TIMER_CODE: u8 = 12;
+const RNR_TIMER_CODE: u8 = 6;
 const BURST_PACKETS: usize = 64;
 const BURST_OCTETS: usize = 1 << 16;
 
@@ -44,9 +42,6 @@ pub(crate) struct Engine {
     receive_octets: u32,
     /// The time at which the consumer posts the next receive.
     next_receive: Option<Instant>,
-    /// The time of the last congestion notification to the peer, and whether the next one is due.
-    last_notification: Option<Instant>,
-    owes_notification: bool,
     failure: Option<Failure>,
 }
 
@@ -86,16 +81,17 @@ impl Engine {
             Receives::None => 0,
         };
         (0..first).for_each(|_| queues.post_receive(load.size));
+        let mut rc = ReliableConnection::new(work, cfg, now);
+        let mut burst = Burst::new(BURST_PACKETS, BURST_OCTETS);
+        rc.probe_path(&mut burst);
         Engine {
-            rc: ReliableConnection::new(work, cfg, now),
+            rc,
             queues,
-            burst: Burst::new(BURST_PACKETS, BURST_OCTETS),
+            burst,
             requests: posts.then(|| Requests::new(load)),
             receives,
             receive_octets: load.size,
             next_receive: None,
-            last_notification: None,
-            owes_notification: false,
             failure: None,
         }
     }
@@ -134,10 +130,10 @@ impl Engine {
         self.burst.clear();
     }
 
-    /// Takes completions, and posts what the consumer posts next. Returns whether it posted
-    /// anything.
+    /// Takes completions, and posts what the consumer posts next. Returns whether the engine has
+    /// more to do now.
     fn consume(&mut self, now: Instant) -> bool {
-        let mut posted = false;
+        let mut goes_on = false;
         let received = self.queues.take_received();
         match self.receives {
             Receives::Many => {
@@ -148,16 +144,20 @@ impl Engine {
         }
         if self.next_receive.take_if(|at| *at <= now).is_some() {
             self.queues.post_receive(self.receive_octets);
+            if self.rc.is_peer_waiting_for_receive() {
+                self.rc.announce_receive();
+                goes_on = true;
+            }
         }
         let completed = self.queues.take_completions();
         if let Some(requests) = &mut self.requests {
             requests.complete(completed, now);
             while requests.post(now) {
                 self.queues.post(requests.load.operation, requests.load.size);
-                posted = true;
+                goes_on = true;
             }
         }
-        posted
+        goes_on
     }
 }
 
@@ -168,15 +168,13 @@ impl End for Engine {
         if self.failure.is_none() {
             self.failure = self.rc.receive(now, &packet).err();
         }
-        self.owes_notification |=
-            is_marked && self.last_notification.is_none_or(|at| now >= at + NOTIFICATION_INTERVAL);
+        if is_marked {
+            self.rc.note_marked(now, &mut self.burst);
+        }
     }
 
     fn act(&mut self, now: Instant, out: &mut Vec<Outgoing>) {
-        if std::mem::take(&mut self.owes_notification) {
-            self.last_notification = Some(now);
-            out.push(notification());
-        }
+        self.take_burst(out);
         while self.failure.is_none() {
             self.failure = self.run(now, out).err();
             if !self.consume(now) {
@@ -205,20 +203,5 @@ impl End for Engine {
 
     fn failure(&self) -> Option<String> {
         self.failure.map(|failure| failure.to_string())
-    }
-}
-
-/// Returns a CNP, which tells the peer that a switch has marked its packets.
-fn notification() -> Outgoing {
-    let bth = Bth::new(Opcode::CongestionNotification, PEER_QPN, Psn::new(0));
-    let packet =
-        Packet { bth: Bth { becn: true, ..bth }, extension: Extension::Reserved, payload: &[] };
-    let mut bytes = vec![0; packet.len()];
-    packet.emit(&mut bytes);
-    Outgoing {
-        octets: bytes.len() + rnic::rc::burst::ICRC_SIZE + UDP_OCTETS + ETHERNET_IP_OCTETS,
-        payload: 0,
-        content: Content::RoceV2(bytes),
-        ecn: Ecn::NotCapable,
     }
 }
