@@ -257,3 +257,26 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_the_lengths_and_the_peer() {
+        let peer = IpAddr::from([10, 0, 0, 2]);
+        assert_eq!(
+            BreakReason::TooLong { octets: 4140, peer, path: 1500 }.to_string(),
+            "packets of 4140 octets do not reach 10.0.0.2: the path takes 1500"
+        );
+        assert_eq!(
+            BreakReason::FullPacketsLost { octets: 4140, peer }.to_string(),
+            "packets of 4140 octets do not get through between this host and 10.0.0.2, although \
+             short ones do: an interface or a switch on the path takes less. Give all interfaces \
+             the same MTU, or set mtu= to a smaller path MTU"
+        );
+        let longest = packet_len(Opcode::SendMiddle, 4096) + Icrc::SIZE;
+        let of = |peer: &str| ip_packet_len(peer.parse().expect("an address"), longest);
+        assert_eq!(["10.0.0.2", "fd00::2"].map(of), [4140, 4160]);
+    }
+}
