@@ -174,9 +174,9 @@ impl<E: MakeProgress> Reactor<E> {
             if self.has_followers() {
                 break ExitReason::Leader;
             }
-            // A consumer that makes progress ends this loop. There is one exception: if only a part of a
-            // message has arrived, the consumer may watch memory for the rest instead of calling
-            // again.
+            // A consumer that makes progress ends this loop. There is one exception: if only a part
+            // of a message has arrived, the consumer may watch memory for the rest instead of
+            // calling again.
             if !has_fd_waiters && !alone && !partial {
                 break ExitReason::Progress;
             }

@@ -27,8 +27,8 @@ pub struct Waiter<'a, T: Transport> {
 
 impl<T: Transport> Evd<T> {
     /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first
-    /// event. `timeout` is the limit of the wait in microseconds, from the time at which the first look
-    /// has found too few events. If this function returns an error, `nmore` of dat_evd_wait is
+    /// event. `timeout` is the limit of the wait in microseconds, from the time at which the first
+    /// look has found too few events. If this function returns an error, `nmore` of dat_evd_wait is
     /// undefined.
     ///
     /// # Safety
