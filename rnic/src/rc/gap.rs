@@ -25,8 +25,8 @@ const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
 /// The maximum delay of a NAK: a quarter of a round trip around half of the earth.
 const NAK_DELAY_MAX: Duration = Duration::from_millis(50);
-/// The maximum time from a NAK to the repetition of the packet that it reports. After a longer time,
-/// the repetition may have been caused by a timer of the peer.
+/// The maximum time from a NAK to the repetition of the packet that it reports. After a longer
+/// time, the repetition may have been caused by a timer of the peer.
 const REPETITION_MAX: Duration = Duration::from_millis(5);
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
