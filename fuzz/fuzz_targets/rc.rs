@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
+use rnic::rc::EarlyPool;
 use rnic::{
     Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, RcCfg, RecvWr, ReliableConnection, Remote,
     Segment, SendOp, SendWr, View, Wc,
@@ -91,7 +92,9 @@ fn run(data: &[u8]) {
         rnr_timer: RnrTimer::from_code(1),
         window: 1 << (flags >> 5),
     };
-    let mut rc = ReliableConnection::new(work, cfg, now);
+    // The pool has memory for the packets of one connection.
+    let early_pool = Arc::new(EarlyPool::new(1 << 15));
+    let mut rc = ReliableConnection::new(work, cfg, now).with_early_pool(&early_pool);
     let mut burst = Burst::new(8, 1 << 16);
 
     let window = Mw::new(&keys, pd, flags & 32 != 0);
@@ -177,6 +180,7 @@ fn run(data: &[u8]) {
     }
     rc.flush();
     assert!(rc.is_drained());
+    assert_eq!(early_pool.used(), 0);
     // After the end of the connection, this side only acknowledges packets.
     let mut responder = rc.into_ack_only_responder();
     while let Some((_, bytes)) = next() {

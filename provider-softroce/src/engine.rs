@@ -20,6 +20,7 @@ use dat_sys::*;
 use mio::event::Event;
 use rnic::Work;
 use rnic::cm;
+use rnic::rc::EarlyPool;
 use wire::cm::Reason;
 use wire::rocev2::PathMtu;
 
@@ -83,9 +84,10 @@ impl Engine {
         context: Context<Engine>,
         params: Params,
         hosts: Arc<HostsOfAdapter>,
+        early_pool: Arc<EarlyPool>,
     ) -> std::result::Result<Self, OpenError> {
         let mut engine = Engine {
-            resources: EngineResources::new(context),
+            resources: EngineResources::new(context, early_pool),
             local_addresses: Vec::new(),
             all_addresses_are_open: false,
             links: Table::new(),

@@ -101,6 +101,9 @@ pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
     };
     let adapter = params.adapter.clone();
     let hosts = Arc::new(HostsOfAdapter::default());
-    let engine = move |context| Engine::new(context, params.clone(), Arc::clone(&hosts));
+    let early_pool = Arc::default();
+    let engine = move |context| {
+        Engine::new(context, params.clone(), Arc::clone(&hosts), Arc::clone(&early_pool))
+    };
     Adapter::open(ia, &adapter, wire, engine)
 }

@@ -97,7 +97,8 @@ impl End {
         // SAFETY: the test drops the region before the memory, and accesses the memory nowhere
         // else.
         let mr = unsafe { Mr::new(&keys, pd, memory.as_mut_ptr(), LEN, all, false) }.unwrap();
-        let (rc, burst) = (ReliableConnection::new(work, cfg, now), Burst::new(64, 1 << 18));
+        let rc = ReliableConnection::new(work, cfg, now).with_early_pool(&Arc::default());
+        let burst = Burst::new(64, 1 << 18);
         End { keys, cq, qp, rc, burst, memory, mr: Some(mr), completed: 0 }
     }
 

@@ -1,6 +1,7 @@
 //! softroce's engine with a queue pair, as the provider uses it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use netem::Ecn;
@@ -81,7 +82,7 @@ impl Engine {
             Receives::None => 0,
         };
         (0..first).for_each(|_| queues.post_receive(load.size));
-        let mut rc = ReliableConnection::new(work, cfg, now);
+        let mut rc = ReliableConnection::new(work, cfg, now).with_early_pool(&Arc::default());
         let mut burst = Burst::new(BURST_PACKETS, BURST_OCTETS);
         rc.probe_path(&mut burst);
         Engine {

@@ -1,10 +1,11 @@
 //! Resources that the parts of the engine share.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{Context, Counts};
 use mio::Token;
-use rnic::rc::Wheel;
+use rnic::rc::{EarlyPool, Wheel};
 
 use super::Engine;
 
@@ -14,6 +15,8 @@ pub(crate) struct EngineResources {
     /// Whether packets may wait to be sent.
     pub(crate) has_outgoing: bool,
     pub(crate) wheel: Wheel,
+    /// The adapter's memory for packets that arrive before an earlier packet of their connection.
+    pub(crate) early_pool: Arc<EarlyPool>,
     /// Queue pairs that have received packets in this pass.
     pub(crate) received: Vec<usize>,
     /// Queue pairs that owe an acknowledgement.
@@ -29,11 +32,12 @@ pub(crate) struct EngineResources {
 }
 
 impl EngineResources {
-    pub(super) fn new(context: Context<Engine>) -> Self {
+    pub(super) fn new(context: Context<Engine>, early_pool: Arc<EarlyPool>) -> Self {
         EngineResources {
             context,
             has_outgoing: false,
             wheel: Wheel::new(Instant::now()),
+            early_pool,
             received: Vec::new(),
             ack_pending: Vec::new(),
             transmit_pending: Vec::new(),

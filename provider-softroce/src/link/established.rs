@@ -123,7 +123,8 @@ impl Established {
             rnr_timer: RnrTimer::from_code(RNR_TIMER_CODE),
             window: window as u32,
         };
-        let mut rc = ReliableConnection::new(work, cfg, cx.now);
+        let mut rc =
+            ReliableConnection::new(work, cfg, cx.now).with_early_pool(&cx.resources.early_pool);
         if !cx.local_address.has_network_to(peer.address.ip()) {
             rc.disable_pacing();
         }

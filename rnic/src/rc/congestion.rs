@@ -203,6 +203,11 @@ impl Cubic {
         self.size.window = u64::from(self.max) << FRACTION_BITS;
     }
 
+    /// The shortest round trip since the last idle time.
+    pub(super) fn shortest_round_trip(&self) -> Option<Duration> {
+        self.shortest
+    }
+
     fn is_in_slow_start(&self) -> bool {
         self.size.window < self.size.slow_start_threshold
     }

@@ -1,11 +1,13 @@
 //! The engine of an established connection, between a queue pair and packets.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::rocev2::{Bth, NakCode, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
 use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
+use super::early::EarlyPool;
 use super::messages::Message;
 use super::notification::Notifier;
 use super::path_check::{Oldest, PathCheck};
@@ -102,6 +104,8 @@ pub struct Stats {
     pub duplicates: u64,
     /// The part of `rx_packets` that are requests which arrived after a missing request.
     pub out_of_order: u64,
+    /// The part of `out_of_order` that were kept until the missing request arrived.
+    pub kept: u64,
     /// The part of `rx_packets` that are responses for which no request is in flight.
     pub unexpected: u64,
     /// The part of `rx_packets` that are NAKs for a PSN sequence error.
@@ -126,7 +130,7 @@ pub struct Stats {
 impl Stats {
     /// The names and values of the counters. The names and their order are the same for all
     /// connections.
-    pub fn list(&self) -> [(&'static str, u64); 15] {
+    pub fn list(&self) -> [(&'static str, u64); 16] {
         [
             ("packets-sent", self.tx_packets),
             ("packets-sent-again", self.repeated),
@@ -134,6 +138,7 @@ impl Stats {
             ("packets-received", self.rx_packets),
             ("packets-received-again", self.duplicates),
             ("packets-out-of-order", self.out_of_order),
+            ("packets-kept", self.kept),
             ("answers-unexpected", self.unexpected),
             ("sequence-naks-received", self.rx_sequence_naks),
             ("rnr-naks-received", self.rx_rnr_naks),
@@ -215,6 +220,13 @@ impl ReliableConnection {
         }
     }
 
+    /// Keeps packets that arrive early in the memory of this pool, which belongs to the adapter.
+    /// Without a pool they are dropped.
+    pub fn with_early_pool(mut self, pool: &Arc<EarlyPool>) -> Self {
+        self.responder.early_pool = Some(Arc::clone(pool));
+        self
+    }
+
     /// Switches the pacing off, because the peer is on the same host.
     pub fn disable_pacing(&mut self) {
         self.requester.congestion.disable_pacing();
@@ -243,7 +255,7 @@ impl ReliableConnection {
             stats.tx_messages += work.retire();
             result
         } else if opcode.is_request() {
-            responder.receive(work, path, packet, stats)
+            responder.receive(work, path, now, packet, stats)
         } else {
             if opcode == Opcode::CongestionNotification {
                 requester.on_congestion_notification(stats);
@@ -293,6 +305,10 @@ impl ReliableConnection {
             // end.
             let reserved = if requester.is_ready(work, path.mtu) { burst.room() / 4 } else { 0 };
             result = responder.transmit(work, path, burst, reserved);
+            if responder.is_paused() {
+                result = result.and_then(|()| responder.resume(work, path, now, stats));
+                work.announce();
+            }
         }
         let result = result.and_then(|()| match path_check.holds() {
             false => requester.transmit(work, path, now, burst, stats),
@@ -341,14 +357,19 @@ impl ReliableConnection {
     /// than necessary.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
-        if self.failure.is_some() { None } else { self.requester.deadline(&self.work) }
+        if self.failure.is_some() {
+            return None;
+        }
+        let deadlines = [self.requester.deadline(&self.work), self.responder.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Handles deadlines that have passed. Packets to be sent again wait for
     /// [`transmit`](Self::transmit).
     pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
         self.check_not_failed()?;
-        let ReliableConnection { work, path, requester, path_check, stats, .. } = self;
+        let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
+        responder.expire(now, stats);
         let before = *stats;
         let mut result = requester.expire(work, now, stats);
         let timed_out = stats.timeouts > before.timeouts;

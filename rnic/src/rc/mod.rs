@@ -9,6 +9,8 @@
 //! | `requests` | the requester's packets, created from work requests |
 //! | `responses` | the peer's responses, and the completions that follow from them |
 //! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
+//! | `gap` | when the responder reports a missing packet |
+//! | [`early`] | the packets that arrived before a missing packet |
 //! | `messages` | carries out the peer's requests: from packets to memory and completions |
 //! | `responder_resources` | the peer's READs and atomic operations, and their responses |
 //! | [`ack_only`] | the answers of an end that has closed the connection |
@@ -24,7 +26,9 @@ pub mod ack_only;
 pub mod burst;
 mod challenge;
 mod congestion;
+pub mod early;
 pub mod engine;
+mod gap;
 mod messages;
 mod notification;
 mod path_check;
@@ -39,6 +43,7 @@ pub mod wheel;
 
 pub use ack_only::AckOnlyResponder;
 pub use burst::Burst;
+pub use early::EarlyPool;
 pub use engine::{Failure, MAX_MESSAGE, RcCfg, ReliableConnection, Stats};
 pub use wheel::Wheel;
 

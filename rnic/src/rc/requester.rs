@@ -6,6 +6,13 @@
 //! only sets *next* back (go-back-N). No copies of packets in flight are kept, because a packet can
 //! be created again from its request. The PSNs of a READ's responses count like sent packets.
 //!
+//! A peer may keep the packets after a lost one. Then only the lost packet is sent again, and
+//! *next* continues where it was, at *resume*. Nothing on the wire says what a peer does. After the
+//! first loss, only the lost packet is sent again. The acknowledgement that answers it shows
+//! whether the peer has kept the packets after it. A NAK names only the first missing packet. If
+//! one flight lacks several packets, each of them costs a round trip. So from the fourth one on,
+//! more packets are sent again each time, up to 16.
+//!
 //! After an RNR NAK, one packet is sent per RNR time until the peer takes a message, and then one
 //! message at a time, because the peer may have just one receive buffer. Each message that the
 //! peer takes without an RNR NAK doubles that number.
@@ -17,6 +24,7 @@ use wire::rocev2::{PathMtu, Psn};
 
 use super::challenge::Challenge;
 use super::congestion::{Acknowledged, CongestionControl, Cubic};
+use super::early::EARLY_PSNS;
 use super::engine::{Failure, RcCfg, Stats};
 use super::read_requests::{AwaitedResponses, EarlyResponses, Repair};
 use super::retransmission::{RetransmissionTimer, TimerExpiry};
@@ -27,6 +35,11 @@ use crate::wr::{WcOp, WcStatus};
 const WINDOW_MAX: u32 = 1 << 20;
 /// The value of [`RcCfg::rnr_retries`] that stands for any number of retries.
 const RNR_RETRIES_INFINITE: u8 = 7;
+/// The number of missing packets of a flight that are sent again alone.
+const MISSING_SENT_ALONE: u32 = 3;
+/// The maximum number of packets that are sent again for one NAK.
+const SENT_AGAIN_MAX: u32 = 16;
+
 /// The requester's state.
 pub(super) struct Requester {
     /// The oldest packet that is not acknowledged, or whose response has not arrived.
@@ -63,6 +76,17 @@ pub(super) struct Requester {
     pub(super) congestion: Cubic,
     pub(super) timer: RetransmissionTimer,
     loss: Option<Loss>,
+    /// If set, only some packets at `next` are sent again.
+    pub(super) resume: Option<Resume>,
+    /// The packets that were last sent again.
+    sent_again: Option<SentAgain>,
+    peer_keeps: PeerKeeps,
+    /// The missing packets of the current flight: how many a peer that keeps packets has reported,
+    /// and the PSN after the flight.
+    missing: (u32, Psn),
+    /// The first packet that was sent again with all packets after it, and the PSN after the
+    /// packets that had been sent before.
+    repeated: (Psn, Psn),
     peer_close: PeerClose,
     pub(super) challenge: Option<Challenge>,
     /// The time at which the peer answered the last challenge.
@@ -111,6 +135,33 @@ struct Loss {
     at: Instant,
 }
 
+/// Whether the peer keeps the packets that arrive after a lost packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerKeeps {
+    Unknown,
+    Yes,
+    No,
+}
+
+/// The place at which the requester continues after it has sent some packets again.
+#[derive(Clone, Copy)]
+pub(super) struct Resume {
+    at: Cursor,
+    /// The number of packets that are to be sent again before.
+    after: u32,
+}
+
+/// Packets of SENDs or WRITEs that were sent again while the packets after them were not.
+#[derive(Clone, Copy)]
+struct SentAgain {
+    packets: u32,
+    /// The PSN after these packets.
+    until: Psn,
+    /// The first packet that had not been sent before.
+    end: Cursor,
+    at: Instant,
+}
+
 /// The next step of the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -149,6 +200,11 @@ impl Requester {
             congestion: Cubic::new(cfg.mtu, window),
             timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
             loss: None,
+            resume: None,
+            sent_again: None,
+            peer_keeps: PeerKeeps::Unknown,
+            missing: (0, cfg.sq_psn),
+            repeated: (cfg.sq_psn, cfg.sq_psn),
             peer_close: PeerClose::Open,
             challenge: None,
             challenge_answered_at: None,
@@ -247,7 +303,10 @@ impl Requester {
         }
         self.packets_since_ack_request =
             if requests_ack { 0 } else { self.packets_since_ack_request + 1 };
-        stats.repeated += u64::from(!is_new);
+        if !is_new {
+            stats.repeated += 1;
+            self.count_sent_again();
+        }
     }
 
     /// Records that a request for `psns` responses has been sent again, although it is not at
@@ -301,8 +360,14 @@ impl Requester {
         let packets = self.oldest.psn.distance(before.psn) as u32;
         let is_last = self.oldest.psn == self.first_unsent;
         if self.oldest.psn.is_after(self.next.psn) {
-            // Packets that were to be sent again have been acknowledged.
-            self.next = self.oldest;
+            // Packets that were to be sent again have been acknowledged. If the peer had reported a
+            // missing packet, it has kept them.
+            if self.loss.is_some() && self.resume.is_none() {
+                self.peer_keeps = PeerKeeps::Yes;
+            }
+            let resume = self.resume.take().map(|resume| resume.at);
+            let at = resume.filter(|at| at.psn.is_after(self.oldest.psn)).unwrap_or(self.oldest);
+            self.continue_at(at);
             if is_last {
                 self.congestion.on_late_ack();
             }
@@ -319,16 +384,87 @@ impl Requester {
         let ack = Acknowledged { psns: packets, in_flight, oldest, is_last, round_trip, smoothed };
         self.congestion.on_ack(&ack, now);
         self.congestion.advance(now);
+        if self.sent_again.is_some() {
+            self.learn_whether_peer_keeps(now);
+        }
+    }
+
+    /// Counts a packet that has been sent again. Continues at `resume` if it was the last one.
+    #[cold]
+    fn count_sent_again(&mut self) {
+        if let Some(Resume { at, after }) = &mut self.resume {
+            *after -= 1;
+            let is_reached = !at.psn.is_after(self.next.psn);
+            if *after == 0 || is_reached {
+                let at = if is_reached { self.next } else { *at };
+                self.resume = None;
+                self.continue_at(at);
+            }
+        }
+    }
+
+    /// Continues at a later packet.
+    fn continue_at(&mut self, at: Cursor) {
+        self.next = at;
+        let is_before = |part: &&AwaitedResponses| !part.end.is_after(at.psn);
+        self.awaited_before_next = self.awaited.iter().take_while(is_before).count();
+    }
+
+    /// Learns from an acknowledgement after packets were sent again.
+    #[cold]
+    fn learn_whether_peer_keeps(&mut self, now: Instant) {
+        let Some(SentAgain { until, end, at, .. }) = self.sent_again else { return };
+        let acknowledged = self.oldest.psn;
+        if now < at + self.congestion.shortest_round_trip().unwrap_or_default() {
+            // The acknowledgement cannot answer the repeated packet yet, so the packet was only
+            // late.
+            self.congestion.on_late_ack();
+            if end.psn.is_after(self.next.psn) {
+                self.resume = None;
+                self.continue_at(end);
+            }
+        }
+        if acknowledged.is_after(until) {
+            (self.peer_keeps, self.sent_again) = (PeerKeeps::Yes, None);
+        } else if end.psn.is_after(acknowledged) && self.peer_keeps == PeerKeeps::Unknown {
+            // The peer has dropped the packets after the lost one. It has sent a NAK for them if
+            // others have arrived since. The requester does not react to that NAK again.
+            self.peer_keeps = PeerKeeps::No;
+            self.loss = Some(Loss { psn: acknowledged, detected_by: acknowledged, at: now });
+            self.go_back();
+        }
+    }
+
+    /// Handles a NAK that reports the oldest packet as missing: sends this packet again, and all
+    /// later packets unless the peer keeps them.
+    pub(super) fn on_sequence_nak(&mut self, work: &Work, mtu: PathMtu, psn: Psn, now: Instant) {
+        // A NAK for a packet that was sent again a moment ago refers to the first transmission.
+        if self.was_repeated(psn) && self.timer.has_just_repeated(now) {
+            return;
+        }
+        // If the NAK is for a later packet, a READ before it lacks a response.
+        if self.oldest.psn != psn || self.peer_keeps == PeerKeeps::No {
+            self.on_loss(psn, now);
+        } else if self.is_new_loss(psn, now) {
+            self.send_missing(work, mtu, now);
+        }
     }
 
     /// Handles the loss of the oldest packet: sends this packet and all later packets again.
     /// `detected_by` is the PSN of the response that shows the loss, which answers this packet or a
-    /// later packet. Does nothing if the packets have already been sent again and the response
-    /// refers to the first transmission.
+    /// later packet.
     pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
+        if self.is_new_loss(detected_by, now) {
+            self.go_back();
+        }
+    }
+
+    /// Records a loss of the oldest packet. Returns false if the packets have already been sent
+    /// again and the response refers to the first transmission.
+    fn is_new_loss(&mut self, detected_by: Psn, now: Instant) -> bool {
         let psn = self.oldest.psn;
         if self.rnr_wait.is_some() {
-            return;
+            return false;
         }
         if let Some(loss) = self.loss.as_mut().filter(|loss| loss.psn == psn) {
             // Responses to the packets that were sent first have increasing PSNs. Responses to the
@@ -337,12 +473,81 @@ impl Requester {
             loss.detected_by = detected_by;
             if goes_on || now < loss.at + self.timer.min_response_time() || self.next == self.oldest
             {
-                return;
+                return false;
             }
         }
         self.loss = Some(Loss { psn, detected_by, at: now });
         self.congestion.on_loss(self.first_unsent);
-        self.go_back();
+        true
+    }
+
+    /// Sends the oldest packet again, and more packets if the flight lacks many.
+    fn send_missing(&mut self, work: &Work, mtu: PathMtu, now: Instant) {
+        let psn = self.oldest.psn;
+        let awaits_response =
+            work.request(self.oldest.at).is_some_and(|(wqe, _)| wqe.op.awaits_response());
+        // A part of a READ that exceeds the window is repeated in pieces.
+        let exceeds_window =
+            |part: &AwaitedResponses| part.end.distance(psn) as u32 > self.congestion.window();
+        if awaits_response
+            && (self.peer_keeps == PeerKeeps::Unknown
+                || self.awaited.front().is_some_and(exceeds_window))
+        {
+            return self.go_back();
+        }
+        let end = self.resume.map_or(self.next, |resume| resume.at);
+        if !end.psn.is_after(psn) {
+            return self.go_back();
+        }
+        let (missing, flight_end) = &mut self.missing;
+        if !psn.is_before(*flight_end) {
+            (*missing, *flight_end) = (0, self.first_unsent);
+        }
+        *missing += 1;
+        let after = match self.sent_again.filter(|sent| sent.until == psn) {
+            _ if awaits_response => 1,
+            None => 1 << missing.saturating_sub(MISSING_SENT_ALONE).min(SENT_AGAIN_MAX.ilog2()),
+            // Several packets in a row are missing, or the peer has stopped keeping packets.
+            Some(sent) if sent.packets < SENT_AGAIN_MAX => (sent.packets * 4).min(SENT_AGAIN_MAX),
+            Some(_) => {
+                self.peer_keeps = PeerKeeps::No;
+                return self.go_back();
+            }
+        };
+        let at = self.first_not_kept(work, mtu, end);
+        if at.psn.is_before(end.psn) {
+            self.repeated = (at.psn, self.first_unsent);
+        }
+        self.resume = Some(Resume { at, after });
+        let sent = SentAgain { packets: after, until: psn + after, end, at: now };
+        self.sent_again = (!awaits_response).then_some(sent);
+        self.packets_since_ack_request = 0;
+        self.continue_at(self.oldest);
+        self.timer.discard_sample();
+    }
+
+    /// Whether this packet has been sent again, together with the packets after it.
+    fn was_repeated(&self, psn: Psn) -> bool {
+        let (from, end) = self.repeated;
+        !psn.is_before(from) && psn.is_before(end) && psn.is_before(self.next.psn)
+    }
+
+    /// The first packet that a peer has not kept after the oldest packet was lost, if `end` is the
+    /// first packet that has not been sent. A peer like this implementation keeps packets up to a
+    /// distance of [`EARLY_PSNS`].
+    fn first_not_kept(&self, work: &Work, mtu: PathMtu, end: Cursor) -> Cursor {
+        let psn = self.oldest.psn + EARLY_PSNS;
+        let mut at = self.oldest;
+        while at.psn.is_before(psn) {
+            match work.request(at.at) {
+                Some((wqe, _)) if at.psn.is_before(end.psn) && !wqe.op.awaits_response() => {
+                    let packets = packets(wqe, mtu);
+                    at.step((packets - at.index).min(psn.distance(at.psn) as u32), packets);
+                }
+                _ => return end,
+            }
+        }
+        if at.psn.is_before(end.psn) { at } else { end }
     }
 
     /// Handles a congestion notification (IBA, annex A17.9.3).
@@ -381,6 +586,8 @@ impl Requester {
     pub(super) fn go_back(&mut self) {
         (self.next, self.packets_since_ack_request) = (self.oldest, 0);
         (self.requests_missing, self.repair) = (false, None);
+        (self.resume, self.sent_again) = (None, None);
+        self.repeated = (self.oldest.psn, self.first_unsent);
         self.awaited_before_next = 0;
         self.timer.discard_sample();
     }

@@ -90,7 +90,8 @@ impl Requester {
     }
 
     /// Whether the next packet must request an acknowledgement although it does not end its
-    /// message: no recent packet has requested one, or the packet fills the window.
+    /// message: no recent packet has requested one, the packet fills the window, or it is sent
+    /// again alone.
     #[inline]
     fn must_request_ack(&self) -> bool {
         let (window, packets_since_ack_request) =
@@ -98,6 +99,7 @@ impl Requester {
         packets_since_ack_request >= ACK_REQUEST_INTERVAL_PACKETS
             || packets_since_ack_request >= window / 4
             || self.in_flight() + 1 >= window
+            || self.resume.is_some()
     }
 
     /// Adds a READ request for the next `count` packets of a READ.
@@ -113,9 +115,8 @@ impl Requester {
         if !push_read_request(wqe, self.next, count, path, burst) {
             return false;
         }
-        let start = self.next.psn;
+        self.await_responses(self.next.psn, self.next.psn + count);
         self.on_sent(count, packets(wqe, path.mtu), true, now, stats);
-        self.await_responses(start, start + count);
         true
     }
 
@@ -157,9 +158,8 @@ impl Requester {
         if burst.push_packet(&bth, &Extension::Atomic(atomic), 0).is_none() {
             return false;
         }
-        let start = self.next.psn;
+        self.await_responses(self.next.psn, self.next.psn.next());
         self.on_sent(1, 1, true, now, stats);
-        self.await_responses(start, start.next());
         true
     }
 

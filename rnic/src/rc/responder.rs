@@ -1,10 +1,19 @@
 //! The responder, which decides which packets of the peer are carried out and how they are answered
 //! (IBA, section 9.7.5.1).
+//!
+//! A packet that arrives early, because an earlier packet is missing, is [kept](super::early) until
+//! the missing packet arrives. The responder then carries out both, in order. [`super::gap`] says
+//! when it sends a NAK for the missing packet.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use wire::rocev2::{Aeth, Extension, NakCode, Opcode, Operation, Packet, Psn, RnrTimer, Syndrome};
 
 use super::burst::Burst;
+use super::early::{EARLY_PSNS, EarlyPackets, EarlyPool, Keeping};
 use super::engine::{Failure, Path, RcCfg, Stats};
+use super::gap::{Gap, GapPolicy};
 use super::messages::{Message, Refusal};
 use super::responder_resources::{ReadFailed, ResponderResources};
 use crate::qp::Work;
@@ -26,9 +35,13 @@ pub(super) struct Responder {
     /// The message of which only a part has arrived.
     pub(super) message: Message,
     pub(super) resources: ResponderResources,
-    /// If a packet is missing and a NAK has reported this to the peer: the PSN of the latest packet
-    /// that arrived after the missing packet.
-    last_after_gap: Option<Psn>,
+    /// The memory for packets that arrive early. `None` means that none are kept.
+    pub(super) early_pool: Option<Arc<EarlyPool>>,
+    /// The packets that arrived early. They are present only if there is a gap.
+    early: Option<EarlyPackets>,
+    /// The expected packet is missing, although later packets have arrived.
+    gap: Option<Gap>,
+    gap_policy: GapPolicy,
     /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
     /// The number of packets that have requested an acknowledgement since the last acknowledgement
@@ -62,7 +75,10 @@ impl Responder {
             msn: 0,
             message: Message::None,
             resources: ResponderResources::new(cfg.responder_resources),
-            last_after_gap: None,
+            early_pool: None,
+            early: None,
+            gap: None,
+            gap_policy: GapPolicy::default(),
             nak: None,
             ack_requests: 0,
             unacknowledged_packets: 0,
@@ -80,38 +96,57 @@ impl Responder {
         &mut self,
         work: &mut Work,
         path: &Path,
+        now: Instant,
         packet: &Packet<'_>,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         let psn = packet.bth.psn;
         match psn.distance(self.expected) {
-            0 => {}
-            1.. => {
+            0 => match self.accept(work, path, now, packet, stats)? {
+                Some(psns) if self.gap.is_some() => {
+                    self.on_gap_closed(work, path, now, (psn, psns), stats)
+                }
+                _ => Ok(()),
+            },
+            ahead @ 1.. => {
                 stats.out_of_order += 1;
-                self.on_gap(psn, stats);
-                return Ok(());
+                self.on_early(path, now, packet, ahead as u32, stats);
+                Ok(())
             }
             _ => {
                 stats.duplicates += 1;
+                self.gap_policy.on_duplicate(psn, self.gap.as_mut(), now);
                 self.on_duplicate(path, packet);
-                return Ok(());
+                Ok(())
             }
         }
+    }
+
+    /// Carries out the expected packet. Returns the number of PSNs that it uses, or `None` if it
+    /// finds no receive buffer.
+    #[inline]
+    fn accept(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        packet: &Packet<'_>,
+        stats: &mut Stats,
+    ) -> Result<Option<u32>, Failure> {
+        let psn = packet.bth.psn;
         match self.execute(work, path, packet, stats) {
             Ok(psns) => {
-                // The missing packet has arrived, so no NAK for it is needed any more.
-                (self.last_after_gap, self.nak, self.is_peer_waiting) = (None, None, false);
                 self.expected = self.expected + psns;
                 self.unacknowledged_packets += 1;
-                Ok(())
+                Ok(Some(psns))
             }
             Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.on_receiver_not_ready(packet);
-                // The packets after the refused one are already under way, and are dropped without
-                // a NAK.
-                self.last_after_gap = Some(psn);
-                Ok(())
+                // The peer sends the packets after the refused one again. Those that are already
+                // under way are dropped without a NAK.
+                (self.gap, self.early) = (Some(Gap::refused(psn, now)), None);
+                Ok(None)
             }
             Err(Refusal::Nak(code)) => Err(self.refuse(psn, code)),
         }
@@ -148,6 +183,88 @@ impl Responder {
         self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
     }
 
+    /// Continues after a gap: the missing packet, which has this PSN and uses this number of PSNs,
+    /// has been carried out.
+    #[cold]
+    fn on_gap_closed(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        (psn, psns): (Psn, u32),
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        // No NAK for the missing packet is needed any more.
+        (self.nak, self.is_peer_waiting) = (None, false);
+        let Some(gap) = self.gap.take() else { return Ok(()) };
+        self.gap_policy.on_closed(&gap, psn, now);
+        if let Some(early) = &mut self.early {
+            early.advance(psns);
+        }
+        let requests = self.ack_requests;
+        let result = self.execute_early(work, path, now, &gap, stats);
+        if gap.is_reported() {
+            // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
+            // in the packets after it if the peer sends all of them again. Kernel rxe must not get
+            // an acknowledgement earlier. If it is sending a message again and the end of this
+            // message is acknowledged, it does not complete the message, and it stops its timer.
+            self.ack_requests = requests;
+        }
+        result
+    }
+
+    /// Carries out the early packets that are expected now, in order. `before` is the gap before
+    /// them.
+    fn execute_early(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        before: &Gap,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let mut skips = false;
+        if let Some(mut early) = self.early.take() {
+            while let Some(packet) = early.next(self.expected) {
+                // A READ before this packet must return the memory as it was before this packet.
+                let is_read = packet.bth.opcode.operation() == Operation::ReadRequest;
+                if self.resources.is_due() && !is_read {
+                    (self.gap, self.early) = (Some(Gap::paused(before, now)), Some(early));
+                    return Ok(());
+                }
+                match self.accept(work, path, now, &packet, stats)? {
+                    Some(psns) => early.advance(psns),
+                    None => return Ok(()),
+                }
+                skips = true;
+            }
+            self.early = Some(early).filter(|early| !early.is_empty());
+        }
+        self.gap = self.gap_policy.next_gap(before, self.expected, skips, now);
+        self.expire(now, stats);
+        Ok(())
+    }
+
+    /// Whether early packets wait until the responses to a READ are sent.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.gap.as_ref().is_some_and(Gap::is_paused)
+    }
+
+    /// Carries out early packets that had to wait until the responses to a READ were sent.
+    pub(super) fn resume(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        match self.gap.take_if(|gap| gap.is_paused()) {
+            Some(gap) => self.execute_early(work, path, now, &gap, stats),
+            None => Ok(()),
+        }
+    }
+
     /// Returns a message that found no receive buffer. Returns each such message only once, after
     /// it was refused for the first time.
     pub(super) fn take_rnr_arrival(&mut self) -> Option<Arrival> {
@@ -170,7 +287,8 @@ impl Responder {
     /// Accepts no new requests from now on. Only [`receive_duplicate`](Self::receive_duplicate) may
     /// be called for packets.
     pub(super) fn stop_accepting(&mut self) {
-        (self.last_after_gap, self.nak, self.message) = (None, None, Message::None);
+        (self.nak, self.message) = (None, Message::None);
+        (self.gap, self.early) = (None, None);
     }
 
     /// Processes a request packet if it was received before.
@@ -180,18 +298,56 @@ impl Responder {
         }
     }
 
-    /// Handles a packet that arrived although an earlier one is missing.
+    /// Handles a packet that arrived although an earlier one is missing. Its PSN is `ahead` after
+    /// the expected PSN.
     #[cold]
-    fn on_gap(&mut self, psn: Psn, stats: &mut Stats) {
-        // One NAK is enough for all packets that were in flight. A PSN that is not higher than the
-        // PSN of the previous packet after the gap shows that the peer has sent the packets again,
-        // and that the missing packet was lost again. Then another NAK is sent.
-        let is_reported = self.last_after_gap.is_some_and(|last| psn.is_after(last));
-        self.last_after_gap = Some(psn);
-        if !is_reported {
+    fn on_early(
+        &mut self,
+        path: &Path,
+        now: Instant,
+        packet: &Packet<'_>,
+        ahead: u32,
+        stats: &mut Stats,
+    ) {
+        let keeping = match &self.gap {
+            Some(gap) if gap.is_refused() => Keeping::Dropped,
+            _ => self.keep(path, packet, ahead),
+        };
+        stats.kept += u64::from(keeping == Keeping::Kept);
+        if self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now) {
+            self.report_gap(now, stats);
+        }
+    }
+
+    /// Keeps a packet, and takes memory for the purpose if it is the first one.
+    fn keep(&mut self, path: &Path, packet: &Packet<'_>, ahead: u32) -> Keeping {
+        if ahead < EARLY_PSNS && self.early.is_none() {
+            self.early =
+                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu));
+        }
+        self.early.as_mut().map_or(Keeping::Dropped, |early| early.keep(packet, ahead))
+    }
+
+    /// Schedules a NAK for the missing packet.
+    fn report_gap(&mut self, now: Instant, stats: &mut Stats) {
+        if let Some(gap) = &mut self.gap {
+            self.gap_policy.on_reported(gap, now);
             stats.tx_sequence_naks += 1;
             let syndrome = Syndrome::Nak(NakCode::SequenceError);
             self.nak = Some(Nak { psn: self.expected, syndrome });
+        }
+    }
+
+    /// The time at which to call [`expire`](Self::expire).
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.gap.as_ref()?.nak_due()
+    }
+
+    /// Handles a deadline that has passed.
+    pub(super) fn expire(&mut self, now: Instant, stats: &mut Stats) {
+        if self.deadline().is_some_and(|due| due <= now) {
+            self.report_gap(now, stats);
         }
     }
 
@@ -210,6 +366,7 @@ impl Responder {
 
     #[cold]
     fn refuse(&mut self, psn: Psn, code: NakCode) -> Failure {
+        (self.gap, self.early) = (None, None);
         self.nak = Some(Nak { psn, syndrome: Syndrome::Nak(code) });
         Failure::Refusing(code)
     }
@@ -250,8 +407,8 @@ impl Responder {
         if self.resources.is_due() {
             return Ok(());
         }
-        if let Some(Nak { psn, syndrome }) = self.nak
-            && self.push_ack_packet(path, burst, psn, syndrome)
+        if let Some(nak) = self.nak
+            && self.push_nak(path, burst, nak)
         {
             self.nak = None;
         }
@@ -285,7 +442,22 @@ impl Responder {
     /// Discards all answers that are owed to the peer.
     pub(super) fn clear_pending(&mut self) {
         (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
+        (self.gap, self.early) = (None, None);
         self.resources = ResponderResources::new(0);
+    }
+
+    /// Adds a NAK, with an acknowledgement of the packets before it if a packet is missing. Returns
+    /// false if the burst is full.
+    ///
+    /// Kernel rxe (`check_ack` in rxe_comp.c) would take a NAK alone as an acknowledgement of the
+    /// packets before it. But rxe ignores each NAK after the first one, and counts its retries
+    /// down, until an acknowledgement of a PSN that is new to it arrives (`reset_retry_counters`).
+    /// So the acknowledgement must come first: after the NAK its PSN would not be new.
+    #[cold]
+    fn push_nak(&mut self, path: &Path, burst: &mut Burst, Nak { psn, syndrome }: Nak) -> bool {
+        let is_sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
+        (!is_sequence_error || self.push_ack_packet(path, burst, psn.previous(), Syndrome::ACK))
+            && self.push_ack_packet(path, burst, psn, syndrome)
     }
 
     /// Adds an ACK packet with any syndrome. Returns false if the burst is full.

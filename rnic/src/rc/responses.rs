@@ -53,7 +53,7 @@ impl Requester {
                 // A READ before this PSN whose response is missing is sent again, too, because
                 // retransmission starts at the oldest packet.
                 self.on_ack(work, mtu, psn, now);
-                self.on_loss(psn, now);
+                self.on_sequence_nak(work, mtu, psn, now);
                 Ok(())
             }
             (Operation::Acknowledge, Syndrome::Nak(code)) => {

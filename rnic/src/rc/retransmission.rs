@@ -257,6 +257,11 @@ impl RetransmissionTimer {
         self.round_trip.unwrap_or_default() / 2
     }
 
+    /// Whether a packet was sent again so recently that no response to it can have arrived.
+    pub(super) fn has_just_repeated(&self, now: Instant) -> bool {
+        now < self.last_retransmission + self.min_response_time()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         let (waiting_since, probe) = (self.waiting_since?, self.last_probe + self.probe_delay());
         let at =

@@ -123,7 +123,7 @@ fn a_last_acknowledgement_may_be_lost() {
         // acknowledgement yet.
         delivered += 1;
         let Pair { mut a, b, mut now, .. } = pair;
-        let Side { queues, rc, burst, mut link } = b;
+        let Side { queues, rc, burst, mut link, .. } = b;
         let mut closed = Closed { queues, responder: rc.into_ack_only_responder(), burst };
         in_doubt += u32::from(a.rc.deadline().is_some());
         let end = now + Duration::from_millis(60);

@@ -235,7 +235,7 @@ fn a_thousand_networks() {
     }
     if SEEDS == 1000 {
         // The test is useful only if the networks cause many of these events.
-        assert!(sum.repeated > 50_000 && sum.duplicates > 20_000, "{sum:?}");
+        assert!(sum.repeated > 30_000 && sum.duplicates > 20_000, "{sum:?}");
         assert!(
             sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200,
             "{sum:?}"

@@ -6,9 +6,11 @@ mod bottleneck;
 mod hostile;
 mod lossy;
 mod notification;
+mod order;
 mod replay;
 mod requester;
 mod responder;
+mod rxe;
 mod strangers;
 mod transfer;
 mod wheel;
@@ -30,6 +32,7 @@ use crate::{Keys, Pd, Srq, Wc, Work};
 pub(crate) struct Side {
     queues: Queues,
     pub(crate) rc: ReliableConnection,
+    pub(crate) early_pool: Arc<EarlyPool>,
     pub(crate) burst: Burst,
     link: Link<Vec<u8>>,
 }
@@ -94,8 +97,10 @@ impl Side {
     }
 
     pub(crate) fn of((queues, work): (Queues, Work), cfg: RcCfg, now: Instant) -> Side {
-        let rc = ReliableConnection::new(work, cfg, now);
-        Side { queues, rc, burst: Burst::new(64, 1 << 18), link: Link::new(Conditions::default()) }
+        let early_pool = Arc::default();
+        let rc = ReliableConnection::new(work, cfg, now).with_early_pool(&early_pool);
+        let (burst, link) = (Burst::new(64, 1 << 18), Link::new(Conditions::default()));
+        Side { queues, rc, early_pool, burst, link }
     }
 
     /// The packets that this side has put into its burst.

@@ -24,27 +24,114 @@ fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
     }
 }
 
-#[test]
-fn a_sequence_error_goes_back() {
+/// A requester with a round trip of 0.4 ms and three messages of two packets in flight, and these
+/// packets.
+fn three_messages_in_flight() -> (Fixture, Buf, Vec<Vec<u8>>) {
     let mut fixture = Fixture::new();
-    let buf = fixture.side.buf(6 * OCTETS);
+    let buf = fixture.side.buf(2 * OCTETS);
+    fixture.side.post(send(9, &[]));
+    fixture.sent();
+    fixture.now += Duration::from_micros(400);
+    fixture.ack(0);
+    assert_eq!(fixture.done(), ok([9]));
+    fixture.psn = fixture.psn.next();
     for id in 0..3 {
         fixture.side.post(send(id, &[buf.seg(0, 2 * OCTETS)]));
     }
     let sent = fixture.sent();
-    fixture.nak(NakCode::SequenceError, 3).unwrap();
+    (fixture, buf, sent)
+}
+
+/// The packet as it is sent again alone: it requests an acknowledgement.
+fn alone(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    packet[8] |= 0x80;
+    packet
+}
+
+#[test]
+fn a_peer_that_drops_packets_gets_all_of_them_again() {
+    let (mut fixture, _buf, sent) = three_messages_in_flight();
+    fixture.nak(NakCode::SequenceError, 2).unwrap();
     assert_eq!(fixture.done(), ok([0]), "the NAK acknowledges earlier packets");
+    // It is not known what the peer does, so only the lost packet is sent again.
+    assert_eq!(fixture.sent(), [alone(&sent[2])]);
+    // The peer has taken this packet, but not those after it.
+    fixture.now += Duration::from_micros(400);
+    fixture.ack(2);
     assert_eq!(fixture.sent(), sent[3..]);
-    // A NAK that arrives sooner than a response can arrive does not refer to the packets that were
-    // sent again.
-    fixture.now += Duration::from_millis(2);
+    // The NAK refers to the packets that were sent first.
+    fixture.nak(NakCode::SequenceError, 3).unwrap();
+    assert_eq!(fixture.sent(), [[]; 0]);
+    fixture.now += Duration::from_micros(400);
     fixture.ack(3);
+    // Now it is known what the peer does.
     fixture.nak(NakCode::SequenceError, 4).unwrap();
     assert_eq!(fixture.sent(), sent[4..]);
-    assert_eq!(fixture.side.rc.stats().rx_sequence_naks, 2);
+    assert_eq!(fixture.side.rc.stats().rx_sequence_naks, 3);
     fixture.ack(5);
     assert_eq!(fixture.done(), ok([1, 2]));
-    assert_eq!(fixture.side.rc.stats().repeated, 5);
+    assert_eq!(fixture.side.rc.stats().repeated, 6);
+}
+
+#[test]
+fn a_peer_that_keeps_packets_gets_only_the_lost_ones_again() {
+    let (mut fixture, buf, sent) = three_messages_in_flight();
+    fixture.nak(NakCode::SequenceError, 1).unwrap();
+    fixture.side.post(send(3, &[]));
+    let new = format!("{} SEND only ask 0", fixture.psn + 6);
+    assert_eq!(words(&fixture.sent()), [words(&[alone(&sent[1])]), vec![new]].concat());
+    fixture.now += Duration::from_micros(400);
+    // The peer has kept one packet, and lacks another one.
+    fixture.ack(2);
+    fixture.nak(NakCode::SequenceError, 3).unwrap();
+    assert_eq!(fixture.sent(), [alone(&sent[3])]);
+    fixture.now += Duration::from_micros(400);
+    // It also lacks the packet after that. Perhaps it has stopped keeping packets.
+    fixture.ack(3);
+    assert_eq!(fixture.sent(), [[]; 0]);
+    fixture.nak(NakCode::SequenceError, 4).unwrap();
+    assert_eq!(fixture.sent().len(), 3);
+    fixture.now += Duration::from_micros(400);
+    fixture.ack(6);
+    assert_eq!(fixture.done(), ok([0, 1, 2, 3]));
+    // A READ request is also sent again alone, although later requests await responses.
+    for id in 4..7 {
+        fixture.side.post(read(id, &[buf.seg(0, 8)], NOWHERE));
+    }
+    fixture.side.post(crate::SendWr { fence: true, ..send(7, &[]) });
+    assert_eq!(fixture.sent().len(), 3);
+    fixture.nak(NakCode::SequenceError, 7).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{} READ request of 8 ask 0", fixture.psn + 7)]);
+    for ahead in 7..10 {
+        fixture.response(wire::rocev2::Position::Only, ahead, 8).unwrap();
+    }
+    assert_eq!(fixture.sent_words().len(), 1, "the fence is open");
+    fixture.ack(10);
+    assert_eq!(fixture.done(), ok([4, 5, 6, 7]));
+}
+
+/// A go-back ends as soon as an acknowledgement shows that the peer has kept packets.
+#[test]
+fn a_peer_that_keeps_packets_after_all() {
+    let (mut fixture, _buf, sent) = three_messages_in_flight();
+    fixture.nak(NakCode::SequenceError, 1).unwrap();
+    fixture.sent();
+    fixture.now += Duration::from_micros(400);
+    fixture.ack(1);
+    // The burst has room for one packet.
+    let mut burst = Burst::new(1, 1 << 14);
+    fixture.side.rc.transmit(fixture.now, &mut burst).unwrap();
+    assert_eq!(take_packets(&mut burst), [sent[2].clone()]);
+    fixture.now += Duration::from_micros(400);
+    fixture.ack(3);
+    assert_eq!(fixture.sent(), sent[4..]);
+    fixture.side.post(send(3, &[]));
+    fixture.side.post(send(4, &[]));
+    fixture.sent();
+    fixture.now += Duration::from_micros(400);
+    fixture.nak(NakCode::SequenceError, 5).unwrap();
+    assert_eq!(fixture.sent(), [alone(&sent[5])]);
 }
 
 #[test]
@@ -59,13 +146,13 @@ fn a_copy_of_a_sequence_error_does_nothing() {
     fixture.side.post(send(1, &[buf.seg(0, 6 * OCTETS)]));
     fixture.sent();
     fixture.nak(NakCode::SequenceError, 2).unwrap();
-    assert_eq!(fixture.sent().len(), 5);
+    assert_eq!(fixture.sent().len(), 1);
     fixture.now += Duration::from_micros(100);
     fixture.nak(NakCode::SequenceError, 2).unwrap();
     assert_eq!(fixture.sent().len(), 0);
     fixture.now += Duration::from_micros(300);
     fixture.nak(NakCode::SequenceError, 2).unwrap();
-    assert_eq!(fixture.sent().len(), 5);
+    assert_eq!(fixture.sent().len(), 1);
 }
 
 #[test]
@@ -325,9 +412,11 @@ fn a_loss_shrinks_the_window_and_it_grows_again() {
     fixture.side.post(send(0, &[buf.seg(0, 3000 * OCTETS)]));
     assert_eq!(fixture.sent().len(), 64);
     fixture.nak(NakCode::SequenceError, 0).unwrap();
+    assert_eq!(fixture.sent().len(), 1);
+    fixture.ack(0);
     // The window is 0.7 times as large (RFC 9438).
     assert_eq!(fixture.sent().len(), 44);
-    let (mut acked, mut flights) = (44, vec![44]);
+    let (mut acked, mut flights) = (45, vec![44]);
     while *flights.last().unwrap() < 64 {
         fixture.ack(acked - 1);
         let sent = fixture.sent().len() as u32;

@@ -1,0 +1,162 @@
+//! Request packets that arrived early: before an earlier packet of the same connection.
+//!
+//! A connection takes memory when the first packet arrives early, and returns it when no packet is
+//! missing any more. The memory of all connections of an adapter is limited, because peers decide
+//! how much of it is used. A connection that gets none keeps no packets, as if the packets had been
+//! lost: the peer sends them again after a NAK.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wire::rocev2::{Packet, PathMtu, Psn};
+
+/// The number of PSNs from the missing packet to the last packet that is kept. The missing packet
+/// counts, so at most 63 packets of a connection are kept.
+pub(super) const EARLY_PSNS: u32 = u64::BITS;
+/// The maximum number of octets that an adapter uses. With an MTU of 4096, 63 connections can keep
+/// packets at the same time; with an MTU of 1024, 240 connections can. A packet is missing for
+/// about one round trip, so many connections use the memory in turn. An adapter's sockets may have
+/// as many octets in their receive buffers.
+const POOL_OCTETS: usize = 16 << 20;
+/// The maximum number of unused octets that an adapter holds back for the next missing packet.
+const UNUSED_OCTETS_MAX: usize = 1 << 20;
+/// The number of octets in the memory of a packet besides the payload: the packet's length, and
+/// the headers with the pad, which have at most 43 octets.
+const SLOT_OVERHEAD: usize = LEN_OCTETS + 46;
+const LEN_OCTETS: usize = size_of::<u16>();
+
+/// The memory in which the connections of an adapter keep packets that arrived early.
+pub struct EarlyPool {
+    max: usize,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// The number of octets that connections use.
+    used: usize,
+    unused: Vec<Vec<u8>>,
+}
+
+impl Default for EarlyPool {
+    fn default() -> Self {
+        EarlyPool::new(POOL_OCTETS)
+    }
+}
+
+impl EarlyPool {
+    /// Creates a pool of at most `max` octets. It takes no memory yet.
+    pub fn new(max: usize) -> Self {
+        EarlyPool { max, state: Mutex::default() }
+    }
+
+    /// The number of octets that connections use now.
+    pub fn used(&self) -> usize {
+        self.lock().used
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes memory of `len` octets. Returns `None` if the pool or the system has none.
+    fn take(&self, len: usize) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        if state.used + len > self.max {
+            return None;
+        }
+        let octets = match state.unused.iter().position(|octets| octets.len() == len) {
+            Some(at) => state.unused.swap_remove(at),
+            None => {
+                let mut octets = Vec::new();
+                octets.try_reserve_exact(len).ok()?;
+                octets.resize(len, 0);
+                octets
+            }
+        };
+        state.used += len;
+        Some(octets)
+    }
+
+    fn give_back(&self, octets: Vec<u8>) {
+        let mut state = self.lock();
+        state.used -= octets.len();
+        let unused: usize = state.unused.iter().map(Vec::len).sum();
+        if unused + octets.len() <= UNUSED_OCTETS_MAX {
+            state.unused.push(octets);
+        }
+    }
+}
+
+/// What became of a packet that arrived early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    Kept,
+    /// The packet was kept before.
+    Duplicate,
+    /// The packet is dropped: it is too far ahead or too long, or there is no memory.
+    Dropped,
+}
+
+/// The packets of a connection that arrived early.
+pub(super) struct EarlyPackets {
+    pool: Arc<EarlyPool>,
+    /// Bit n is set if the packet whose PSN is n after the expected PSN is kept.
+    kept: u64,
+    /// A slot for each PSN modulo 64: the length of the packet and the packet.
+    octets: Vec<u8>,
+}
+
+impl EarlyPackets {
+    pub(super) fn new(pool: &Arc<EarlyPool>, mtu: PathMtu) -> Option<Self> {
+        let octets = pool.take(EARLY_PSNS as usize * (SLOT_OVERHEAD + mtu.octets()))?;
+        Some(EarlyPackets { pool: Arc::clone(pool), kept: 0, octets })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept == 0
+    }
+
+    /// Keeps a packet whose PSN is `ahead` after the expected PSN.
+    pub(super) fn keep(&mut self, packet: &Packet<'_>, ahead: u32) -> Keeping {
+        let (psn, len) = (packet.bth.psn, packet.len());
+        if ahead >= EARLY_PSNS {
+            return Keeping::Dropped;
+        }
+        if self.kept & 1 << ahead != 0 {
+            return Keeping::Duplicate;
+        }
+        let slot = self.slot(psn);
+        let (prefix, place) = self.octets[slot].split_at_mut(LEN_OCTETS);
+        let Some(place) = place.get_mut(..len) else { return Keeping::Dropped };
+        prefix.copy_from_slice(&(len as u16).to_ne_bytes());
+        packet.emit(place);
+        self.kept |= 1 << ahead;
+        Keeping::Kept
+    }
+
+    /// The packet with the expected PSN, if it is kept.
+    pub(super) fn next(&self, expected: Psn) -> Option<Packet<'_>> {
+        if self.kept & 1 == 0 {
+            return None;
+        }
+        let (prefix, place) = self.octets[self.slot(expected)].split_first_chunk()?;
+        Packet::parse(place.get(..usize::from(u16::from_ne_bytes(*prefix)))?).ok()
+    }
+
+    /// Records that the expected PSN has advanced by `psns`.
+    pub(super) fn advance(&mut self, psns: u32) {
+        self.kept = self.kept.checked_shr(psns).unwrap_or(0);
+    }
+
+    fn slot(&self, psn: Psn) -> std::ops::Range<usize> {
+        let len = self.octets.len() / EARLY_PSNS as usize;
+        let start = (psn.value() % EARLY_PSNS) as usize * len;
+        start..start + len
+    }
+}
+
+impl Drop for EarlyPackets {
+    fn drop(&mut self) {
+        self.pool.give_back(std::mem::take(&mut self.octets));
+    }
+}

@@ -1,0 +1,252 @@
+//! When the responder reports a gap: a packet is missing, although later packets have arrived.
+//!
+//! A packet that was only overtaken arrives soon, so the NAK waits for a quarter of a round trip
+//! ([`GapPolicy::nak_delay`]). The NAK is sent at once if the responder cannot keep the later
+//! packets, because the peer must then send them again anyway. A NAK may be lost, and so may the
+//! packet that the peer sends again. Therefore the NAK is repeated after 2, 4, 8 and 16 round
+//! trips.
+//!
+//! A responder has no round-trip time of its own, and its requester may have nothing to send. So
+//! the policy measures the time from a NAK to the arrival of the missing packet.
+
+use std::time::{Duration, Instant};
+
+use wire::rocev2::Psn;
+
+use super::early::{EARLY_PSNS, Keeping};
+
+/// The delay of a NAK until a round trip has been measured.
+const FIRST_NAK_DELAY: Duration = Duration::from_micros(250);
+/// The round-trip time after which a NAK is repeated, until one has been measured.
+const ROUND_TRIP_ASSUMED: Duration = Duration::from_millis(4);
+/// The maximum round-trip time. A longer measurement shows a peer that had stopped.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
+/// The minimum delay of a NAK: a packet on its way through the threads of a host may be overtaken.
+const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
+/// The maximum delay of a NAK: a quarter of a round trip around half of the earth.
+const NAK_DELAY_MAX: Duration = Duration::from_millis(50);
+/// The maximum time from a NAK to the repetition of the packet that it reports. After a longer
+/// time, the repetition may have been caused by a timer of the peer.
+const REPETITION_MAX: Duration = Duration::from_millis(5);
+/// The maximum number of times that a NAK is repeated because no packet arrives.
+const NAK_REPETITIONS_MAX: u32 = 4;
+
+/// A missing packet, while later packets have arrived.
+pub(super) struct Gap {
+    /// The PSN of the packet that arrived last after the missing packet.
+    last: Psn,
+    /// The highest PSN of the packets that arrived after the missing packet and were near enough to
+    /// be kept.
+    highest: Psn,
+    /// The time at which the gap was noticed.
+    since: Instant,
+    /// Whether the gap remained when an earlier gap closed.
+    remained: bool,
+    report: Report,
+}
+
+#[derive(Clone, Copy)]
+enum Report {
+    /// A NAK is to be sent at this time.
+    Waiting(Instant),
+    /// NAKs have been sent.
+    Sent {
+        naks: u32,
+        first: Instant,
+        /// The time at which the NAK is to be repeated.
+        again: Option<Instant>,
+    },
+    /// The packet arrived and found no receive buffer. An RNR NAK has reported this.
+    Refused,
+    /// The packet is kept, but it must wait for the responses to a READ.
+    Paused,
+}
+
+impl Gap {
+    /// The gap after a packet that found no receive buffer.
+    pub(super) fn refused(psn: Psn, now: Instant) -> Self {
+        let report = Report::Refused;
+        Gap { last: psn, highest: psn, since: now, remained: false, report }
+    }
+
+    /// The gap before a packet that is kept and must wait.
+    pub(super) fn paused(before: &Gap, now: Instant) -> Self {
+        Gap { since: now, report: Report::Paused, ..*before }
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.report, Report::Refused)
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        matches!(self.report, Report::Paused)
+    }
+
+    /// Whether a NAK for the missing packet has been sent.
+    pub(super) fn is_reported(&self) -> bool {
+        matches!(self.report, Report::Sent { .. })
+    }
+
+    /// The time at which a NAK is due.
+    pub(super) fn nak_due(&self) -> Option<Instant> {
+        match self.report {
+            Report::Waiting(due) => Some(due),
+            Report::Sent { again, .. } => again,
+            Report::Refused | Report::Paused => None,
+        }
+    }
+}
+
+/// What a responder has learned about the path and the peer.
+#[derive(Default)]
+pub(super) struct GapPolicy {
+    /// The time from a NAK to the arrival of the missing packet, smoothed.
+    round_trip: Option<Duration>,
+    /// The duration of a gap for which a NAK was sent although the packet was only overtaken. It
+    /// decreases with each gap.
+    reordering: Duration,
+    /// Whether the peer answers a NAK with all packets from the missing one on, if that is known.
+    peer_goes_back: Option<bool>,
+    /// The last gaps for which a NAK was sent, the latest one first.
+    closed: [Option<ClosedGap>; 4],
+    /// Whether no packet has arrived since the latest of these gaps closed.
+    is_just_closed: bool,
+}
+
+/// A gap for which a NAK was sent, and which has closed.
+#[derive(Clone, Copy)]
+struct ClosedGap {
+    /// The PSN of the packet that was missing.
+    psn: Psn,
+    /// The time of the first NAK.
+    nak: Instant,
+    /// The duration of the gap.
+    lasted: Duration,
+}
+
+impl GapPolicy {
+    /// Handles a packet that arrived while an earlier one is missing, and has a PSN that is `ahead`
+    /// after it. Returns whether a NAK is due now.
+    pub(super) fn on_early(
+        &mut self,
+        gap: &mut Option<Gap>,
+        (psn, ahead): (Psn, u32),
+        keeping: Keeping,
+        now: Instant,
+    ) -> bool {
+        if std::mem::take(&mut self.is_just_closed) && keeping == Keeping::Kept {
+            // The missing packet was not followed by the packets after it.
+            self.peer_goes_back = Some(false);
+        }
+        let gap = gap.get_or_insert_with(|| {
+            let highest = psn - ahead;
+            Gap { highest, ..self.new_gap(psn.previous(), now, self.nak_delay()) }
+        });
+        // The packets arrive once more, so the peer has sent them again. But the missing packet is
+        // still missing, so it was lost again.
+        let is_repeated = keeping != Keeping::Kept && !psn.is_after(gap.last);
+        gap.last = psn;
+        if psn.is_after(gap.highest) && ahead < EARLY_PSNS && !gap.is_refused() {
+            gap.highest = psn;
+        }
+        match gap.report {
+            Report::Waiting(_) => keeping == Keeping::Dropped && !gap.remained,
+            Report::Sent { .. } | Report::Refused => is_repeated,
+            Report::Paused => false,
+        }
+    }
+
+    /// Records that a NAK is sent.
+    pub(super) fn on_reported(&self, gap: &mut Gap, now: Instant) {
+        let (naks, first) = match gap.report {
+            Report::Sent { naks, first, .. } => (naks + 1, first),
+            _ => (1, now),
+        };
+        let again = (naks <= NAK_REPETITIONS_MAX).then(|| now + self.round_trip() * (1 << naks));
+        gap.report = Report::Sent { naks, first, again };
+    }
+
+    /// Records that the missing packet has arrived.
+    pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, now: Instant) {
+        let Report::Sent { naks, first, .. } = gap.report else { return };
+        let lasted = now.saturating_duration_since(gap.since);
+        self.closed.rotate_right(1);
+        self.closed[0] = Some(ClosedGap { psn, nak: first, lasted });
+        self.is_just_closed = true;
+        self.reordering = self.reordering * 7 / 8;
+        let measured = now.saturating_duration_since(first);
+        let round_trip = match self.round_trip {
+            None => measured,
+            // The packet may answer any of the NAKs.
+            Some(smoothed) if naks > 1 => smoothed * 2,
+            Some(smoothed) => (smoothed + measured) / 2,
+        };
+        self.round_trip = Some(round_trip.min(ROUND_TRIP_MAX));
+    }
+
+    /// The gap that remains when the missing packet has arrived and this PSN is expected, because
+    /// another packet is missing. `before` is the gap that has closed. `skips` means that kept
+    /// packets were carried out in between.
+    pub(super) fn next_gap(
+        &self,
+        before: &Gap,
+        expected: Psn,
+        skips: bool,
+        now: Instant,
+    ) -> Option<Gap> {
+        if before.highest.is_before(expected) {
+            return None;
+        }
+        let delay = match self.peer_goes_back {
+            // The peer is sending packets one after the other.
+            _ if !skips => self.nak_delay().max(self.round_trip() / 2),
+            // The packets after the gap arrived before the NAK, so it has lasted for a round trip.
+            // But on a path that reorders packets, the gap may have come about just now.
+            Some(false) if before.is_reported() && self.reordering < NAK_DELAY_MIN => {
+                Duration::ZERO
+            }
+            // The peer may be about to send this missing packet, too. Moreover, kernel rxe must not
+            // get an acknowledgement and a NAK while it sends a message again.
+            _ => self.nak_delay(),
+        };
+        Some(Gap { remained: true, ..self.new_gap(before.highest, now, delay) })
+    }
+
+    /// Handles a packet that had arrived before.
+    pub(super) fn on_duplicate(&mut self, psn: Psn, gap: Option<&mut Gap>, now: Instant) {
+        let is_closed = |gap: &&mut Option<ClosedGap>| gap.is_some_and(|gap| gap.psn == psn);
+        if let Some(closed) = self.closed.iter_mut().find(is_closed).and_then(Option::take) {
+            // Both the packet and its repetition have arrived, so the NAK was sent too soon. The
+            // repetition has taken a round trip. If it took longer, the peer's timer has expired.
+            let round_trip = now.saturating_duration_since(closed.nak);
+            if round_trip <= REPETITION_MAX.max(self.round_trip() * 4) {
+                self.reordering = self.reordering.max(closed.lasted);
+                self.round_trip = self.round_trip.max(Some(round_trip));
+            }
+        } else if self.closed[0].is_some_and(|latest| psn.is_after(latest.psn)) {
+            (self.peer_goes_back, self.is_just_closed) = (Some(true), false);
+        }
+        if let Some(Gap { report: Report::Waiting(due), .. }) = gap
+            && self.peer_goes_back == Some(true)
+        {
+            *due = now + self.nak_delay();
+        }
+    }
+
+    fn new_gap(&self, last: Psn, now: Instant, delay: Duration) -> Gap {
+        let report = Report::Waiting(now + delay);
+        Gap { last, highest: last, since: now, remained: false, report }
+    }
+
+    /// The time that a NAK waits: a quarter of a round trip, or longer if the path was seen to
+    /// reorder packets by more, up to a round trip.
+    fn nak_delay(&self) -> Duration {
+        let Some(round_trip) = self.round_trip else { return FIRST_NAK_DELAY };
+        let reordering = (self.reordering * 5 / 4).min(round_trip);
+        (round_trip / 4).max(reordering).clamp(NAK_DELAY_MIN, NAK_DELAY_MAX)
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(ROUND_TRIP_ASSUMED)
+    }
+}
