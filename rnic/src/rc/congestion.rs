@@ -46,10 +46,13 @@ const LOSS_FACTOR: (u64, u64) = (7, 10);
 const RENO_GROWTH: u64 = 542;
 /// The maximum time on the cubic curve. The curve is so steep there that it does not matter.
 const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
-/// If a round trip is longer than the shortest one by at least this, it counts as longer (RFC 9406
-/// has 4 ms, which is more than the whole queue of many switches).
+/// If a round trip is longer than the shortest one by an eighth, and by at least this, it counts as
+/// longer. (RFC 9406 has 4 ms, which is more than the whole queue of many switches.)
 const ROUND_TRIP_GROWTH_MIN: Duration = Duration::from_millis(1);
 const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
+/// A first round trip of at least this time is longer than the timer's first delay of 5 ms. Queues
+/// alone seldom cause it.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(10);
 /// The number of longer round trips after which slow start ends (RFC 9406: CSS_ROUNDS, which is 5
 /// and fits queues that hold more than a window).
 const LONGER_ROUND_TRIPS_MAX: u8 = 3;
@@ -122,6 +125,8 @@ pub(super) struct Cubic {
     recovery_end: Option<Psn>,
     /// The sizes before the last reduction, to be restored if no packet was lost.
     before_loss: Option<Size>,
+    /// The sizes before the timer first expired, if no round trip has been measured yet.
+    before_measurement: Option<Size>,
     /// The curve along which the window grows. `None` until it grows again after a reduction.
     curve: Option<Curve>,
     /// The shortest round trip since the last idle time.
@@ -177,6 +182,7 @@ impl Cubic {
             },
             recovery_end: None,
             before_loss: None,
+            before_measurement: None,
             curve: None,
             shortest: None,
             longer_round_trips: 0,
@@ -333,6 +339,13 @@ impl CongestionControl for Cubic {
         }
         self.smoothed = ack.smoothed.unwrap_or_default();
         if let Some(round_trip) = ack.round_trip {
+            if let Some(before) = self.before_measurement.take()
+                && round_trip >= LONG_ROUND_TRIP
+            {
+                // The timer has expired because the first round trip is long. Slow start goes on.
+                self.size.slow_start_threshold = before.slow_start_threshold;
+                self.size.at_loss = before.at_loss;
+            }
             self.note_round_trip(round_trip);
             if !std::mem::take(&mut self.has_mark) {
                 self.marked_share -= self.marked_share / MARK_WEIGHT;
@@ -363,6 +376,9 @@ impl CongestionControl for Cubic {
     }
 
     fn on_timeout(&mut self, first_unsent: Psn) {
+        if self.shortest.is_none() {
+            self.before_measurement.get_or_insert(self.size);
+        }
         self.reduce(LOSS_FACTOR, first_unsent);
         self.size.window = ONE;
         self.pacer.sent = 0;

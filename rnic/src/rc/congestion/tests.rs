@@ -131,9 +131,14 @@ fn on_a_short_path_the_window_grows_as_that_of_a_reno_sender() {
 #[test]
 fn a_timeout_leaves_one_packet_and_slow_start() {
     let mut sender = Sender::steady(100);
+    sender.round_of(1, MS / 10);
     sender.control.on_timeout(sender.psn);
     assert_eq!(sender.control.window(), 1);
     assert_eq!(sender.rounds(&[MS / 10; 8]), [2, 4, 8, 16, 32, 64, 70, 70]);
+    // The timer expires too soon if the first round trip is long.
+    let mut sender = Sender::new(256);
+    sender.control.on_timeout(sender.psn);
+    assert_eq!(sender.rounds(&[20 * MS; 9]), [2, 4, 8, 16, 32, 64, 128, 256, 256]);
 }
 
 #[test]
