@@ -31,8 +31,10 @@ use crate::qp::Work;
 use crate::wr::WcOp;
 
 /// The connection fails after this number of retransmissions in a row that the peer has not
-/// received although it has answered the question that accompanied each of them.
-const LOST_RETRANSMISSIONS_MAX: u8 = 6;
+/// received although it has answered the question that accompanied each of them. In a full queue
+/// that has room for short packets only, the same happens several times in a row, so the number is
+/// large. The retransmissions of a few ACK timeouts reach it.
+const LOST_RETRANSMISSIONS_MAX: u8 = 20;
 
 /// The state of the check.
 #[derive(Default)]
