@@ -57,7 +57,7 @@ fn deliver(from: &mut Side, to: &mut Side, now: Instant) -> Result<bool, Failure
 }
 
 #[test]
-fn messages_that_do_not_get_through_end_the_connection_within_two_timeouts() {
+fn messages_that_do_not_get_through_end_the_connection_within_four_timeouts() {
     for octets in [OCTETS, 8 * OCTETS, 8 * OCTETS + 5] {
         let mut path = Path::new();
         let (source, sink) = (path.ours.buf(octets), path.peer.buf(octets));
@@ -66,7 +66,7 @@ fn messages_that_do_not_get_through_end_the_connection_within_two_timeouts() {
         path.ours.post(send(3, &[]));
         let (after, result) = path.run();
         assert_eq!(result, Err(Failure::PathMtu), "{octets} octets");
-        assert!(TIMEOUT < after && after < 2 * TIMEOUT, "{octets} octets: {after:?}");
+        assert!(TIMEOUT < after && after < 4 * TIMEOUT, "{octets} octets: {after:?}");
         path.ours.rc.flush();
         let done: Vec<_> = path.ours.completions().iter().map(|wc| (wc.id, wc.status)).collect();
         assert_eq!(done, [(2, WcStatus::Transport), (3, WcStatus::Flushed)]);
@@ -82,7 +82,7 @@ fn responses_that_do_not_get_through_end_the_connection_too() {
         path.ours.post(read(1, &[sink.seg(0, octets)], shown.remote(0)));
         let (after, result) = path.run();
         assert_eq!(result, Err(Failure::PathMtu), "{octets} octets");
-        assert!(TIMEOUT < after && after < 2 * TIMEOUT, "{octets} octets: {after:?}");
+        assert!(TIMEOUT < after && after < 4 * TIMEOUT, "{octets} octets: {after:?}");
     }
 }
 
