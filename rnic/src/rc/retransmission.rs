@@ -91,6 +91,8 @@ pub(super) struct RetransmissionTimer {
     probe_delay_min: Duration,
     /// The smoothed round-trip time.
     round_trip: Option<Duration>,
+    /// Whether `round_trip` is the time of an acknowledgement that may answer a probe.
+    is_guess: bool,
     /// The packet that measures the next round trip, and the time at which it was sent.
     sample: Option<(Psn, Instant)>,
     peer_close: Option<PeerCloseDeadlines>,
@@ -125,6 +127,7 @@ impl RetransmissionTimer {
             last_retransmission: now,
             probe_delay_min: Duration::ZERO,
             round_trip: None,
+            is_guess: false,
             sample: None,
             peer_close: None,
             jitter: seed,
@@ -163,8 +166,13 @@ impl RetransmissionTimer {
                     self.probe_delay_min =
                         now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
-                // The round trip takes at least the time `waited`.
-                None => self.round_trip = Some(waited),
+                // The round trip takes at most this time. It may be much longer than `waited`, if
+                // the first round trip is longer than the delays of several probes.
+                None => {
+                    let since = self.waiting_since.unwrap_or(self.last_probe);
+                    self.round_trip = Some(now.saturating_duration_since(since));
+                    self.is_guess = true;
+                }
             }
         }
         let sample = self.sample.take_if(|(psn, _)| psn.is_before(oldest));
@@ -172,13 +180,13 @@ impl RetransmissionTimer {
         if let Some(measured) = measured {
             let probed_in_vain = !self.probe_delay_min.is_zero();
             self.round_trip = Some(match self.round_trip {
-                Some(smoothed) if !probed_in_vain || measured < smoothed => {
+                Some(smoothed) if !self.is_guess && (!probed_in_vain || measured < smoothed) => {
                     (smoothed * 7 + measured) / 8
                 }
                 // There is no previous estimate, or it was too short and caused probes.
                 _ => measured,
             });
-            self.probe_delay_min = Duration::ZERO;
+            (self.probe_delay_min, self.is_guess) = (Duration::ZERO, false);
         }
         self.restart(now);
         if idle {
@@ -248,13 +256,13 @@ impl RetransmissionTimer {
     /// The smoothed round-trip time. `None` if no round trip has been measured.
     #[inline]
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.round_trip
+        self.round_trip.filter(|_| !self.is_guess)
     }
 
     /// The minimum time until a response can arrive. A NAK that arrives sooner after a
     /// retransmission refers to packets that were sent before the retransmission.
     pub(super) fn min_response_time(&self) -> Duration {
-        self.round_trip.unwrap_or_default() / 2
+        self.round_trip().unwrap_or_default() / 2
     }
 
     /// Whether a packet was sent again so recently that no response to it can have arrived.
