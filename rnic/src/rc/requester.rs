@@ -361,8 +361,8 @@ impl Requester {
         let is_last = self.oldest.psn == self.first_unsent;
         if self.oldest.psn.is_after(self.next.psn) {
             // Packets that were to be sent again have been acknowledged. If the peer had reported a
-            // missing packet, it has kept them.
-            if self.loss.is_some() && self.resume.is_none() {
+            // missing packet, it has kept them. After a probe, the acknowledgement may be late.
+            if self.loss.is_some() && self.resume.is_none() && !self.timer.has_probed() {
                 self.peer_keeps = PeerKeeps::Yes;
             }
             let resume = self.resume.take().map(|resume| resume.at);
