@@ -361,8 +361,8 @@ impl Requester {
         let is_last = self.oldest.psn == self.first_unsent;
         if self.oldest.psn.is_after(self.next.psn) {
             // Packets that were to be sent again have been acknowledged. If the peer had reported a
-            // missing packet, it has kept them.
-            if self.loss.is_some() && self.resume.is_none() {
+            // missing packet, it has kept them. After a probe, the acknowledgement may be late.
+            if self.loss.is_some() && self.resume.is_none() && !self.timer.has_probed() {
                 self.peer_keeps = PeerKeeps::Yes;
             }
             let resume = self.resume.take().map(|resume| resume.at);
@@ -438,8 +438,12 @@ impl Requester {
     /// Handles a NAK that reports the oldest packet as missing: sends this packet again, and all
     /// later packets unless the peer keeps them.
     pub(super) fn on_sequence_nak(&mut self, work: &Work, mtu: PathMtu, psn: Psn, now: Instant) {
-        // A NAK for a packet that was sent again a moment ago refers to the first transmission.
-        if self.was_repeated(psn) && self.timer.has_just_repeated(now) {
+        // A NAK for a packet that was sent again a moment ago refers to the first transmission. A
+        // peer that keeps packets repeats the NAK if it does not; kernel rxe sends only one.
+        if self.peer_keeps == PeerKeeps::Yes
+            && self.was_repeated(psn)
+            && self.timer.has_just_repeated(now)
+        {
             return;
         }
         // If the NAK is for a later packet, a READ before it lacks a response.

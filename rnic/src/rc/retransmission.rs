@@ -265,6 +265,11 @@ impl RetransmissionTimer {
         self.round_trip().unwrap_or_default() / 2
     }
 
+    /// Whether probes have been sent since a new packet was last acknowledged.
+    pub(super) fn has_probed(&self) -> bool {
+        self.probes > 0
+    }
+
     /// Whether a packet was sent again so recently that no response to it can have arrived.
     pub(super) fn has_just_repeated(&self, now: Instant) -> bool {
         now < self.last_retransmission + self.min_response_time()
