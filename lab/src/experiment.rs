@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use netem::tcp::Algorithm;
 use netem::{ACCESS_RATE_MULTIPLE, Agenda, Ecn, Host, Network, Packet, SplitMix64};
+use wire::rocev2::Psn;
 
 use crate::ends::{Content, End, Engine, Outgoing, Rxe, TcpSink, TcpSource};
 use crate::queues::Memory;
@@ -68,7 +69,45 @@ struct Flow {
     /// The octets of payload, and the packets, that both ends have sent.
     payload_sent: u64,
     packets_sent: u64,
+    /// The part of `payload_sent` that had been sent before.
+    payload_repeated: u64,
+    /// What each end has sent.
+    sent: [SentNumbers; 2],
     arrivals: Series,
+}
+
+/// The numbers of the packets with payload that an end has sent: the first segment of TCP and the
+/// first PSN that it has not sent.
+#[derive(Default)]
+struct SentNumbers {
+    segment: u64,
+    psn: Option<Psn>,
+}
+
+impl SentNumbers {
+    /// Records that a packet is sent. Returns whether it was sent before.
+    fn is_repeated(&mut self, content: &Content) -> bool {
+        match content {
+            Content::TcpAck(_) => false,
+            Content::TcpSegment(number) => {
+                let is_repeated = *number < self.segment;
+                self.segment = self.segment.max(number + 1);
+                is_repeated
+            }
+            Content::RoceV2(octets) => {
+                let Ok(packet) = wire::rocev2::Packet::parse(octets) else { return false };
+                if packet.payload.is_empty() {
+                    return false;
+                }
+                let psn = packet.bth.psn;
+                let is_repeated = self.psn.is_some_and(|unsent| psn.is_before(unsent));
+                if !is_repeated {
+                    self.psn = Some(psn.next());
+                }
+                is_repeated
+            }
+        }
+    }
 }
 
 impl<'a> Experiment<'a> {
@@ -95,6 +134,8 @@ impl<'a> Experiment<'a> {
                 is_done: false,
                 payload_sent: 0,
                 packets_sent: 0,
+                payload_repeated: 0,
+                sent: Default::default(),
                 arrivals: Series::of_sums(),
             }
         };
@@ -161,6 +202,9 @@ impl<'a> Experiment<'a> {
                 });
             for Outgoing { content, octets, payload, ecn } in out.drain(..) {
                 flow.payload_sent += payload as u64;
+                if flow.sent[side].is_repeated(&content) {
+                    flow.payload_repeated += payload as u64;
+                }
                 flow.packets_sent += 1;
                 let packet = Packet {
                     from: flow.hosts[side].node,
@@ -230,7 +274,7 @@ impl<'a> Experiment<'a> {
             main.iter().flat_map(|flow| flow.completed()).copied().collect();
         times.sort_unstable();
         let sent: u64 = main.iter().map(|flow| flow.payload_sent).sum();
-        let useful: u64 = main.iter().map(|flow| flow.wanted()).sum::<u64>() * size;
+        let repeated: u64 = main.iter().map(|flow| flow.payload_repeated).sum();
         let rates: Vec<f64> = main.iter().map(|flow| flow.rate(self.start, self.now)).collect();
         let queues: Vec<_> =
             self.bottlenecks.iter().map(|&link| self.network.queue_counters(link)).collect();
@@ -252,7 +296,7 @@ impl<'a> Experiment<'a> {
             },
             failures: main.iter().filter_map(|flow| flow.failure()).collect(),
             goodput: bits_per_second(times.len() as u64 * size, elapsed),
-            waste: sent.saturating_sub(useful) as f64 / sent.max(1) as f64,
+            waste: repeated as f64 / sent.max(1) as f64,
             fairness: jain(&rates),
             completion_median: percentile(&times, 50),
             completion_p99: percentile(&times, 99),
@@ -277,11 +321,6 @@ impl Flow {
 
     fn completed(&self) -> &[Duration] {
         self.requests().next().map_or(&[], |requests| &requests.completed)
-    }
-
-    /// The number of messages that are complete or outstanding.
-    fn wanted(&self) -> u64 {
-        self.requests().map(|one| (one.completed.len() + one.outstanding()) as u64).sum()
     }
 
     /// The messages per second until the flow's last message, or until `now` if more are to come.
@@ -331,7 +370,8 @@ fn ends(
         }
     };
     let tcp = |algorithm| -> [Box<dyn End>; 2] {
-        let source = TcpSource::new(algorithm, scenario.dumbbell.mtu, load);
+        let round_trip = 2 * scenario.dumbbell.conditions.delay;
+        let source = TcpSource::new(algorithm, scenario.dumbbell.mtu, round_trip, load);
         [Box::new(source), Box::new(TcpSink::default())]
     };
     let peer = scenario.peer.filter(|_| is_main).unwrap_or(protocol);

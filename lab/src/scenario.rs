@@ -100,6 +100,12 @@ const EXPECTED_PEER: &str = "expected same, opendat or rxe";
 const EXPECTED_TIME: &str = "expected a time from 1us to 1 hour, such as 5s (ns, us, ms, s)";
 const NEEDS_RATE: &str =
     "queue, mark and red need a rate: add the rate of the bottleneck, such as rate=1gbit";
+const TIME_NEEDS_RATE: &str =
+    "without a rate, any number of messages fits into the time: add a rate, such as rate=1gbit";
+const RXE_HAS_RECEIVES: &str = "the model of rxe always has receives posted";
+const TOO_MANY_FLOWS: &str = "expected at most 1000 flows, with those beside";
+const TOO_MANY_OCTETS: &str =
+    "expected at most 64 GiB in all: use fewer or smaller messages, or a shorter time";
 const NEEDS_TIME: &str = "a sender whose peer posts no receive never ends: add time=, such as \
      time=1s";
 const NEEDS_SEND: &str = "receives matter only for sends: add operation=send";
@@ -107,6 +113,9 @@ const RXE_CANNOT_READ: &str = "the model of rxe has no reads: use operation=writ
 
 const FLOWS: RangeInclusive<usize> = 1..=1000;
 const CROSS: RangeInclusive<usize> = 0..=1000;
+const FLOWS_MAX: usize = 1000;
+/// The maximum number of octets that pass the bottleneck. They take some minutes.
+const OCTETS_MAX: u128 = 64 << 30;
 const SIZE_MAX: u64 = 64 << 20;
 const MESSAGES: RangeInclusive<usize> = 1..=1_000_000;
 /// The maximum number of outstanding messages of a flow.
@@ -201,11 +210,35 @@ impl Scenario {
             _ if has_queue && conditions.rate.is_none() => Err(NEEDS_RATE),
             _ if self.receives != Receives::Many && !is_send => Err(NEEDS_SEND),
             _ if self.receives == Receives::None && self.time.is_none() => Err(NEEDS_TIME),
+            _ if self.time.is_some() && conditions.rate.is_none() => Err(TIME_NEEDS_RATE),
+            _ if self.receives != Receives::Many && self.peer == Some(Protocol::Rxe) => {
+                Err(RXE_HAS_RECEIVES)
+            }
+            _ if self.all_flows() > FLOWS_MAX => Err(TOO_MANY_FLOWS),
+            _ if self.octets() > OCTETS_MAX => Err(TOO_MANY_OCTETS),
             _ if self.peer == Some(Protocol::Rxe) && self.operation == Operation::Read => {
                 Err(RXE_CANNOT_READ)
             }
             _ => Ok(()),
         }
+    }
+
+    /// The number of flows, with those that are not under test.
+    fn all_flows(&self) -> usize {
+        self.flows + self.cross.iter().map(|(_, flows)| flows).sum::<usize>()
+    }
+
+    /// An upper bound of the octets that pass the bottleneck.
+    fn octets(&self) -> u128 {
+        let messages = match (self.messages, self.time) {
+            (Some(messages), _) => messages as u128,
+            (None, Some(_)) => u128::MAX,
+            (None, None) => 1,
+        };
+        let all = messages.saturating_mul(self.flows as u128 * u128::from(self.size));
+        let rate = self.dumbbell.conditions.rate.map_or(u128::MAX, |rate| rate.get().into());
+        let nanos = self.time.map_or(u128::MAX, |time| time.as_nanos());
+        all.min(rate.saturating_mul(nanos) / 8_000_000_000)
     }
 
     /// Whether a protocol can carry the load.

@@ -26,7 +26,7 @@ fn a_scenario_has_the_keys_of_the_network_and_of_the_load() {
     assert_eq!(parsed.dumbbell.conditions.seed, 7);
     // Without a time, each flow moves one message.
     assert_eq!(scenario("flows=2").messages, Some(1));
-    assert_eq!(scenario("time=1s").messages, None);
+    assert_eq!(scenario("time=1s,rate=1gbit").messages, None);
 }
 
 #[test]
@@ -60,6 +60,11 @@ fn errors_name_the_word_and_what_is_valid() {
         ("operation=send,receives=none", "add time="),
         ("receives=one", "add operation=send"),
         ("operation=read,peer=rxe", "use operation=write or send"),
+        ("operation=send,peer=rxe,receives=one", "always has receives posted"),
+        ("time=1s", "add a rate"),
+        ("flows=1000,cubic=1", "at most 1000 flows"),
+        ("rate=400gbit,time=10s", "at most 64 GiB"),
+        ("flows=1000,size=64M,messages=1000000", "at most 64 GiB"),
     ] {
         let why = error(text);
         assert!(why.starts_with(text) && why.contains(missing), "{why}");
@@ -208,7 +213,7 @@ fn bars_apply_where_they_mean_something() {
     );
     let send = "operation=send,delay=5us,size=64";
     assert_eq!(
-        names(&format!("{send},receives=none,time=5ms"), &both[..1]),
+        names(&format!("{send},receives=none,time=5ms,rate=1gbit"), &both[..1]),
         ["packets per RNR time"]
     );
     assert_eq!(

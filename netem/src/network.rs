@@ -77,16 +77,18 @@ impl Topology {
     fn routes(&self) -> Vec<Vec<Vec<usize>>> {
         let nodes = self.nodes();
         let mut routes = vec![vec![Vec::new(); nodes]; nodes];
+        let mut links_to = vec![Vec::new(); nodes];
+        self.links.iter().for_each(|link| links_to[link.to].push(link.from));
         for destination in 0..nodes {
             // The number of links from each node to the destination.
             let mut distances = vec![None; nodes];
             distances[destination] = Some(0);
             let mut reached = VecDeque::from([destination]);
             while let Some(node) = reached.pop_front() {
-                for link in self.links.iter().filter(|link| link.to == node) {
-                    if distances[link.from].is_none() {
-                        distances[link.from] = distances[node].map(|distance: usize| distance + 1);
-                        reached.push_back(link.from);
+                for &from in &links_to[node] {
+                    if distances[from].is_none() {
+                        distances[from] = distances[node].map(|distance: usize| distance + 1);
+                        reached.push_back(from);
                     }
                 }
             }

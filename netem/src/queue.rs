@@ -219,7 +219,7 @@ impl Red {
             self.since_last = 0;
             return Verdict::Accept;
         }
-        if average >= 2 * max {
+        if average >= max.saturating_mul(2) {
             self.since_last = 0;
             return Verdict::Mark;
         }

@@ -12,6 +12,9 @@ use crate::socket::Sent;
 
 /// The time after which a socket without room is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
+/// A batch that finds no room for this time is dropped. The kernel may lack memory for a batch of
+/// this size, and then the batches behind it must not wait for ever.
+const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The maximum number of octets in the backlog. Further batches are dropped. The protocol
 /// retransmits their packets.
 const OCTETS_MAX: usize = 256 << 10;
@@ -32,6 +35,8 @@ pub(crate) struct Backlog {
     batches: VecDeque<Batch>,
     octets: usize,
     retry_at: Option<Instant>,
+    /// The time since when the first batch has been the first one.
+    first_since: Option<Instant>,
 }
 
 impl Backlog {
@@ -53,6 +58,7 @@ impl Backlog {
             self.octets += batch.octets.len();
             self.batches.push_back(batch);
             self.retry_at.get_or_insert(now + RETRY_INTERVAL);
+            self.first_since.get_or_insert(now);
         }
     }
 
@@ -64,13 +70,16 @@ impl Backlog {
         }
         self.retry_at = None;
         while let Some(batch) = self.batches.front() {
-            if send(batch) == Sent::NoRoom {
+            let waited = self.first_since.map_or(Duration::ZERO, |since| now - since);
+            if send(batch) == Sent::NoRoom && waited < WAIT_MAX {
                 self.retry_at = Some(now + RETRY_INTERVAL);
                 return;
             }
             self.octets -= batch.octets.len();
             self.batches.pop_front();
+            self.first_since = Some(now);
         }
+        self.first_since = None;
     }
 }
 
@@ -124,6 +133,25 @@ mod tests {
         });
         assert_eq!(sent, [0, 1, 2]);
         assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn a_batch_that_never_fits_does_not_stop_the_others_for_ever() {
+        let (mut backlog, start) = (Backlog::default(), Instant::now());
+        (0..3).for_each(|number| backlog.push(start, batch(number, 250)));
+        let (mut now, mut sent) = (start, Vec::new());
+        while let Some(at) = backlog.deadline() {
+            now = at;
+            backlog.retry(now, |batch| match batch.octets[0] {
+                0 => Sent::NoRoom,
+                number => {
+                    sent.push(number);
+                    Sent::All
+                }
+            });
+        }
+        assert_eq!(sent, [1, 2]);
+        assert!(now - start >= WAIT_MAX && now - start < WAIT_MAX + 2 * RETRY_INTERVAL);
     }
 
     #[test]

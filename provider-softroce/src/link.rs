@@ -732,6 +732,14 @@ impl Link {
             _ => return,
         }
         self.transmit(cx);
+        // An acknowledgement may have waited for the responses that were sent just now.
+        if let Phase::Established(established) = &mut self.phase
+            && established.rc.owes_ack()
+            && !std::mem::replace(&mut self.ack_pending, true)
+        {
+            established.delayed_ack.owe(cx.now);
+            cx.resources.ack_pending.push(self.index);
+        }
     }
 
     /// Flushes the work that was posted since the connection ended.

@@ -245,7 +245,7 @@ impl PacketIo {
             return;
         }
         // Fibonacci hashing: the upper bits of the product depend on all bits of the numbers.
-        let hash = (ours ^ theirs.rotate_left(12)).wrapping_mul(0x9E37_79B9) >> 16;
+        let hash = (ours ^ theirs.rotate_left(12)).wrapping_mul(0x9E37_79B9) >> 24;
         let mut index = hash as usize % SENDERS_MAX;
         if index >= self.senders.len() {
             self.senders.extend(Sender::open(self.address, self.traffic_class));

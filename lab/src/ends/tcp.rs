@@ -1,7 +1,7 @@
 //! The two ends of a TCP connection. A message is a number of segments. It is complete when its
 //! last segment is acknowledged. For a read, the source begins at once: the request takes no time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netem::Ecn;
 use netem::tcp::{Ack, Algorithm, Receiver, Sender};
@@ -31,10 +31,11 @@ pub(crate) struct TcpSink {
 }
 
 impl TcpSource {
-    /// A source with this load. `mtu` is the size of an IP packet.
-    pub(crate) fn new(algorithm: Algorithm, mtu: usize, load: Load) -> Self {
-        let segment_octets = mtu - IP_TCP_OCTETS;
-        TcpSource { sender: Sender::new(algorithm), requests: Requests::new(load), segment_octets }
+    /// A source with this load. `mtu` is the size of an IP packet, and `round_trip` what the
+    /// handshake of the connection has measured.
+    pub(crate) fn new(algorithm: Algorithm, mtu: usize, round_trip: Duration, load: Load) -> Self {
+        let (sender, requests) = (Sender::new(algorithm, round_trip), Requests::new(load));
+        TcpSource { sender, requests, segment_octets: mtu - IP_TCP_OCTETS }
     }
 
     /// The number of segments of a message.

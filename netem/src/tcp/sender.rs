@@ -8,8 +8,6 @@ use super::{Ack, Algorithm};
 
 /// The minimum retransmission timeout.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// The retransmission timeout before a round trip has been measured (RFC 6298, section 2).
-const TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 /// The maximum retransmission timeout.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// The number of later segments that must have arrived before a segment counts as lost at once, as
@@ -81,11 +79,11 @@ enum State {
 }
 
 /// Measured round trips (RFC 6298).
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct RoundTrip {
-    smoothed: Option<Duration>,
+    smoothed: Duration,
     variation: Duration,
-    minimum: Option<Duration>,
+    minimum: Duration,
 }
 
 /// The state of RACK.
@@ -104,8 +102,8 @@ struct Rack {
 }
 
 impl Sender {
-    /// A sender without segments.
-    pub fn new(algorithm: Algorithm) -> Self {
+    /// A sender without segments. `handshake` is the round trip that the handshake has measured.
+    pub fn new(algorithm: Algorithm, handshake: Duration) -> Self {
         Sender {
             window: Window::new(algorithm),
             transmissions: 0,
@@ -116,7 +114,7 @@ impl Sender {
             sacked: 0,
             lost: 0,
             recovery: None,
-            round_trip: RoundTrip::default(),
+            round_trip: RoundTrip::new(handshake),
             rack: Rack::default(),
             waiting_since: None,
             has_probed: false,
@@ -175,7 +173,7 @@ impl Sender {
             // A window that the supply of segments does not fill must not grow (RFC 9438, 5.8).
             let may_grow = self.recovery.is_none_or(|recovery| recovery.grows);
             if may_grow && self.is_window_full {
-                let round_trip = self.round_trip.smoothed.unwrap_or_default();
+                let round_trip = self.round_trip.smoothed;
                 self.window.on_ack(acknowledged, round_trip, now);
             }
         }
@@ -245,14 +243,12 @@ impl Sender {
     }
 
     fn probe_delay(&self) -> Duration {
-        self.round_trip.smoothed.map_or(TIMEOUT_INITIAL, |smoothed| smoothed * PROBE_ROUND_TRIPS)
+        self.round_trip.smoothed * PROBE_ROUND_TRIPS
     }
 
     fn timeout(&self) -> Duration {
-        let base = match self.round_trip.smoothed {
-            Some(smoothed) => (smoothed + 4 * self.round_trip.variation).max(TIMEOUT_MIN),
-            None => TIMEOUT_INITIAL,
-        };
+        let RoundTrip { smoothed, variation, .. } = self.round_trip;
+        let base = (smoothed + 4 * variation).max(TIMEOUT_MIN);
         (base * (1 << self.timeouts.min(10))).min(TIMEOUT_MAX)
     }
 
@@ -294,8 +290,7 @@ impl Sender {
         }
         self.rack.highest = self.rack.highest.max(Some(number));
         // The acknowledgement may answer the first transmission of a repeated segment.
-        let is_spurious =
-            segment.is_repeated && self.round_trip.minimum.is_some_and(|minimum| took < minimum);
+        let is_spurious = segment.is_repeated && took < self.round_trip.minimum;
         if !is_spurious && self.rack.newest.is_none_or(|newest| segment.order > newest) {
             self.rack.newest = Some(segment.order);
             self.rack.round_trip = took;
@@ -307,7 +302,7 @@ impl Sender {
     fn detect_losses(&mut self, now: Instant) {
         self.rack.deadline = None;
         let Some(newest) = self.rack.newest else { return };
-        let quarter = self.round_trip.minimum.unwrap_or_default() / 4;
+        let quarter = self.round_trip.minimum / 4;
         let is_sure = self.recovery.is_some() || self.sacked >= DUPLICATE_THRESHOLD;
         let tolerance =
             if is_sure && !self.rack.has_seen_reordering { Duration::ZERO } else { quarter };
@@ -334,14 +329,13 @@ impl Sender {
 }
 
 impl RoundTrip {
+    fn new(first: Duration) -> Self {
+        RoundTrip { smoothed: first, variation: first / 2, minimum: first }
+    }
+
     fn measure(&mut self, took: Duration) {
-        self.minimum = Some(self.minimum.map_or(took, |minimum| minimum.min(took)));
-        match self.smoothed {
-            None => (self.smoothed, self.variation) = (Some(took), took / 2),
-            Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
-                self.smoothed = Some((smoothed * 7 + took) / 8);
-            }
-        }
+        self.minimum = self.minimum.min(took);
+        self.variation = (self.variation * 3 + self.smoothed.abs_diff(took)) / 4;
+        self.smoothed = (self.smoothed * 7 + took) / 8;
     }
 }

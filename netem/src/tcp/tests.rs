@@ -26,7 +26,7 @@ impl Outcome {
 /// receiver, or `None` if it is lost. Acknowledgements take no time.
 fn transfer(segments: u64, travel: impl Fn(u64, usize) -> Option<Duration>) -> Outcome {
     let start = Instant::now();
-    let (mut sender, mut receiver) = (Sender::new(Algorithm::Reno), Receiver::new());
+    let (mut sender, mut receiver) = (Sender::new(Algorithm::Reno, ROUND_TRIP), Receiver::new());
     let (mut now, mut sent) = (start, Vec::new());
     let mut transmissions = BTreeMap::new();
     let mut under_way: VecDeque<(Instant, u64)> = VecDeque::new();
@@ -98,9 +98,9 @@ fn the_last_segment_is_probed_after_two_round_trips() {
 fn a_network_that_is_down_costs_timeouts_that_double() {
     let outcome = transfer(5, |_, count| (count > 3).then_some(ROUND_TRIP));
     let seconds: Vec<f64> = outcome.times(0).iter().map(Duration::as_secs_f64).collect();
-    // The first probe concerns the last segment. No round trip has been measured, so the timeout is
-    // a second, and it is doubled each time.
-    assert_eq!(seconds, [0.0, 1.0, 3.0, 7.0, 15.0]);
+    // After two round trips, the last segment is probed. Then the minimum timeout of 0.2 s follows,
+    // and it is doubled each time.
+    assert_eq!(seconds, [0.0, 0.22, 0.62, 1.42, 3.02]);
 }
 
 #[test]
