@@ -1,5 +1,5 @@
-//! A consumer that posts one receive at a time. Tests of `rnic` check that its peer need not wait for
-//! an RNR time in each message.
+//! A consumer that posts one receive at a time. Tests of `rnic` check that its peer need not wait
+//! for an RNR time in each message.
 
 use dat_core::provider::{Provider, WcStatus};
 use provider_loopback::contract::rig::{Rig, outcomes};
