@@ -157,6 +157,9 @@ fn what_commands_print_is_as_the_pages_show() {
     });
 }
 
+/// The maximum number of times that lines are run until their programs pass.
+const MAX_ATTEMPTS: usize = 3;
+
 /// Runs these lines of shell. Each server `dtest -s &` in them has a client, and both must pass.
 fn dtests_pass(dir: &TempDir, lines: &str) {
     let passed = 2 * lines.matches(" -s &").count();
@@ -173,7 +176,10 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
     // The server of dtest sends its address to the client before it listens, so the client may
     // connect too early. This test checks the lines and not dtest, so a failed attempt may be
     // repeated.
-    let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
+    let mut outcome = attempt();
+    for _ in 1..MAX_ATTEMPTS {
+        outcome = outcome.or_else(|_| attempt());
+    }
     assert_eq!(outcome, Ok(()), "{lines}");
 }
 
@@ -219,7 +225,8 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
         let files = fs::read_dir(dir.path()).expect("the directory exists").filter_map(Result::ok);
         let captures =
             files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
-        assert_eq!(captures.count(), 1);
+        // Each attempt leaves one capture.
+        assert!((1..=MAX_ATTEMPTS).contains(&captures.count()));
         assert!(dir.path().join("a.out").exists());
         Ok(())
     });
