@@ -90,7 +90,8 @@ fn examples() -> impl Iterator<Item = Example> {
         let payload: Vec<u8> = (0..len).map(|octet| (octet * 31 + index) as u8).collect();
         let packet =
             Packet { bth, extension: extension(opcode.extension_kind()), payload: &payload };
-        let ip = Identification { id: index as u16 * 257, dont_fragment: index % 3 != 0 };
+        let ip =
+            Identification { id: (index as u16).wrapping_mul(257), dont_fragment: index % 3 != 0 };
         example(&packet, ip, 0xC000 + index as u16)
     })
 }
