@@ -1,9 +1,19 @@
-//! A consumer that posts one receive at a time. Tests of `rnic` check that its peer need not wait
-//! for an RNR time in each message.
+//! A consumer that posts one receive at a time. Its peer need not wait for an RNR time in each
+//! message, because a posted receive is announced to a peer that waits for one.
+
+#[allow(dead_code)] // Other tests use the rest.
+mod peer;
+
+use std::net::Ipv4Addr;
 
 use dat_core::provider::{Provider, WcStatus};
 use provider_loopback::contract::rig::{Rig, outcomes};
 use provider_softroce::SoftRoce;
+
+use self::peer::*;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 55);
+const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 56);
 
 /// The number of messages that the sender has posted at any time.
 const POSTED: u64 = 32;
@@ -27,4 +37,21 @@ fn all_messages_arrive_if_one_receive_is_posted_at_a_time() {
             send(id + POSTED);
         }
     }
+}
+
+/// The test plays the peer by hand. The announcement is a copy of the last acknowledgement.
+#[test]
+fn a_posted_receive_is_announced_to_a_peer_that_waits() {
+    let _peer_port = lock_peer_port();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    peer.send_send(&call, call.psn);
+    let answer = rig.until("an RNR NAK", || peer.receive());
+    assert_eq!(answer, Received::Ack(call.psn));
+    end.recv(1, &[end.mem.segment(0, 8)]);
+    let announcement = rig.until("an announcement", || peer.receive());
+    assert_eq!(announcement, Received::Ack(call.psn.previous()));
+    peer.send_send(&call, call.psn);
+    assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
 }
