@@ -131,7 +131,10 @@ fn parse_shm(value: &str) -> Result<Option<u32>, String> {
         "on" => Ok(Some(TRANSFERS_BEFORE_OFFER)),
         "off" => Ok(None),
         _ => match value.parse() {
-            Ok(transfers) if (1..=TRANSFERS_BEFORE_OFFER_MAX).contains(&transfers) => {
+            Ok(transfers)
+                if !value.starts_with('+')
+                    && (1..=TRANSFERS_BEFORE_OFFER_MAX).contains(&transfers) =>
+            {
                 Ok(Some(transfers))
             }
             _ => Err(format!("expected on, off, or 1 to {TRANSFERS_BEFORE_OFFER_MAX} transfers")),
@@ -192,7 +195,7 @@ mod tests {
     fn errors_say_what_is_wrong() {
         assert_eq!(reason("crc=maybe"), "ia_params: crc=maybe: expected on or off");
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
-        for shm in ["shm=0", "shm=1000001", "shm=yes"] {
+        for shm in ["shm=0", "shm=1000001", "shm=+5", "shm=yes"] {
             assert_eq!(
                 reason(shm),
                 format!("ia_params: {shm}: expected on, off, or 1 to 1000000 transfers")
