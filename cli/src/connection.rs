@@ -420,7 +420,11 @@ fn next_completion(
     limit: Duration,
 ) -> Result<Completion> {
     let event = match wait {
-        Wait::Block => events.wait(Some(limit)).with_context(|| format!("waiting for {what}"))?,
+        // Not `with_context`, which would copy each event.
+        Wait::Block => match events.wait(Some(limit)) {
+            Ok(event) => event,
+            Err(error) => return Err(error).with_context(|| format!("waiting for {what}")),
+        },
         Wait::Poll => {
             let mut poll_limit = wait.poll_limit(limit);
             loop {

@@ -123,8 +123,8 @@ const fn unpinned_row(
     }
 }
 
-/// Returns a row for a consumer that blocks, against a consumer that polls.
-const fn blocking_row(name: &'static str, workload: Workload) -> Row {
+/// Returns a row for a consumer that waits with dat_evd_wait, against a consumer that polls.
+const fn blocking_row(name: &'static str, workload: Workload, params: &'static str) -> Row {
     Row {
         name: Cow::Borrowed(name),
         provider: None,
@@ -132,7 +132,7 @@ const fn blocking_row(name: &'static str, workload: Workload) -> Row {
         against: Against::Polling,
         wait: Wait::Block,
         baseline_wait: Wait::Poll,
-        params: "shm=off spin=0",
+        params,
         pinning: Pinning::Apart,
     }
 }
@@ -194,7 +194,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     }
 }
 
-const ROWS: [Row; 39] = [
+const ROWS: [Row; 42] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -274,9 +274,12 @@ const ROWS: [Row; 39] = [
     softroce_requests_row("64 B req., 64 conn., RoCE", 64),
     softroce_requests_row("64 B req., 256 conn., RoCE", 256),
     unpinned_row("64 B adaptive unpinned, UDP", "softroce", Against::Udp, ""),
-    blocking_row("64 B sends, blocking", MANY_SENDS),
-    blocking_row("64 B writes, blocking", many_writes(64, 64)),
-    blocking_row("4 KiB writes, blocking", many_writes(4 * KIB, 64)),
+    blocking_row("64 B sends, blocking", MANY_SENDS, "shm=off spin=0"),
+    blocking_row("64 B writes, blocking", many_writes(64, 64), "shm=off spin=0"),
+    blocking_row("4 KiB writes, blocking", many_writes(4 * KIB, 64), "shm=off spin=0"),
+    blocking_row("64 B sends, adaptive", MANY_SENDS, "shm=off"),
+    blocking_row("64 B writes, adaptive", many_writes(64, 64), "shm=off"),
+    blocking_row("4 KiB writes, adaptive", many_writes(4 * KIB, 64), "shm=off"),
     threads_row("64 B blocking, 2 threads", None, ROUND_TRIPS, Wait::Block, "shm=off spin=0"),
     threads_row("64 B polling, 2 threads", None, ROUND_TRIPS, Wait::Poll, "shm=off"),
     threads_row("64 B sends, 2 threads", None, MANY_SENDS, Wait::Block, "shm=off spin=0"),

@@ -251,8 +251,16 @@ pub unsafe trait Completions: Send + Sync {
     /// progress.
     ///
     /// # Safety
-    /// One thread at a time calls `poll`, `arm` and `resize` of a queue.
+    /// One thread at a time calls `poll`, `queued`, `arm` and `resize` of a queue.
     unsafe fn poll(&self, out: &mut Polled<'_>);
+    /// The number of completions that `poll` would return now, or `None` if the queue cannot tell
+    /// this without returning them.
+    ///
+    /// # Safety
+    /// The requirements of [`Completions::poll`] apply.
+    unsafe fn queued(&self) -> Option<usize> {
+        None
+    }
     /// Requests one `CqReady` upcall at the next completion. If `solicited` is true, the upcall is
     /// made only at the next completion that has failed or is solicited. The completion of a
     /// request is solicited unless the request was posted quiet. [`QpCfg::sender_wakes`] says when

@@ -116,8 +116,11 @@ impl EventDispatcher {
     ///
     /// [`TimeoutExpired`](ErrorKind::TimeoutExpired),
     /// [`InterruptedCall`](ErrorKind::InterruptedCall), and other errors of the provider.
+    #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Event> {
-        Ok(self.wait_for(1, timeout)?.0)
+        self.wait_in_place(1, timeout)?;
+        // SAFETY: the wait has succeeded, so the provider has filled in the event.
+        Ok(unsafe { Event::decode(&self.event, &self.object.interface) })
     }
 
     /// Waits until there are `threshold` events. Returns the first event and the number of
@@ -132,13 +135,20 @@ impl EventDispatcher {
         threshold: usize,
         timeout: Option<Duration>,
     ) -> Result<(Event, usize)> {
-        let interface = &self.object.interface;
+        let more = self.wait_in_place(threshold, timeout)?;
+        // SAFETY: the wait has succeeded, so the provider has filled in the event.
+        Ok((unsafe { Event::decode(&self.event, &self.object.interface) }, more))
+    }
+
+    /// Waits until there are `threshold` events. Writes the first one to `self.event` and returns
+    /// the number of remaining events.
+    fn wait_in_place(&mut self, threshold: usize, timeout: Option<Duration>) -> Result<usize> {
         let mut more = 0;
         // SAFETY: this value owns the handle, event and count are writable, and `&mut` makes this
         // thread the only user.
         unsafe {
             call!(
-                interface,
+                self.object.interface,
                 "dat_evd_wait",
                 evd_wait_func(
                     self.object.handle,
@@ -149,8 +159,7 @@ impl EventDispatcher {
                 )
             )
         }?;
-        // SAFETY: success means that the provider has filled in the event.
-        Ok((unsafe { Event::decode(&self.event, interface) }, usize::try_from(more).unwrap_or(0)))
+        Ok(usize::try_from(more).unwrap_or(0))
     }
 }
 

@@ -110,6 +110,16 @@ impl Cq {
         }
     }
 
+    /// The number of completions that a poll would return.
+    ///
+    /// # Safety
+    /// The requirements of [`poll`](Self::poll) apply.
+    #[inline]
+    pub unsafe fn queued(&self) -> usize {
+        // SAFETY: no other thread replaces the ring while this thread is the consumer.
+        unsafe { self.ring() }.len()
+    }
+
     /// Whether a poll would return nothing.
     ///
     /// # Safety

@@ -120,6 +120,7 @@ impl<H: Copy> Ring<H> {
 
     /// The number of slots in use. Any thread may call this. The result is exact for one side while
     /// the other side is idle.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         let head = self.consumer.own.load(Ordering::Acquire);
         self.producer.own.load(Ordering::Acquire).wrapping_sub(head).min(self.capacity())

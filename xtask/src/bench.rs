@@ -50,7 +50,7 @@ impl fmt::Display for Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 39] = [
+const BARS: [(&str, Bar); 42] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.05)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -82,6 +82,9 @@ const BARS: [(&str, Bar); 39] = [
     ("64 B sends, blocking", Bar::AtLeast(0.80)),
     ("64 B writes, blocking", Bar::AtLeast(0.80)),
     ("4 KiB writes, blocking", Bar::AtLeast(0.80)),
+    ("64 B sends, adaptive", Bar::AtLeast(0.80)),
+    ("64 B writes, adaptive", Bar::AtLeast(0.80)),
+    ("4 KiB writes, adaptive", Bar::AtLeast(0.80)),
     ("64 B blocking, 2 threads", THREADS_BAR),
     ("64 B polling, 2 threads", THREADS_BAR),
     ("64 B sends, 2 threads", THREADS_BAR),

@@ -54,6 +54,12 @@ unsafe impl<E: Engine> Completions for Cq<E> {
     }
 
     #[inline]
+    unsafe fn queued(&self) -> Option<usize> {
+        // SAFETY: the caller is the one thread that polls.
+        Some(unsafe { self.cq.queued() })
+    }
+
+    #[inline]
     unsafe fn arm(&self, solicited: bool) -> bool {
         // SAFETY: the caller is the one thread that polls.
         unsafe { self.cq.arm(solicited) }

@@ -158,7 +158,7 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// The requirements of [`Evd::dequeue`] apply.
     #[inline(always)]
-    unsafe fn retrigger_cno_if_any(&self) {
+    pub(super) unsafe fn retrigger_cno_if_any(&self) {
         // SAFETY: the caller guarantees that this thread has the right to dequeue.
         if self.shared.has_cno.load(Ordering::Acquire) && unsafe { self.arm_and_check_events() } {
             self.shared.retrigger_cno();
@@ -317,6 +317,25 @@ impl<T: Transport> Evd<T> {
         // SAFETY: the caller guarantees that `event` may be written to.
         unsafe { event.write(first.event) };
         true
+    }
+
+    /// Counts the events that wait on the EVD. Leaves the completions in the transport if it can
+    /// count them.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue`] apply.
+    #[inline]
+    pub(super) unsafe fn count_in_place(&self) -> usize {
+        let Some(cq) = &self.cq else { return self.queued_len.load(Ordering::Acquire) };
+        // SAFETY: the caller is the only thread that takes events.
+        match unsafe { cq.queued() } {
+            Some(completions) => {
+                let staged = self.staged.len.load(Ordering::Relaxed);
+                completions + staged + self.queued_len.load(Ordering::Acquire)
+            }
+            // SAFETY: the caller is the only thread that takes events.
+            None => unsafe { self.count() },
+        }
     }
 
     /// Counts the events that wait on the EVD. For this purpose, takes the completions out of the

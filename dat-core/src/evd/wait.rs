@@ -34,9 +34,92 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// The requirements of [`Evd::begin_wait`] apply.
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
+        let mut event = DAT_EVENT::zeroed();
         // SAFETY: the caller guarantees that no thread except a waiter has the right to dequeue
-        // during this call.
-        unsafe { self.begin_wait(threshold) }?.wait(timeout)
+        // during this call. `event` is a local variable.
+        unsafe {
+            match self.take_ready(threshold, &mut event)? {
+                Some(more) => Ok(WaitOutcome { event: Ok(event), more }),
+                None => self.begin_wait(threshold)?.wait(timeout),
+            }
+        }
+    }
+
+    /// Takes the first event if `threshold` events are queued, as dat_evd_dequeue does: the calling
+    /// thread does not become the waiter, because becoming the waiter takes longer than taking the
+    /// event. Writes the event to `event` and returns the number of events that remain. Returns
+    /// `None` if the caller must call [`Evd::begin_wait`].
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::begin_wait`] apply. `event` may be written to.
+    #[inline]
+    pub unsafe fn take_ready(
+        &self,
+        threshold: DAT_COUNT,
+        event: *mut DAT_EVENT,
+    ) -> Result<Option<usize>> {
+        let threshold = self.checked_threshold(threshold)?;
+        if self.shared.waiter_slot.is_occupied() {
+            return Ok(None);
+        }
+        self.check_waitable()?;
+        // SAFETY: there is no waiter, so the caller guarantees that this thread has the right to
+        // dequeue. It also guarantees that `event` may be written to.
+        unsafe {
+            let count = self.count_in_place();
+            if count < threshold {
+                return Ok(None);
+            }
+            self.note_ready(count);
+            if self.take(event).is_none() {
+                return Ok(None);
+            }
+            self.shared.counters.tally.add(DCNT_EVD_WAIT, 1);
+            self.retrigger_cno_if_any();
+            Ok(Some(count - 1))
+        }
+    }
+
+    /// The number of events that a wait for `threshold` events needs.
+    #[inline]
+    fn checked_threshold(&self, threshold: DAT_COUNT) -> Result<usize> {
+        if threshold < 1 || threshold as usize > self.depth() {
+            return Err(Error::arg(3));
+        }
+        // Waking depends either on the threshold or on the completion flags, but never on both
+        // (uDAPL 1.2, dat_evd_wait).
+        match self.config() {
+            DAT_COMPLETION_UNSIGNALLED_FLAG if threshold > 1 => {
+                Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY))
+            }
+            DAT_COMPLETION_SOLICITED_WAIT_FLAG if threshold > 1 => {
+                Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_SOLICITED))
+            }
+            _ => Ok(threshold as usize),
+        }
+    }
+
+    /// Fails if no wait is permitted.
+    #[inline]
+    fn check_waitable(&self) -> Result<()> {
+        if self.ia.is_closing() || self.shared.dead.load(Ordering::SeqCst) {
+            return Err(Error::of(DAT_ABORT));
+        }
+        if !self.shared.waitable.load(Ordering::SeqCst) {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
+        }
+        Ok(())
+    }
+
+    /// Tells the transport of a wait that has found `count` events at once, if any of these is a
+    /// completion.
+    #[inline]
+    fn note_ready(&self, count: usize) {
+        if let Some(cq) = &self.cq
+            && count > self.queued_len.load(Ordering::Acquire)
+        {
+            self.ia.transport.note_ready_wait(cq);
+        }
     }
 
     /// Makes this thread the waiter. Fails if another thread is already the waiter. The waiter has
@@ -48,22 +131,9 @@ impl<T: Transport> Evd<T> {
     /// [`Evd::dequeue`]). As long as the waiter waits, dat_evd_dequeue and similar functions refuse
     /// other threads.
     pub unsafe fn begin_wait(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
-        if threshold < 1 || threshold as usize > self.depth() {
-            return Err(Error::arg(3));
-        }
-        // Waking depends either on the threshold or on the completion flags, but never on both
-        // (uDAPL 1.2, dat_evd_wait).
-        match self.config() {
-            DAT_COMPLETION_UNSIGNALLED_FLAG if threshold > 1 => {
-                return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY));
-            }
-            DAT_COMPLETION_SOLICITED_WAIT_FLAG if threshold > 1 => {
-                return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_SOLICITED));
-            }
-            _ => {}
-        }
+        let threshold = self.checked_threshold(threshold)?;
         match self.shared.waiter_slot.claim() {
-            true => Ok(Waiter { evd: self, threshold: threshold as usize }),
+            true => Ok(Waiter { evd: self, threshold }),
             false => Err(Error::state(DAT_INVALID_STATE_EVD_WAITER)),
         }
     }
@@ -110,24 +180,15 @@ impl<T: Transport> Evd<T> {
         let mut spin_until = None;
         loop {
             self.shared.waiter_slot.wake.reset();
-            if self.ia.is_closing() || self.shared.dead.load(Ordering::SeqCst) {
-                return Err(Error::of(DAT_ABORT));
-            }
-            if !self.shared.waitable.load(Ordering::SeqCst) {
-                return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
-            }
+            self.check_waitable()?;
             // SAFETY: the caller guarantees that this thread has the right to dequeue.
             let mut count = unsafe { self.count() };
             // Take queued events before making progress, as dat_evd_dequeue does. A pass of
             // progress for each event would end the batch of requests that the consumer posts
             // between the events.
             if count >= threshold {
-                let completions = count.saturating_sub(self.queued_len.load(Ordering::Acquire));
-                if let Some(cq) = &self.cq
-                    && completions > 0
-                    && is_first_look
-                {
-                    self.ia.transport.note_ready_wait(cq);
+                if is_first_look {
+                    self.note_ready(count);
                 }
             } else if !made_pass {
                 self.make_progress();

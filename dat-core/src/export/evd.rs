@@ -102,15 +102,24 @@ control_functions! {
         event: *mut DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
+        let write_more = |count| more.write(DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX));
         // Release the lock as soon as this thread is the waiter. The wait needs no lock, because
         // dat_evd_free waits until the EVD has no waiter.
-        let (waiter, event, more) = with_lock::<THREAD_SAFE, _>(evd, || {
+        let waiter = with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
-            let (event, more) = (out(event, 4)?, out(more, 5)?);
-            Ok((evd.begin_wait(threshold)?, event, more))
+            out(event, 4)?;
+            out(more, 5)?;
+            match evd.take_ready(threshold, event)? {
+                Some(count) => {
+                    write_more(count);
+                    Ok(None)
+                }
+                None => evd.begin_wait(threshold).map(Some),
+            }
         })?;
+        let Some(waiter) = waiter else { return Ok(()) };
         let waited = waiter.wait(timeout)?;
-        more.write(DAT_COUNT::try_from(waited.more).unwrap_or(DAT_COUNT::MAX));
+        write_more(waited.more);
         event.write(waited.event?);
         Ok(())
     }
