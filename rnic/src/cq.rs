@@ -116,8 +116,7 @@ impl Cq {
     /// The requirements of [`poll`](Self::poll) apply.
     #[inline]
     pub unsafe fn queued(&self) -> usize {
-        // SAFETY: no other thread replaces the ring while this thread is the consumer.
-        unsafe { self.ring() }.len()
+        self.ring().len()
     }
 
     /// Whether a poll would return nothing.
