@@ -30,7 +30,7 @@ use wire::rocev2::{
 
 use super::{Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::Operation;
-use crate::queues::Memory;
+use crate::queue_pair::Memory;
 use crate::requests::{Load, Requests};
 
 /// rxe: `RXE_MAX_UNACKED_PSNS`.

@@ -8,7 +8,7 @@
 //! | `report` | the results: [`Report`] |
 //! | `ends` | the two ends of a flow: the engine, rxe, TCP |
 //! | `requests` | which messages an end posts, and when they complete |
-//! | `queues` | queue pairs with registered memory, for the engine |
+//! | `queue_pair` | queue pairs with registered memory, for the engine |
 //! | `scenario` | a network and its load, also as text: [`Scenario`] |
 //! | `series` | values over time: [`Series`] |
 //!
@@ -18,10 +18,10 @@
 //! unless its send buffer is full. A connection exists before its first message.
 //!
 //! ```
-//! use lab::{Protocol, Scenario};
+//! use simulation::{Protocol, Scenario};
 //!
 //! let scenario: Scenario = "rate=100mbit,delay=1ms,queue=64K,flows=2,size=64K".parse()?;
-//! let report = lab::run(&scenario, Protocol::OpenDat);
+//! let report = simulation::run(&scenario, Protocol::OpenDat);
 //! assert_eq!((report.messages, report.unfinished), (2, 0));
 //! # Ok::<(), netem::ConditionsError>(())
 //! ```
@@ -29,7 +29,7 @@
 mod bars;
 mod ends;
 mod experiment;
-mod queues;
+mod queue_pair;
 mod report;
 mod requests;
 mod scenario;

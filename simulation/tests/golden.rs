@@ -1,5 +1,5 @@
 //! The results of experiments, in tables that are reviewed like code. A change of the engine
-//! changes them: `INSTA_UPDATE=always cargo test -p lab --test golden` writes them anew.
+//! changes them: `INSTA_UPDATE=always cargo test -p simulation --test golden` writes them anew.
 //!
 //! A table has a line for each scenario, with the text that `dat bench --network` takes, and below
 //! it a line for each protocol. Below these lines are the bars that apply, with softroce's results.
@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lab::{Bar, Protocol, Report, Scenario, bars, run};
+use simulation::{Bar, Protocol, Report, Scenario, bars, run};
 
 const ALL: [Protocol; 4] = [Protocol::OpenDat, Protocol::Cubic, Protocol::Reno, Protocol::Rxe];
 

@@ -10,7 +10,7 @@ use rnic::{Burst, RcCfg, ReliableConnection};
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
-use crate::queues::{Memory, QUEUE_DEPTH, Queues};
+use crate::queue_pair::{Memory, QUEUE_DEPTH, Queues};
 use crate::requests::{Load, Requests};
 use crate::{Operation, Receives};
 

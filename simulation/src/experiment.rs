@@ -9,7 +9,7 @@ use netem::{ACCESS_RATE_MULTIPLE, Agenda, Ecn, Host, Network, Packet, SplitMix64
 use wire::rocev2::Psn;
 
 use crate::ends::{Content, End, Engine, Outgoing, Rxe, TcpSink, TcpSource};
-use crate::queues::Memory;
+use crate::queue_pair::Memory;
 use crate::report::{jain, percentile};
 use crate::requests::{Load, Requests};
 use crate::{Operation, Protocol, Receives, Report, Scenario, Series};
