@@ -1,8 +1,8 @@
 //! The results that softroce must reach.
 
-use netem::{Discipline, Probability};
+use netem::Probability;
 
-use crate::{Operation, Protocol, Receives, Report, Scenario, run};
+use crate::{Discipline, Operation, Protocol, Receives, Report, Scenario, run};
 
 /// The maximum share of octets sent in vain.
 const WASTE_MAX: f64 = 0.25;

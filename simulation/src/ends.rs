@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `engine` | softroce's engine with a queue pair |
 //! | `rxe` | a model of the kernel's rxe |
-//! | `tcp` | TCP as [`netem::tcp`] has it |
+//! | `tcp` | TCP as [`crate::tcp`] has it |
 
 mod engine;
 mod rxe;
@@ -12,14 +12,13 @@ mod tcp;
 
 use std::time::{Duration, Instant};
 
-use netem::Ecn;
-use netem::tcp::Ack;
-
 pub(crate) use engine::Engine;
 pub(crate) use rxe::Rxe;
 pub(crate) use tcp::{TcpSink, TcpSource};
 
+use crate::network::Ecn;
 use crate::requests::Requests;
+use crate::tcp::Ack;
 
 /// The time that a consumer takes to post the next receive if it posts one at a time.
 pub(crate) const CONSUMER_TIME: Duration = Duration::from_micros(10);

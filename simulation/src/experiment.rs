@@ -4,14 +4,16 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use netem::tcp::Algorithm;
-use netem::{ACCESS_RATE_MULTIPLE, Agenda, Ecn, Host, Network, Packet, SplitMix64};
+use netem::SplitMix64;
 use wire::rocev2::Psn;
 
+use crate::agenda::Agenda;
 use crate::ends::{Content, End, Engine, Outgoing, Rxe, TcpSink, TcpSource};
+use crate::network::{ACCESS_RATE_MULTIPLE, Ecn, Host, Network, Packet};
 use crate::queue_pair::Memory;
 use crate::report::{jain, percentile};
 use crate::requests::{Load, Requests};
+use crate::tcp::Algorithm;
 use crate::{Operation, Protocol, Receives, Report, Scenario, Series};
 
 /// The flows start at random times in this interval, so that they are not in step.

@@ -11,6 +11,9 @@
 //! | `queue_pair` | queue pairs with registered memory, for the engine |
 //! | `scenario` | a network and its load, also as text: [`Scenario`] |
 //! | `series` | values over time: [`Series`] |
+//! | `tcp` | senders that behave like TCP with Reno or CUBIC |
+//! | `network` | nodes, links and queues; the dumbbell: [`Dumbbell`] |
+//! | `agenda` | the deadlines of many parts of a simulation |
 //!
 //! There is one clock, which jumps from event to event. All times are whole numbers of nanoseconds,
 //! and all random numbers follow from the seed, so a scenario has the same result in every run and
@@ -26,17 +29,21 @@
 //! # Ok::<(), netem::ConditionsError>(())
 //! ```
 
+mod agenda;
 mod bars;
 mod ends;
 mod experiment;
+mod network;
 mod queue_pair;
 mod report;
 mod requests;
 mod scenario;
 mod series;
+mod tcp;
 
 pub use bars::{Bar, bars};
 pub use experiment::run;
+pub use network::{Balance, Discipline, Dumbbell};
 pub use report::Report;
 pub use scenario::{Operation, Protocol, Receives, Scenario};
 pub use series::Series;

@@ -5,9 +5,11 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use netem::ConditionsError;
 use netem::text::{parse_number, parse_octets, parse_time, parse_words};
-use netem::{ConditionsError, Dumbbell};
 use wire::rocev2::PathMtu;
+
+use crate::{Discipline, Dumbbell};
 
 /// A network and its load. As text, a scenario is a list of the keys of [`Dumbbell`] and
 /// [`Conditions`](netem::Conditions), and of these keys:
@@ -204,7 +206,7 @@ impl Scenario {
     /// Checks the parts of the scenario against each other.
     fn check(&self) -> Result<(), &'static str> {
         let Dumbbell { conditions, queue_octets, discipline, .. } = &self.dumbbell;
-        let has_queue = *queue_octets != u64::MAX || *discipline != netem::Discipline::DropTail;
+        let has_queue = *queue_octets != u64::MAX || *discipline != Discipline::DropTail;
         let is_send = self.operation == Operation::Send;
         match self {
             _ if has_queue && conditions.rate.is_none() => Err(NEEDS_RATE),

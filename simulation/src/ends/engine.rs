@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netem::Ecn;
 use rnic::rc::Failure;
 use rnic::{Burst, RcCfg, ReliableConnection};
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
+use crate::network::Ecn;
 use crate::queue_pair::{Memory, QUEUE_DEPTH, Queues};
 use crate::requests::{Load, Requests};
 use crate::{Operation, Receives};

@@ -22,7 +22,6 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use netem::Ecn;
 use wire::rocev2::{
     Aeth, Bth, Extension, NakCode, Opcode, Packet, PathMtu, Position, Psn, Reth, SendKind,
     Syndrome, packet_len,
@@ -30,6 +29,7 @@ use wire::rocev2::{
 
 use super::{Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::Operation;
+use crate::network::Ecn;
 use crate::queue_pair::Memory;
 use crate::requests::{Load, Requests};
 

@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use netem::Ecn;
-use netem::tcp::{Ack, Algorithm, Receiver, Sender};
-
 use super::{Content, ETHERNET_IP_OCTETS, End, Outgoing};
+use crate::network::Ecn;
 use crate::requests::{Load, Requests};
+use crate::tcp::{Ack, Algorithm, Receiver, Sender};
 
 /// The octets of the TCP header with timestamps.
 const HEADER_OCTETS: usize = 32;

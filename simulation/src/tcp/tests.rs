@@ -26,7 +26,8 @@ impl Outcome {
 /// receiver, or `None` if it is lost. Acknowledgements take no time.
 fn transfer(segments: u64, travel: impl Fn(u64, usize) -> Option<Duration>) -> Outcome {
     let start = Instant::now();
-    let (mut sender, mut receiver) = (Sender::new(Algorithm::Reno, ROUND_TRIP), Receiver::new());
+    let (mut sender, mut receiver) =
+        (Sender::new(Algorithm::Reno, ROUND_TRIP), Receiver::default());
     let (mut now, mut sent) = (start, Vec::new());
     let mut transmissions = BTreeMap::new();
     let mut under_way: VecDeque<(Instant, u64)> = VecDeque::new();
@@ -115,7 +116,7 @@ fn reordering_is_tolerated_once_it_was_seen() {
 
 #[test]
 fn acknowledgements_have_the_latest_ranges_first() {
-    let mut receiver = Receiver::new();
+    let mut receiver = Receiver::default();
     assert_eq!(receiver.receive(0), Ack { next: 1, ranges: [(0, 0); 3] });
     assert_eq!(receiver.receive(3).ranges, [(3, 4), (0, 0), (0, 0)]);
     assert_eq!(receiver.receive(5).ranges, [(5, 6), (3, 4), (0, 0)]);

@@ -4,7 +4,7 @@ use super::{Ack, SACK_RANGES};
 
 /// A receiver, which acknowledges each segment.
 #[derive(Debug, Default)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     next: u64,
     /// The ranges after `next` that have arrived, the one that changed last first. A range contains
     /// its first number and not its second.
@@ -12,13 +12,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of a transfer that begins with segment 0.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Handles a segment, and returns its acknowledgement.
-    pub fn receive(&mut self, number: u64) -> Ack {
+    pub(crate) fn receive(&mut self, number: u64) -> Ack {
         let is_known = self.ranges.iter().any(|&(from, to)| (from..to).contains(&number));
         if number >= self.next && !is_known {
             let mut range = (number, number + 1);
@@ -41,7 +36,8 @@ impl Receiver {
     }
 
     /// The first segment that has not arrived.
-    pub fn next(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The algorithm that sets the congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     /// Slow start and congestion avoidance of RFC 5681.
     Reno,
     /// CUBIC of RFC 9438.

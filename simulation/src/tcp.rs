@@ -20,22 +20,22 @@ mod receiver;
 mod sender;
 mod window;
 
-pub use receiver::Receiver;
-pub use sender::Sender;
-pub use window::Algorithm;
+pub(crate) use receiver::Receiver;
+pub(crate) use sender::Sender;
+pub(crate) use window::Algorithm;
 
 /// The maximum number of ranges in an acknowledgement, as many as the option has place for beside
 /// timestamps.
-pub const SACK_RANGES: usize = 3;
+pub(crate) const SACK_RANGES: usize = 3;
 
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ack {
+pub(crate) struct Ack {
     /// The first segment that has not arrived.
-    pub next: u64,
+    pub(crate) next: u64,
     /// Segments after it that have arrived: first the range with the segment that caused this
     /// acknowledgement, then the ranges that changed before. Empty ranges have no meaning.
-    pub ranges: [(u64, u64); SACK_RANGES],
+    pub(crate) ranges: [(u64, u64); SACK_RANGES],
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const PROBE_ROUND_TRIPS: u32 = 2;
 /// after each:      while let Some(number) = sender.transmit(now) { send the segment }
 /// ```
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     window: Window,
     /// The number of transmissions so far.
     transmissions: u64,
@@ -103,7 +103,7 @@ struct Rack {
 
 impl Sender {
     /// A sender without segments. `handshake` is the round trip that the handshake has measured.
-    pub fn new(algorithm: Algorithm, handshake: Duration) -> Self {
+    pub(crate) fn new(algorithm: Algorithm, handshake: Duration) -> Self {
         Sender {
             window: Window::new(algorithm),
             transmissions: 0,
@@ -125,22 +125,23 @@ impl Sender {
     }
 
     /// Adds segments to be sent after those supplied before.
-    pub fn supply(&mut self, segments: u64) {
+    pub(crate) fn supply(&mut self, segments: u64) {
         self.supplied += segments;
     }
 
     /// The number of segments that are acknowledged together with all segments before them.
-    pub fn acknowledged(&self) -> u64 {
+    pub(crate) fn acknowledged(&self) -> u64 {
         self.oldest
     }
 
     /// The congestion window in segments.
-    pub fn window(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn window(&self) -> u64 {
         self.window.segments()
     }
 
     /// Handles an acknowledgement.
-    pub fn receive(&mut self, now: Instant, ack: &Ack) {
+    pub(crate) fn receive(&mut self, now: Instant, ack: &Ack) {
         let acknowledged = ack.next.saturating_sub(self.oldest).min(self.segments.len() as u64);
         for _ in 0..acknowledged {
             let number = self.oldest;
@@ -183,7 +184,7 @@ impl Sender {
     }
 
     /// Returns the number of the next segment to be sent now, if any.
-    pub fn transmit(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn transmit(&mut self, now: Instant) -> Option<u64> {
         if let Some(number) = self.probe.take() {
             return Some(self.send(now, number));
         }
@@ -200,7 +201,7 @@ impl Sender {
     }
 
     /// The time at which to call [`expire`](Self::expire).
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let timer = self.waiting_since.map(|since| match self.may_probe() {
             true => since + self.probe_delay().min(self.timeout()),
             false => since + self.timeout(),
@@ -209,7 +210,7 @@ impl Sender {
     }
 
     /// Handles deadlines that have passed.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         if self.rack.deadline.is_some_and(|at| at <= now) {
             self.detect_losses(now);
         }

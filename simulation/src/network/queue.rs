@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::random::SplitMix64;
+use netem::SplitMix64;
 
 /// A packet's ECN field (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ecn {
+pub(crate) enum Ecn {
     /// The sender does not react to marks, so a queue drops the packet instead of marking it.
     #[default]
     NotCapable,
@@ -52,41 +52,41 @@ const MILLION: u64 = 1_000_000;
 
 /// The limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueueLimits {
+pub(crate) struct QueueLimits {
     /// The maximum number of octets in the queue.
-    pub octets: u64,
+    pub(crate) octets: u64,
     /// The maximum number of packets in the queue.
-    pub packets: usize,
+    pub(crate) packets: usize,
     /// What the queue does before it is full.
-    pub discipline: Discipline,
+    pub(crate) discipline: Discipline,
 }
 
 impl QueueLimits {
     /// A queue that takes everything.
-    pub const NONE: Self =
+    pub(crate) const NONE: Self =
         QueueLimits { octets: u64::MAX, packets: usize::MAX, discipline: Discipline::DropTail };
 }
 
 /// What has happened in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueCounters {
+pub(crate) struct QueueCounters {
     /// Packets that arrived at the queue.
-    pub arrived: u64,
+    pub(crate) arrived: u64,
     /// Packets dropped because the queue was full.
-    pub overflowed: u64,
+    pub(crate) overflowed: u64,
     /// Packets dropped by the discipline.
-    pub dropped_early: u64,
+    pub(crate) dropped_early: u64,
     /// Packets marked by the discipline.
-    pub marked: u64,
+    pub(crate) marked: u64,
     /// The maximum number of octets in the queue.
-    pub octets_max: u64,
+    pub(crate) octets_max: u64,
     /// The sum of octets times nanoseconds.
     octet_nanos: u128,
 }
 
 impl QueueCounters {
     /// The mean number of octets in the queue, over this time.
-    pub fn octets_mean(&self, time: Duration) -> u64 {
+    pub(crate) fn octets_mean(&self, time: Duration) -> u64 {
         self.octet_nanos.checked_div(time.as_nanos()).map_or(0, |octets| octets as u64)
     }
 }

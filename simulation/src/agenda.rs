@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Parts with the same deadline come in the order of their numbers, so that a simulation does the
 /// same in every run.
 #[derive(Debug, Default)]
-pub struct Agenda {
+pub(crate) struct Agenda {
     /// The deadline of each part.
     deadlines: Vec<Option<Instant>>,
     /// The earliest entry of each part in the heap. It is never later than the part's deadline.
@@ -20,7 +20,7 @@ pub struct Agenda {
 
 impl Agenda {
     /// An agenda for `parts` parts without deadlines.
-    pub fn new(parts: usize) -> Self {
+    pub(crate) fn new(parts: usize) -> Self {
         Agenda { deadlines: vec![None; parts], queued: vec![None; parts], heap: BinaryHeap::new() }
     }
 
@@ -28,7 +28,7 @@ impl Agenda {
     ///
     /// # Panics
     /// Panics if there is no part of this number.
-    pub fn set(&mut self, part: usize, deadline: Option<Instant>) {
+    pub(crate) fn set(&mut self, part: usize, deadline: Option<Instant>) {
         self.deadlines[part] = deadline;
         if let Some(at) = deadline
             && self.queued[part].is_none_or(|queued| at < queued)
@@ -39,7 +39,7 @@ impl Agenda {
     }
 
     /// The part with the earliest deadline, and that deadline.
-    pub fn first(&mut self) -> Option<(Instant, usize)> {
+    pub(crate) fn first(&mut self) -> Option<(Instant, usize)> {
         loop {
             let &Reverse((at, part)) = self.heap.peek()?;
             if self.queued[part] == Some(at) && self.deadlines[part] == Some(at) {

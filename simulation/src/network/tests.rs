@@ -1,8 +1,6 @@
 //! Packets in networks of several links, for fixed seeds and under a clock that the test controls.
 
-use std::time::{Duration, Instant};
-
-use netem::{Balance, Conditions, Dumbbell, Ecn, LinkSpec, Network, Packet, QueueLimits, Topology};
+use super::*;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 

@@ -1,32 +1,45 @@
 //! A network of nodes and links: packets enter at one node and leave at another.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dumbbell` | the usual topology of experiments: sources, a bottleneck and sinks |
+//! | `queue` | the queue in front of a link: drop tail, ECN threshold, RED |
+
+mod dumbbell;
+mod queue;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::link::Bottleneck;
-use crate::queue::{Ecn, Queue, QueueCounters, QueueLimits};
-use crate::random::SplitMix64;
-use crate::{Agenda, Conditions, Link};
+use netem::{Bottleneck, Conditions, Link, SplitMix64};
+
+use crate::agenda::Agenda;
+use queue::Queue;
+
+pub use dumbbell::Dumbbell;
+pub(crate) use dumbbell::{ACCESS_RATE_MULTIPLE, Host};
+pub use queue::Discipline;
+pub(crate) use queue::{Ecn, QueueCounters, QueueLimits};
 
 /// The nodes and links of a network. Nodes have numbers from 0 on. A node is a host or a switch:
 /// each node can send packets, receive packets, and forward packets for others.
 #[derive(Clone, Debug, Default)]
-pub struct Topology {
+pub(crate) struct Topology {
     links: Vec<LinkSpec>,
 }
 
 /// One direction of a link between two nodes.
 #[derive(Clone, Debug)]
-pub struct LinkSpec {
+pub(crate) struct LinkSpec {
     /// The node that sends.
-    pub from: usize,
+    pub(crate) from: usize,
     /// The node that receives.
-    pub to: usize,
+    pub(crate) to: usize,
     /// The properties of the link. `limit` is the maximum number of packets in the queue.
-    pub conditions: Conditions,
+    pub(crate) conditions: Conditions,
     /// The queue in front of the link. It matters only if the link has a rate.
-    pub queue: QueueLimits,
+    pub(crate) queue: QueueLimits,
 }
 
 /// The choice among several shortest paths.
@@ -41,30 +54,30 @@ pub enum Balance {
 
 /// A packet in a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packet<P> {
+pub(crate) struct Packet<P> {
     /// The node that sends the packet.
-    pub from: usize,
+    pub(crate) from: usize,
     /// The node that receives the packet.
-    pub to: usize,
+    pub(crate) to: usize,
     /// The number by which switches that balance by [flow](Balance::Flow) choose the path. In a
     /// real network it is a hash of the addresses and ports.
-    pub flow: u64,
+    pub(crate) flow: u64,
     /// The size on the wire, which counts towards rates and queues.
-    pub octets: usize,
+    pub(crate) octets: usize,
     /// The ECN field.
-    pub ecn: Ecn,
+    pub(crate) ecn: Ecn,
     /// The content.
-    pub content: P,
+    pub(crate) content: P,
 }
 
 impl Topology {
     /// A topology without links.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds one direction of a link. Returns the number of the link, counted from 0.
-    pub fn add(&mut self, link: LinkSpec) -> usize {
+    pub(crate) fn add(&mut self, link: LinkSpec) -> usize {
         self.links.push(link);
         self.links.len() - 1
     }
@@ -109,7 +122,7 @@ impl Topology {
 /// The caller passes each packet to [`send`](Self::send), and calls [`receive`](Self::receive) at
 /// [`deadline`](Self::deadline) until it returns `None`.
 #[derive(Debug)]
-pub struct Network<P> {
+pub(crate) struct Network<P> {
     hops: Vec<Hop<P>>,
     routes: Vec<Vec<Vec<usize>>>,
     balance: Balance,
@@ -122,9 +135,10 @@ pub struct Network<P> {
 impl<P: Clone> Network<P> {
     /// A network without packets. `seed` is the seed of all random numbers: each link combines it
     /// with its number and with the seed in its conditions.
-    pub fn new(topology: &Topology, balance: Balance, seed: u64) -> Self {
+    pub(crate) fn new(topology: &Topology, balance: Balance, seed: u64) -> Self {
         let mut seeds = SplitMix64::new(seed);
-        let hops: Vec<_> = topology.links.iter().map(|link| Hop::new(link, seeds.next())).collect();
+        let hops: Vec<_> =
+            topology.links.iter().map(|link| Hop::new(link, seeds.next_u64())).collect();
         Network {
             agenda: Agenda::new(hops.len()),
             hops,
@@ -139,12 +153,12 @@ impl<P: Clone> Network<P> {
     ///
     /// # Panics
     /// Panics if the topology has no path for the packet.
-    pub fn send(&mut self, now: Instant, packet: Packet<P>) {
+    pub(crate) fn send(&mut self, now: Instant, packet: Packet<P>) {
         self.forward(now, packet.from, packet);
     }
 
     /// Returns the next packet that has arrived at its destination by now.
-    pub fn receive(&mut self, now: Instant) -> Option<Packet<P>> {
+    pub(crate) fn receive(&mut self, now: Instant) -> Option<Packet<P>> {
         while self.arrived.is_empty() {
             let (_, number) = self.agenda.first().filter(|&(at, _)| at <= now)?;
             let hop = &mut self.hops[number];
@@ -160,23 +174,18 @@ impl<P: Clone> Network<P> {
 
     /// The time at which to call [`receive`](Self::receive) next. It may be earlier than the next
     /// arrival.
-    pub fn deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn deadline(&mut self) -> Option<Instant> {
         self.agenda.first().map(|(at, _)| at)
     }
 
     /// The counters of the queue of a link.
-    pub fn queue_counters(&self, link: usize) -> QueueCounters {
+    pub(crate) fn queue_counters(&self, link: usize) -> QueueCounters {
         self.hops[link].queue.counters()
     }
 
     /// The number of octets in the queue of a link.
-    pub fn queued_octets(&self, link: usize) -> u64 {
+    pub(crate) fn queued_octets(&self, link: usize) -> u64 {
         self.hops[link].queue.octets()
-    }
-
-    /// The counters of a link behind its queue.
-    pub fn link_counters(&self, link: usize) -> crate::Counters {
-        self.hops[link].wire.counters()
     }
 
     /// Passes a packet that is at a node to the next link.
@@ -284,3 +293,6 @@ impl<P: Clone> Hop<P> {
         transmitted.into_iter().chain(self.wire.deadline()).min()
     }
 }
+
+#[cfg(test)]
+mod tests;
