@@ -22,6 +22,10 @@ const THRESHOLD_MIN_SEGMENTS: u64 = 2;
 /// CUBIC's constants C and beta, in tenths.
 const CUBIC_C_TENTHS: u128 = 4;
 const CUBIC_BETA_TENTHS: u64 = 7;
+/// The segments per round trip by which Reno's window grows if its reduction is CUBIC's, 3 (1 -
+/// beta) / (1 + beta), are a fraction with this numerator and denominator (RFC 9438, section 4.3).
+const RENO_GROWTH: u64 = 3 * (10 - CUBIC_BETA_TENTHS);
+const RENO_GROWTH_UNIT: u64 = 10 + CUBIC_BETA_TENTHS;
 
 /// A congestion window.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ struct Cubic {
     k: Duration,
     /// The window that Reno would have.
     reno: u64,
+    /// What was rounded off when `reno` grew, times the window and [`RENO_GROWTH_UNIT`].
+    reno_credit: u64,
 }
 
 impl Window {
@@ -114,7 +120,8 @@ impl Window {
         if is_new {
             self.on_loss();
         }
-        self.cubic.epoch = None;
+        // RFC 9438, section 4.8: the next congestion avoidance begins at its own maximum.
+        (self.cubic.epoch, self.cubic.max) = (None, 0);
         self.size = SEGMENT;
     }
 }
@@ -133,21 +140,19 @@ impl Cubic {
     /// RFC 9438, sections 4.2 to 4.5: the window after `segments` were acknowledged.
     fn grow(&mut self, size: u64, segments: u64, round_trip: Duration, now: Instant) -> u64 {
         let epoch = *self.epoch.get_or_insert_with(|| {
-            // Without a reduction before, the window begins at its own maximum.
+            // Without a reduction before, the window begins at its own maximum, so K is 0.
             self.max = self.max.max(size);
             self.k = time_of(self.max - size);
-            self.reno = size;
+            (self.reno, self.reno_credit) = (size, 0);
             now
         });
         let time = now.saturating_duration_since(epoch);
-        // Reno's growth with CUBIC's reduction: 3 (1 - beta) / (1 + beta) segments per round trip,
-        // and 1 segment once the window is what it was.
-        let (numerator, denominator) = if self.reno < self.prior {
-            (3 * (10 - CUBIC_BETA_TENTHS), 10 + CUBIC_BETA_TENTHS)
-        } else {
-            (1, 1)
-        };
-        self.reno += segments * SEGMENT * SEGMENT * numerator / (denominator * size);
+        // RFC 9438, section 4.3: Reno's window grows by 1 segment per round trip once it is what it
+        // was before the reduction.
+        let growth = if self.reno < self.prior { RENO_GROWTH } else { RENO_GROWTH_UNIT };
+        self.reno_credit += segments * SEGMENT * SEGMENT * growth;
+        self.reno += self.reno_credit / (RENO_GROWTH_UNIT * size);
+        self.reno_credit %= RENO_GROWTH_UNIT * size;
         let cubic_now = self.window_at(time);
         if cubic_now < self.reno {
             return size.max(self.reno);
@@ -286,6 +291,34 @@ mod tests {
         window.on_loss();
         let sizes = run(&mut window, Duration::from_millis(1), 20);
         are_near(&[sizes[0], sizes[9], sizes[19]], &[14.52, 18.9, 28.2], 0.7);
+    }
+
+    /// The growth of each acknowledgement is less than the unit of windows here, and adds up.
+    #[test]
+    fn cubic_grows_as_reno_does_with_a_large_window() {
+        for segments in [600, 2_000, 10_000] {
+            let mut window = Window::new(Algorithm::Cubic);
+            window.size = segments * SEGMENT;
+            window.on_loss();
+            let sizes = run(&mut window, Duration::from_micros(100), 200);
+            let reduced = segments as f64 * 0.7;
+            let growth = 3.0 * (1.0 - 0.7) / (1.0 + 0.7);
+            let expected = [100.0, 200.0].map(|round_trips| reduced + growth * round_trips);
+            are_near(&[sizes[99], sizes[199]], &expected, 0.3);
+        }
+    }
+
+    /// RFC 9438, section 4.8: after a timeout, K is 0 and W_max the window at which congestion
+    /// avoidance begins.
+    #[test]
+    fn cubic_begins_anew_after_a_timeout() {
+        let mut window = Window::new(Algorithm::Cubic);
+        window.size = 100 * SEGMENT;
+        window.on_timeout(true);
+        assert_eq!((window.segments(), window.threshold), (1, 70 * SEGMENT));
+        // Slow start reaches the threshold after 7 round trips.
+        run(&mut window, Duration::from_millis(100), 8);
+        assert_eq!((window.cubic.max, window.cubic.k), (70 * SEGMENT, Duration::ZERO));
     }
 
     #[test]
