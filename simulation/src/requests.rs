@@ -63,10 +63,6 @@ impl Requests {
         }
     }
 
-    pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding.len()
-    }
-
     pub(crate) fn is_done(&self) -> bool {
         self.load.messages.is_some_and(|messages| self.completed.len() >= messages)
     }

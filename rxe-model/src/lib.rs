@@ -1,13 +1,20 @@
-//! A model of the software RDMA device of Linux, rxe (drivers/infiniband/sw/rxe), as far as losses
-//! matter: SENDs and WRITEs, without memory. The names are those of the kernel's source.
+//! A model of rxe, the software RDMA device of Linux (6.12, drivers/infiniband/sw/rxe), as far as
+//! losses matter: SENDs and WRITEs, without memory. The names are those of the kernel's source.
+//! Packets and `Instant`s go in, packets and a deadline come out.
 //!
-//! - The requester goes back to the oldest unacknowledged packet, and has at most 128 PSNs in
+//! - The requester goes back to the oldest unacknowledged packet, and has at most 129 PSNs in
 //!   flight (rxe_req.c).
 //! - The completer ignores a NAK while `started_retry` is set, and counts `retry_cnt` down. Only an
 //!   acknowledgement that is new resets both (rxe_comp.c).
-//! - The responder drops each packet after a missing one, and sends one NAK (rxe_resp.c).
+//! - Each acknowledgement starts the timer again (`COMPST_EXIT`, rxe_comp.c).
+//! - The responder drops each packet after a missing one, and sends one NAK (rxe_resp.c). It
+//!   answers each duplicate.
 //!
-//! The file depends only on the crate `wire`, so that other tests can include it with `#[path]`.
+//! There is no congestion window, no pacing and no measurement of round trips, because rxe has
+//! none. The model leaves out READs and atomic operations, RNR NAKs, and the limit of 64 packets in
+//! the socket.
+
+#![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,18 +30,32 @@ const RXE_MAX_PKT_PER_ACK: u32 = 64;
 const RETRY_CNT_INFINITE: u8 = 7;
 
 /// The parameters of a queue pair.
-#[derive(Clone, Copy)]
-pub(crate) struct RxeCfg {
-    pub(crate) mtu: PathMtu,
-    pub(crate) peer_qpn: u32,
-    pub(crate) sq_psn: Psn,
-    pub(crate) rq_psn: Psn,
-    pub(crate) timeout: Duration,
-    pub(crate) retry_cnt: u8,
+#[derive(Clone, Copy, Debug)]
+pub struct RxeCfg {
+    /// The maximum payload of a packet.
+    pub mtu: PathMtu,
+    /// The number of the peer's queue pair.
+    pub peer_qpn: u32,
+    /// The first PSN that this side sends.
+    pub sq_psn: Psn,
+    /// The first PSN that the peer sends.
+    pub rq_psn: Psn,
+    /// The time without an acknowledgement after which the requester goes back.
+    pub timeout: Duration,
+    /// The number of retries without an acknowledgement. 7 stands for any number.
+    pub retry_cnt: u8,
 }
 
 /// A queue pair of rxe.
-pub(crate) struct Rxe {
+///
+/// ```text
+/// for each message:  rxe.post(len, remote)
+/// on a packet:       rxe.receive(now, packet)
+/// at deadline():     rxe.expire(now)
+/// after each:        send what rxe.transmit(now) returns, until it returns None
+/// ```
+#[derive(Debug)]
+pub struct Rxe {
     cfg: RxeCfg,
     /// The send queue.
     wqes: VecDeque<Wqe>,
@@ -42,11 +63,13 @@ pub(crate) struct Rxe {
     comp: Comp,
     resp: Resp,
     retrans_timer: Option<Instant>,
-    transmit: VecDeque<Vec<u8>>,
+    /// The acknowledgements and NAKs that are to be sent.
+    responses: VecDeque<Vec<u8>>,
     completed: usize,
-    is_broken: bool,
+    failure: Option<&'static str>,
 }
 
+#[derive(Debug)]
 struct Wqe {
     /// The remote address and key of a WRITE. `None` for a SEND.
     remote: Option<(u64, u32)>,
@@ -58,13 +81,14 @@ struct Wqe {
     sent: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WqeState {
     Posted,
     Processing,
     Pending,
 }
 
+#[derive(Debug)]
 struct Req {
     wqe_index: usize,
     psn: Psn,
@@ -72,12 +96,14 @@ struct Req {
     noack_pkts: u32,
 }
 
+#[derive(Debug)]
 struct Comp {
     psn: Psn,
     retry_cnt: u8,
     started_retry: bool,
 }
 
+#[derive(Debug)]
 struct Resp {
     psn: Psn,
     sent_psn_nak: bool,
@@ -85,7 +111,8 @@ struct Resp {
 }
 
 impl Rxe {
-    pub(crate) fn new(cfg: RxeCfg) -> Rxe {
+    /// A queue pair without requests, which is connected.
+    pub fn new(cfg: RxeCfg) -> Rxe {
         Rxe {
             cfg,
             wqes: VecDeque::new(),
@@ -93,105 +120,117 @@ impl Rxe {
             comp: Comp { psn: cfg.sq_psn, retry_cnt: cfg.retry_cnt, started_retry: false },
             resp: Resp { psn: cfg.rq_psn, sent_psn_nak: false, msn: 0 },
             retrans_timer: None,
-            transmit: VecDeque::new(),
+            responses: VecDeque::new(),
             completed: 0,
-            is_broken: false,
+            failure: None,
         }
     }
 
-    /// Posts a WRITE to this address and key, or a SEND.
-    pub(crate) fn post(&mut self, len: usize, remote: Option<(u64, u32)>) {
+    /// Posts a request for a message of `len` octets: a WRITE to this address and key, or a SEND.
+    pub fn post(&mut self, len: usize, remote: Option<(u64, u32)>) {
         let (first_psn, last_psn) = (self.req.psn, self.req.psn);
         let state = WqeState::Posted;
         self.wqes.push_back(Wqe { remote, len, first_psn, last_psn, state, sent: 0 });
     }
 
     /// The number of requests that have completed.
-    pub(crate) fn completed(&self) -> usize {
+    pub fn completed(&self) -> usize {
         self.completed
     }
 
-    /// Whether the retries are used up.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken
+    /// The reason for which the connection is broken.
+    pub fn failure(&self) -> Option<&'static str> {
+        self.failure
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, packet: &Packet<'_>) {
-        if self.is_broken {
+    /// Handles a packet of the peer.
+    pub fn receive(&mut self, now: Instant, packet: &Packet<'_>) {
+        if self.failure.is_some() {
             return;
         }
         match packet.extension {
             Extension::Aeth(Aeth { syndrome, .. }) => {
                 // The completer does not run before the requester has gone back.
-                self.run_requester(now);
+                self.go_back();
                 self.run_completer(now, Some((packet.bth.psn, syndrome)));
             }
             _ => self.run_responder(packet),
         }
     }
 
-    /// The next packet to be sent.
-    pub(crate) fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if self.is_broken {
-            return None;
-        }
-        self.run_requester(now);
-        self.transmit.pop_front()
+    /// Returns the next packet to be sent.
+    pub fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.transmit_response().or_else(|| self.transmit_request(now))
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.retrans_timer.filter(|_| !self.is_broken)
+    /// Returns the next packet of the responder.
+    pub fn transmit_response(&mut self) -> Option<Vec<u8>> {
+        self.responses.pop_front().filter(|_| self.failure.is_none())
     }
 
-    pub(crate) fn expire(&mut self, now: Instant) {
+    /// Whether the requester may send a packet now.
+    pub fn has_request(&self) -> bool {
+        let is_window_open = !self.req.psn.is_after(self.comp.psn + RXE_MAX_UNACKED_PSNS);
+        let has_wqe = self.req.wqe_index < self.wqes.len();
+        self.failure.is_none() && (self.req.need_retry || is_window_open && has_wqe)
+    }
+
+    /// The time of the next [`expire`](Self::expire).
+    pub fn deadline(&self) -> Option<Instant> {
+        self.retrans_timer.filter(|_| self.failure.is_none())
+    }
+
+    /// Handles the end of the timer.
+    pub fn expire(&mut self, now: Instant) {
         if self.retrans_timer.take_if(|at| *at <= now).is_some() {
             self.run_completer(now, None);
         }
     }
 
-    /// `rxe_requester`
-    fn run_requester(&mut self, now: Instant) {
-        if std::mem::take(&mut self.req.need_retry) {
-            self.retry();
+    /// Returns the next packet of the requester (`rxe_requester`).
+    pub fn transmit_request(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.go_back();
+        if !self.has_request() {
+            return None;
         }
         let mtu = self.cfg.mtu.octets();
-        while let Some(wqe) = self.wqes.get_mut(self.req.wqe_index) {
-            if self.req.psn.is_after(self.comp.psn + RXE_MAX_UNACKED_PSNS) {
-                break;
-            }
-            let left = wqe.len - wqe.sent;
-            let payload = left.min(mtu);
-            // If all packets of the first message are acknowledged, it starts again with no octet.
-            let starts = wqe.sent == 0 || left == 0;
-            let ends = left <= mtu;
-            if starts {
-                wqe.first_psn = self.req.psn;
-                wqe.last_psn = self.req.psn + (left.div_ceil(mtu).max(1) as u32 - 1);
-            }
-            wqe.state = if ends { WqeState::Pending } else { WqeState::Processing };
-            let ack_request = ends || self.req.noack_pkts > RXE_MAX_PKT_PER_ACK;
-            self.req.noack_pkts = if ack_request { 0 } else { self.req.noack_pkts + 1 };
-            let position = Position::new(starts, ends);
-            let (opcode, extension) = match wqe.remote {
-                None => (Opcode::send(position, SendKind::Plain), Extension::None),
-                Some((va, r_key)) if starts => {
-                    let reth = Reth { va: va + wqe.sent as u64, r_key, len: left as u32 };
-                    (Opcode::write(position, false), Extension::Reth(reth))
-                }
-                Some(_) => (Opcode::write(position, false), Extension::None),
-            };
-            let bth = Bth { ack_request, ..Bth::new(opcode, self.cfg.peer_qpn, self.req.psn) };
-            let octets: Vec<_> = (wqe.sent..wqe.sent + payload).map(octet).collect();
-            self.transmit.push_back(emit(bth, extension, &octets));
-            wqe.sent += payload;
-            self.req.psn = self.req.psn.next();
-            self.req.wqe_index += usize::from(ends);
-            self.retrans_timer.get_or_insert(now + self.cfg.timeout);
+        let wqe = self.wqes.get_mut(self.req.wqe_index)?;
+        let left = wqe.len - wqe.sent;
+        let payload = left.min(mtu);
+        // If all packets of the first message are acknowledged, it starts again with no octet.
+        let starts = wqe.sent == 0 || left == 0;
+        let ends = left <= mtu;
+        if starts {
+            wqe.first_psn = self.req.psn;
+            wqe.last_psn = self.req.psn + (left.div_ceil(mtu).max(1) as u32 - 1);
         }
+        wqe.state = if ends { WqeState::Pending } else { WqeState::Processing };
+        let ack_request = ends || self.req.noack_pkts > RXE_MAX_PKT_PER_ACK;
+        self.req.noack_pkts = if ack_request { 0 } else { self.req.noack_pkts + 1 };
+        let position = Position::new(starts, ends);
+        let (opcode, extension) = match wqe.remote {
+            None => (Opcode::send(position, SendKind::Plain), Extension::None),
+            Some((va, r_key)) if starts => {
+                let reth = Reth { va: va + wqe.sent as u64, r_key, len: left as u32 };
+                (Opcode::write(position, false), Extension::Reth(reth))
+            }
+            Some(_) => (Opcode::write(position, false), Extension::None),
+        };
+        let bth = Bth { ack_request, ..Bth::new(opcode, self.cfg.peer_qpn, self.req.psn) };
+        let octets: Vec<_> = (wqe.sent..wqe.sent + payload).map(octet).collect();
+        wqe.sent += payload;
+        self.req.psn = self.req.psn.next();
+        self.req.wqe_index += usize::from(ends);
+        self.retrans_timer.get_or_insert(now + self.cfg.timeout);
+        Some(emit(bth, extension, &octets))
     }
 
-    /// `req_retry`
-    fn retry(&mut self) {
+    /// Goes back to the oldest unacknowledged packet if the completer has asked for it
+    /// (`req_retry`).
+    fn go_back(&mut self) {
+        if !std::mem::take(&mut self.req.need_retry) {
+            return;
+        }
         (self.req.wqe_index, self.req.psn) = (0, self.comp.psn);
         for (index, wqe) in self.wqes.iter_mut().enumerate() {
             if wqe.state == WqeState::Posted {
@@ -250,7 +289,7 @@ impl Rxe {
                     self.comp.psn = psn;
                     self.error_retry(false);
                 }
-                _ => self.is_broken = true,
+                _ => self.failure = Some("the peer refused a request"),
             }
             return;
         }
@@ -280,7 +319,7 @@ impl Rxe {
             return;
         }
         if self.comp.retry_cnt == 0 {
-            self.is_broken = true;
+            self.failure = Some("the retries are used up");
             return;
         }
         if self.comp.retry_cnt != RETRY_CNT_INFINITE {
@@ -316,12 +355,12 @@ impl Rxe {
     fn answer(&mut self, psn: Psn, syndrome: Syndrome) {
         let bth = Bth::new(Opcode::Acknowledge, self.cfg.peer_qpn, psn);
         let aeth = Aeth { syndrome, msn: self.resp.msn };
-        self.transmit.push_back(emit(bth, Extension::Aeth(aeth), &[]));
+        self.responses.push_back(emit(bth, Extension::Aeth(aeth), &[]));
     }
 }
 
 /// The octet at this offset of each message.
-pub(crate) fn octet(offset: usize) -> u8 {
+pub fn octet(offset: usize) -> u8 {
     (offset % 251) as u8
 }
 
@@ -330,3 +369,6 @@ fn emit(bth: Bth, extension: Extension, payload: &[u8]) -> Vec<u8> {
     Packet { bth, extension, payload }.emit(&mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests;
