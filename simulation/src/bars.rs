@@ -24,6 +24,14 @@ const RNR_TIME: f64 = 0.64e-3;
 const ONE_RECEIVE_RATE_MIN: f64 = 20_000.0;
 /// The maximum delay to a peer on the same host, in microseconds.
 const SAME_HOST_MICROS: u128 = 10;
+/// The minimum goodput of rxe to softroce over a local network, in megabytes per second, with
+/// messages of at least 1 MiB and at most this loss.
+const FROM_RXE_MEGABYTES_MIN: f64 = 1.5;
+const FROM_RXE_GOODPUT_LOSS_MAX: Probability = Probability::percent(2);
+/// The maximum loss with which no connection from rxe to softroce breaks.
+const FROM_RXE_LOSS_MAX: Probability = Probability::percent(5);
+/// The maximum delay of a local network, in microseconds.
+const LOCAL_MICROS: u128 = 1000;
 
 /// A result that softroce must reach, and whether it does.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,18 +61,49 @@ impl Bar {
     }
 }
 
-/// The bars that apply to the scenario, with the results of its flows. `reports` must have the
-/// report of OpenDAT. Bars against CUBIC apply if its report is there, too.
+/// The bars that apply to the scenario, with the results of its flows. Bars of softroce need the
+/// report of OpenDAT, and those against CUBIC its report, too. Bars of rxe as the peer of softroce
+/// need the report of rxe.
 pub fn bars(scenario: &Scenario, reports: &[Report]) -> Vec<Bar> {
     let of = |protocol| reports.iter().find(|report: &&Report| report.protocol == protocol);
-    let Some(ours) = of(Protocol::OpenDat) else { return Vec::new() };
+    let mut bars = Vec::new();
+    if let Some(ours) = of(Protocol::OpenDat) {
+        bars.extend(bars_of_softroce(scenario, ours, of(Protocol::Cubic)));
+    }
+    if let Some(rxe) = of(Protocol::Rxe).filter(|_| scenario.peer == Some(Protocol::OpenDat)) {
+        bars.extend(bars_from_rxe(scenario, rxe));
+    }
+    bars
+}
+
+/// The bars of rxe that writes to softroce.
+fn bars_from_rxe(scenario: &Scenario, rxe: &Report) -> Vec<Bar> {
+    let conditions = &scenario.dumbbell.conditions;
+    let mut bars = Vec::new();
+    if conditions.loss <= FROM_RXE_LOSS_MAX {
+        let broken = rxe.failures.len() as f64;
+        bars.push(Bar::at_most("connections from rxe that break", broken, 0.0));
+    }
+    let is_large = scenario.flows == 1 && scenario.size >= 1 << 20;
+    let is_local = conditions.delay.as_micros() <= LOCAL_MICROS;
+    if is_large && is_local && conditions.loss <= FROM_RXE_GOODPUT_LOSS_MAX {
+        let megabytes = rxe.goodput as f64 / 8e6;
+        bars.push(Bar::at_least("MB/s from rxe", megabytes, FROM_RXE_MEGABYTES_MIN));
+    }
+    bars
+}
+
+/// The bars of softroce. Those against CUBIC need its report.
+fn bars_of_softroce(scenario: &Scenario, ours: &Report, cubic: Option<&Report>) -> Vec<Bar> {
     let mut bars = Vec::new();
     let conditions = &scenario.dumbbell.conditions;
     match scenario.receives {
         Receives::None => {
             let times = ours.elapsed.as_secs_f64() / RNR_TIME * scenario.flows as f64;
             let packets = ours.packets as f64 / times;
+            let broken = ours.failures.len() as f64;
             bars.push(Bar::at_most("packets per RNR time", packets, RNR_PACKETS_MAX));
+            bars.push(Bar::at_most("broken connections", broken, 0.0));
             return bars;
         }
         Receives::One if conditions.delay.as_micros() <= SAME_HOST_MICROS => {
@@ -88,7 +127,7 @@ pub fn bars(scenario: &Scenario, reports: &[Report]) -> Vec<Bar> {
         let without = run(&in_order, Protocol::OpenDat).goodput.max(1) as f64;
         let goodput = ours.goodput as f64 / without;
         bars.push(Bar::at_least("goodput / in order", goodput, REORDER_GOODPUT_MIN));
-    } else if let Some(cubic) = of(Protocol::Cubic) {
+    } else if let Some(cubic) = cubic {
         if is_lossy && scenario.flows == 1 {
             let goodput = ours.goodput as f64 / cubic.goodput.max(1) as f64;
             bars.push(Bar::at_least("goodput / CUBIC's", goodput, LOSS_GOODPUT_MIN));

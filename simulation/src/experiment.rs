@@ -23,7 +23,7 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 /// The messages of further flows: their size and how many are outstanding.
 const CROSS_SIZE: u32 = 64 << 10;
 const CROSS_DEPTH: usize = 16;
-/// Drops after this time are counted separately.
+/// The drops and the maximum of the queue after this time are reported separately.
 const START_UP: Duration = Duration::from_secs(1);
 /// A host whose link has as many octets to transmit takes no more packets of its ends: the send
 /// buffer of their socket is full. The number is Linux's default.
@@ -55,10 +55,14 @@ struct Experiment<'a> {
     start: Instant,
     now: Instant,
     queue: Series,
-    /// The drops until the end of [`START_UP`]. `None` before.
-    early_drops: Option<u64>,
-    /// The maximum number of octets in a queue after [`START_UP`].
-    queue_max_late: u64,
+    /// What has happened until the end of [`START_UP`]. `None` before.
+    early: Option<Early>,
+}
+
+/// What the bottleneck has done until the end of [`START_UP`].
+struct Early {
+    dropped: u64,
+    queue_max: u64,
 }
 
 struct Flow {
@@ -152,8 +156,7 @@ impl<'a> Experiment<'a> {
             start,
             now: start,
             queue: Series::of_maxima(),
-            early_drops: None,
-            queue_max_late: 0,
+            early: None,
         }
     }
 
@@ -220,11 +223,7 @@ impl<'a> Experiment<'a> {
             }
         }
         let queued = self.bottlenecks.iter().map(|&link| self.network.queued_octets(link));
-        let queued = queued.max().unwrap_or(0);
-        self.queue.note(self.now - self.start, queued);
-        if self.early_drops.is_some() {
-            self.queue_max_late = self.queue_max_late.max(queued);
-        }
+        self.queue.note(self.now - self.start, queued.max().unwrap_or(0));
     }
 
     /// The time that a host's link takes for this number of octets.
@@ -237,6 +236,10 @@ impl<'a> Experiment<'a> {
     /// Passes packets that have arrived to their ends. Adds the numbers of these ends, and of those
     /// whose deadlines have passed, to the list.
     fn collect(&mut self, touched: &mut Vec<usize>) {
+        if self.early.is_none() && self.now >= self.start + START_UP {
+            self.early = Some(Early { dropped: self.drops(), queue_max: self.queue_max() });
+            self.bottlenecks.iter().for_each(|&link| self.network.restart_queue_maximum(link));
+        }
         while let Some(packet) = self.network.receive(self.now) {
             let index = packet.flow as usize;
             let flow = &mut self.flows[index];
@@ -252,9 +255,6 @@ impl<'a> Experiment<'a> {
             self.agenda.set(number, None);
             touched.push(number);
         }
-        if self.early_drops.is_none() && self.now >= self.start + START_UP {
-            self.early_drops = Some(self.drops());
-        }
     }
 
     fn is_done(&self) -> bool {
@@ -265,6 +265,12 @@ impl<'a> Experiment<'a> {
     fn drops(&self) -> u64 {
         let counters = self.bottlenecks.iter().map(|&link| self.network.queue_counters(link));
         counters.map(|counters| counters.overflowed + counters.dropped_early).sum()
+    }
+
+    /// The maximum number of octets in a queue of the bottleneck.
+    fn queue_max(&self) -> u64 {
+        let counters = self.bottlenecks.iter().map(|&link| self.network.queue_counters(link));
+        counters.map(|counters| counters.octets_max).max().unwrap_or(0)
     }
 
     fn report(self) -> Report {
@@ -303,10 +309,10 @@ impl<'a> Experiment<'a> {
             completion_median: percentile(&times, 50),
             completion_p99: percentile(&times, 99),
             queue_mean: queues.iter().map(|queue| queue.octets_mean(elapsed)).max().unwrap_or(0),
-            queue_max: queues.iter().map(|queue| queue.octets_max).max().unwrap_or(0),
-            queue_max_late: self.queue_max_late,
+            queue_max: self.early.as_ref().map_or(0, |early| early.queue_max).max(self.queue_max()),
+            queue_max_late: self.early.as_ref().map_or(0, |_| self.queue_max()),
             dropped: self.drops(),
-            dropped_late: self.early_drops.map_or(0, |early| self.drops() - early),
+            dropped_late: self.early.as_ref().map_or(0, |early| self.drops() - early.dropped),
             marked: queues.iter().map(|queue| queue.marked).sum(),
             packets: main.iter().map(|flow| flow.packets_sent).sum(),
             cross: crossing.map(|&(protocol, _)| cross_rate(protocol)).collect(),

@@ -183,6 +183,11 @@ impl<P: Clone> Network<P> {
         self.hops[link].queue.counters()
     }
 
+    /// Forgets the maximum number of octets in the queue of a link until now.
+    pub(crate) fn restart_queue_maximum(&mut self, link: usize) {
+        self.hops[link].queue.restart_maximum();
+    }
+
     /// The number of octets in the queue of a link.
     pub(crate) fn queued_octets(&self, link: usize) -> u64 {
         self.hops[link].queue.octets()

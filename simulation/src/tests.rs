@@ -214,8 +214,31 @@ fn bars_apply_where_they_mean_something() {
     let send = "operation=send,delay=5us,size=64";
     assert_eq!(
         names(&format!("{send},receives=none,time=5ms,rate=1gbit"), &both[..1]),
-        ["packets per RNR time"]
+        ["packets per RNR time", "broken connections"]
     );
+    let from_rxe = "rate=1gbit,delay=100us,peer=opendat,messages=2,depth=2";
+    for (loss, expected) in [
+        ("2%", &["connections from rxe that break", "MB/s from rxe"][..]),
+        ("5%", &["connections from rxe that break"]),
+        ("6%", &[]),
+    ] {
+        assert_eq!(names(&format!("{from_rxe},loss={loss}"), &[Protocol::Rxe]), expected, "{loss}");
+    }
+    let broken = Report {
+        failures: vec![String::from("broken")],
+        ..run(&scenario(from_rxe), Protocol::Rxe)
+    };
+    let verdicts: Vec<_> = bars(&scenario(from_rxe), &[broken]).iter().map(Bar::is_met).collect();
+    assert_eq!(verdicts, [false, true]);
+    // A broken connection sends few packets, too.
+    let never_ready = format!("{send},receives=none,time=5ms,rate=1gbit");
+    let broken = Report {
+        failures: vec![String::from("broken")],
+        ..run(&scenario(&never_ready), Protocol::OpenDat)
+    };
+    let verdicts: Vec<_> =
+        bars(&scenario(&never_ready), &[broken]).iter().map(Bar::is_met).collect();
+    assert_eq!(verdicts, [true, false]);
     assert_eq!(
         names(&format!("{send},receives=one"), &both[..1]),
         ["messages a second", "unfinished flows"]

@@ -194,8 +194,10 @@ fn beside_tcp() {
 /// rxe as it is, and softroce as its peer.
 #[test]
 fn rxe() {
-    let near = "rate=1gbit,delay=100us,queue=1M,loss={},messages=8,time=120s,seed=1";
-    let losses = ["0%", "1%", "2%", "3%", "5%"];
+    // The load of `ib_write_bw -s 1048576 -n 8`.
+    let near = "rate=1gbit,delay=100us,queue=1M,size=1M,messages=8,depth=8,time=120s,loss={}";
+    let losses =
+        ["0%", "1%,seed=1", "2%,seed=1", "2%,seed=2", "3%,seed=1", "5%,seed=1", "5%,seed=2"];
     let between = |peer: &str| -> Vec<String> {
         each(near, &losses).iter().map(|text| format!("{text},peer={peer}")).collect()
     };

@@ -78,7 +78,8 @@ pub(crate) struct QueueCounters {
     pub(crate) dropped_early: u64,
     /// Packets marked by the discipline.
     pub(crate) marked: u64,
-    /// The maximum number of octets in the queue.
+    /// The maximum number of octets in the queue, since the last
+    /// [restart](Queue::restart_maximum).
     pub(crate) octets_max: u64,
     /// The sum of octets times nanoseconds.
     octet_nanos: u128,
@@ -186,6 +187,11 @@ impl<P> Queue<P> {
 
     pub(crate) fn counters(&self) -> QueueCounters {
         self.counters
+    }
+
+    /// Forgets the maximum number of octets until now.
+    pub(crate) fn restart_maximum(&mut self) {
+        self.counters.octets_max = self.octets;
     }
 
     /// Adds the time since the last change to the sum of octets times nanoseconds.

@@ -70,6 +70,8 @@ fn a_bottleneck_has_its_rate_delay_and_queue() {
     let counters = network.queue_counters(layout.bottlenecks[0]);
     assert_eq!((counters.arrived, counters.overflowed, counters.marked), (8, 4, 1));
     assert_eq!(counters.octets_max, 3000);
+    network.restart_queue_maximum(layout.bottlenecks[0]);
+    assert_eq!(network.queue_counters(layout.bottlenecks[0]).octets_max, 0);
     assert_eq!(network.queued_octets(layout.bottlenecks[0]), 0);
 }
 
