@@ -2,20 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`tcp`] | sources that behave like TCP with Reno or CUBIC, for comparison |
 //! | [`text`] | conditions as text: `loss=1%,delay=200us,rate=1gbit,seed=7` |
-//! | `dumbbell` | sources, a bottleneck and sinks: [`Dumbbell`] |
-//! | `network` | nodes and links of any topology: [`Topology`], [`Network`] |
-//! | `queue` | the queue in front of a link: drop tail, ECN threshold, RED |
 //! | `link` | one direction between two hosts: [`Link`] |
 //! | `conditions` | the properties of a link: [`Conditions`] |
-//! | `agenda` | the deadlines of many parts of a simulation: [`Agenda`] |
 //! | `random` | probabilities, and the reproducible random numbers |
 //!
 //! A [`Link`] runs in tests, under a clock that the test controls. It also runs in production: a
 //! user can test a program under a bad network on a host whose network the user may not configure.
-//! A [`Network`] runs only in simulations. Times are whole numbers of nanoseconds, so a simulation
-//! has the same result on every machine.
+//! The crate `simulation` builds whole networks of links. Times are whole numbers of nanoseconds,
+//! so a simulation has the same result on every machine.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -33,22 +28,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod tcp;
 pub mod text;
 
-mod agenda;
 mod conditions;
-mod dumbbell;
 mod link;
-mod network;
-mod queue;
 mod random;
 
-pub use agenda::Agenda;
 pub use conditions::Conditions;
-pub use dumbbell::{ACCESS_RATE_MULTIPLE, Dumbbell, DumbbellLayout, Host};
-pub use link::{Counters, Link, MAX_DELAY, MAX_OVERTAKERS, OVERTAKING_TIME};
-pub use network::{Balance, LinkSpec, Network, Packet, Topology};
-pub use queue::{Discipline, Ecn, QueueCounters, QueueLimits};
+pub use link::{Bottleneck, Counters, Link, MAX_DELAY, MAX_OVERTAKERS, OVERTAKING_TIME};
 pub use random::{Probability, SplitMix64};
 pub use text::ConditionsError;

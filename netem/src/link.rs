@@ -191,7 +191,7 @@ struct PacketChoices {
 /// The rate limit. Packets pass the link one after the other. A packet occupies the link for the
 /// time that its octets take at this rate.
 #[derive(Debug)]
-pub(crate) struct Bottleneck {
+pub struct Bottleneck {
     /// The rate in bits per second, not 0.
     rate: u64,
     /// The time from which the next packet can pass, because the last packet has passed.
@@ -203,12 +203,12 @@ pub(crate) struct Bottleneck {
 
 impl Bottleneck {
     /// A limit of `rate` bits per second, which no packet has passed yet.
-    pub(crate) fn new(rate: NonZeroU64) -> Self {
+    pub fn new(rate: NonZeroU64) -> Self {
         Self { rate: rate.get(), free: None, remainder: 0 }
     }
 
     /// Returns the time at which a packet that arrives now has passed the bottleneck.
-    pub(crate) fn pass(&mut self, now: Instant, octets: usize) -> Instant {
+    pub fn pass(&mut self, now: Instant, octets: usize) -> Instant {
         let begin = match self.free {
             Some(free) if free > now => free,
             _ => {

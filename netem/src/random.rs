@@ -37,7 +37,8 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -47,7 +48,7 @@ impl SplitMix64 {
 
     /// A uniformly distributed number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
     pub(crate) fn happens(&mut self, probability: Probability) -> bool {
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn dice_are_splitmix64() {
         let mut rng = SplitMix64::new(1_234_567);
-        let numbers = [rng.next(), rng.next(), rng.next()];
+        let numbers = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
         assert_eq!(
             numbers,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]

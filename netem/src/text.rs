@@ -1,4 +1,4 @@
-//! Conversion of conditions and dumbbells from and to text.
+//! Conversion of conditions from and to text.
 //!
 //! A text is a list of words, separated by commas. Each word is a key and a value. A format with
 //! more keys passes the words that it does not know to the format that it extends.
@@ -9,8 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::link::MAX_DELAY;
-use crate::queue::Discipline;
-use crate::{Balance, Conditions, Dumbbell, Probability};
+use crate::{Conditions, Probability};
 
 /// An error in a text of conditions: the wrong part, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,10 +29,6 @@ const EXPECTED_RATE: &str =
 const EXPECTED_LIMIT: &str = "expected a number of packets, at least 1";
 const EXPECTED_SEED: &str = "expected a number from 0 to 18446744073709551615";
 const EXPECTED_OCTETS: &str = "expected a number of octets, at least 1, such as 1500, 128K or 1M";
-const EXPECTED_RED: &str = "expected two numbers of octets, the smaller one first, such as 30K-90K";
-const EXPECTED_PATHS: &str = "expected a number from 1 to 16";
-const EXPECTED_BALANCE: &str = "expected flow or packet";
-const EXPECTED_MTU: &str = "expected a number of octets from 576 to 9216";
 const EXPECTED_KEY: &str =
     "expected key=value with loss, duplicate, reorder, delay, jitter, rate, limit or seed, or off";
 
@@ -47,11 +42,6 @@ const RATE_UNITS: Units =
 
 /// Units of memory in octets, in descending order.
 const OCTET_UNITS: Units = &[("M", 1 << 20), ("K", 1 << 10), ("", 1)];
-
-/// The valid numbers of paths of a dumbbell.
-const PATHS: std::ops::RangeInclusive<usize> = 1..=16;
-/// The valid sizes of an IP packet.
-const MTUS: std::ops::RangeInclusive<usize> = 576..=9216;
 
 type Units = &'static [(&'static str, u64)];
 
@@ -84,7 +74,10 @@ pub fn parse_words(
 
 impl Conditions {
     /// Sets the property with this key. Returns false if there is no such key.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
+    ///
+    /// # Errors
+    /// If the value is wrong, returns a description of the valid values.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
         match key {
             "loss" => self.loss = parse_probability(value)?,
             "duplicate" => self.duplicate = parse_probability(value)?,
@@ -104,41 +97,6 @@ impl Conditions {
             }
             "seed" => self.seed = value.parse().map_err(|_| EXPECTED_SEED)?,
             _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-impl Dumbbell {
-    /// Sets the property with this key, one of the keys of a dumbbell or of [`Conditions`]. Returns
-    /// false if there is no such key.
-    ///
-    /// # Errors
-    /// If the value is wrong, returns a description of the valid values.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
-        match key {
-            "queue" => self.queue_octets = parse_octets(value)?,
-            "mark" => self.discipline = Discipline::Threshold { octets: parse_octets(value)? },
-            "red" => {
-                let (min, max) = value.split_once('-').ok_or(EXPECTED_RED)?;
-                let [min, max] = [min, max].map(|text| parse_octets(text).ok());
-                let (Some(min), Some(max)) = (min, max) else { return Err(EXPECTED_RED) };
-                if min >= max {
-                    return Err(EXPECTED_RED);
-                }
-                self.discipline = Discipline::Red { min, max };
-            }
-            "paths" => self.paths = parse_number(value, &PATHS).ok_or(EXPECTED_PATHS)?,
-            "skew" => self.skew = parse_time(value)?,
-            "balance" => {
-                self.balance = match value {
-                    "flow" => Balance::Flow,
-                    "packet" => Balance::Packet,
-                    _ => return Err(EXPECTED_BALANCE),
-                }
-            }
-            "mtu" => self.mtu = parse_number(value, &MTUS).ok_or(EXPECTED_MTU)?,
-            _ => return self.conditions.set(key, value),
         }
         Ok(true)
     }
@@ -318,50 +276,6 @@ mod tests {
         }
         assert_eq!(error("loss=1%,off"), format!("off: {EXPECTED_KEY}"));
         assert_eq!(error("loss=1%,"), format!(": {EXPECTED_KEY}"));
-    }
-
-    fn dumbbell(text: &str) -> Result<Dumbbell, ConditionsError> {
-        let mut dumbbell = Dumbbell::default();
-        parse_words(text, "expected another key", |key, value| dumbbell.set(key, value))?;
-        Ok(dumbbell)
-    }
-
-    #[test]
-    fn a_dumbbell_has_keys_of_its_own_and_those_of_a_link() {
-        let text = "rate=1gbit,queue=128K,mark=1500,paths=3,skew=5us,balance=packet,mtu=9000";
-        let parsed = dumbbell(text).expect(text);
-        assert_eq!(parsed.conditions, "rate=1gbit".parse().expect("the conditions are valid"));
-        assert_eq!(parsed.queue_octets, 128 << 10);
-        assert_eq!(parsed.discipline, Discipline::Threshold { octets: 1500 });
-        assert_eq!((parsed.paths, parsed.skew), (3, Duration::from_micros(5)));
-        assert_eq!((parsed.balance, parsed.mtu), (Balance::Packet, 9000));
-        let red = dumbbell("red=30K-1.5M").expect("the conditions are valid").discipline;
-        assert_eq!(red, Discipline::Red { min: 30 << 10, max: 3 << 19 });
-    }
-
-    #[test]
-    fn errors_of_a_dumbbell_name_the_word() {
-        for (text, expected) in [
-            ("queue=0", EXPECTED_OCTETS),
-            ("queue=1G", EXPECTED_OCTETS),
-            ("queue=1.5", EXPECTED_OCTETS),
-            ("mark=", EXPECTED_OCTETS),
-            ("red=30K", EXPECTED_RED),
-            ("red=30K-30K", EXPECTED_RED),
-            ("red=0-30K", EXPECTED_RED),
-            ("paths=0", EXPECTED_PATHS),
-            ("paths=17", EXPECTED_PATHS),
-            ("skew=1", EXPECTED_TIME),
-            ("balance=", EXPECTED_BALANCE),
-            ("mtu=575", EXPECTED_MTU),
-            ("mtu=9217", EXPECTED_MTU),
-            ("loss=1", EXPECTED_PERCENTAGE),
-            ("flows=1", "expected another key"),
-            ("queue", "expected another key"),
-        ] {
-            let why = dumbbell(text).expect_err(text).to_string();
-            assert_eq!(why, format!("{text}: {expected}"));
-        }
     }
 
     /// The variable OPENDAT_NET describes a link, which has none of these keys.

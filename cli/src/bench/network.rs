@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use lab::{Bar, Protocol, Report, Scenario, bars};
 use serde::Serialize;
+use simulation::{Bar, Protocol, Report, Scenario, bars};
 
 use crate::output::{print, print_json};
 use crate::table::{Align::*, Colour, Table, colour};
@@ -75,7 +75,7 @@ const TABLE: Table<8> = Table {
 
 pub(super) fn run(Network { text, scenario }: &Network, json: bool) -> Result<bool> {
     let suited = PROTOCOLS.into_iter().filter(|&protocol| scenario.suits(protocol));
-    let reports: Vec<Report> = suited.map(|protocol| lab::run(scenario, protocol)).collect();
+    let reports: Vec<Report> = suited.map(|protocol| simulation::run(scenario, protocol)).collect();
     let bars = bars(scenario, &reports);
     if json {
         print_json(&Document::new(text, &reports, &bars))?;
@@ -282,7 +282,7 @@ impl<'a> ResultEntry<'a> {
     fn new(report: &'a Report) -> Self {
         let part: Duration = report.elapsed / COLUMNS as u32;
         // A value of the series is in octets per interval of the series.
-        let per_part = |series: &lab::Series| -> Vec<u64> {
+        let per_part = |series: &simulation::Series| -> Vec<u64> {
             let scale = part.as_secs_f64() / series.interval().as_secs_f64();
             let values = series.parts(report.elapsed, COLUMNS).into_iter();
             values.map(|value| (value as f64 * scale).round() as u64).collect()
@@ -329,7 +329,7 @@ mod tests {
     fn the_page_fits_a_terminal_and_has_a_row_for_each_protocol() {
         let text = "rate=100mbit,delay=1ms,queue=32K,flows=10,size=64K,cubic=1";
         let scenario: Scenario = text.parse().expect(text);
-        let reports = PROTOCOLS.map(|protocol| lab::run(&scenario, protocol));
+        let reports = PROTOCOLS.map(|protocol| simulation::run(&scenario, protocol));
         let page = page(&reports, &bars(&scenario, &reports));
         assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
         for start in ["softroce: ", "flow 8", "and 2 more flows", "queue", "CUBIC flows beside"] {

@@ -10,7 +10,6 @@ mod order;
 mod replay;
 mod requester;
 mod responder;
-mod rxe;
 mod strangers;
 mod transfer;
 mod wheel;

@@ -1,9 +1,9 @@
 //! Tests of packets that arrive early, of the NAKs for missing packets, and of what is sent again.
 
 use netem::Probability;
+use rxe_model::{Rxe, RxeCfg, octet};
 use wire::rocev2::NakCode;
 
-use super::rxe::{Rxe, RxeCfg, octet};
 use super::*;
 use crate::WcOp;
 
@@ -139,9 +139,9 @@ fn rxe_to_us(conditions: &Conditions) -> Option<Duration> {
     for _ in 0..MESSAGES {
         rxe.post(LEN, Some((sink.addr(), sink.key())));
     }
-    let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES || rxe.is_broken();
+    let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES || rxe.failure().is_some();
     let time = drive((&mut rxe, &mut side), conditions, is_done);
-    if rxe.is_broken() {
+    if rxe.failure().is_some() {
         return None;
     }
     assert_eq!(rxe.completed(), MESSAGES, "rxe has stopped");
@@ -156,9 +156,9 @@ fn rxe_to_rxe(conditions: &Conditions) -> Option<Duration> {
     for _ in 0..MESSAGES {
         from.post(LEN, Some((0, 0)));
     }
-    let is_done = |from: &Rxe, _: &Rxe| from.completed() == MESSAGES || from.is_broken();
+    let is_done = |from: &Rxe, _: &Rxe| from.completed() == MESSAGES || from.failure().is_some();
     let time = drive((&mut from, &mut to), conditions, is_done);
-    (!from.is_broken()).then_some(time)
+    from.failure().is_none().then_some(time)
 }
 
 #[test]
