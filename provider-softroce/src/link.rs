@@ -36,13 +36,14 @@ use crate::local_address::{GSI, LocalAddress, Owner, random};
 use crate::packet_io::Peer;
 use crate::port::{LivenessConnection, Slot, slot_of};
 
-/// The time that a requester waits for an acknowledgement: 2^17 · 4.096 µs, the value that kernels
-/// use.
-const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// The number of times that the requester repeats a packet after consecutive timeouts. The protocol
-/// allows 7 retries. However, a peer on rxe (Linux 6.12) treats 7 as no limit and would never
-/// notice that this process has been killed.
-const ACK_TIMEOUT_RETRIES: u8 = 6;
+/// The ACK timeout of a connection: 2^19 · 4.096 µs = 2.1 s. A peer on rxe sends again only when
+/// this time has passed.
+const ACK_TIMEOUT: Timeout = Timeout::new(19);
+/// The number of consecutive ACK timeouts after which a requester still sends again. The last two
+/// repetitions come after 8.6 s and 10.7 s, so a connection survives 8 s without a network. It ends
+/// after 12.9 s. The protocol allows 7 retries. However, a peer on rxe (Linux 6.12) treats 7 as no
+/// limit and would never notice that this process has been killed.
+const ACK_TIMEOUT_RETRIES: u8 = 5;
 /// The number of RNR retries. The value 7 means no limit: the requester waits for as long as the
 /// peer posts no receive.
 const RNR_RETRIES: u8 = 7;
@@ -802,15 +803,41 @@ fn changes_memory(packet: &Packet<'_>) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use wire::cm::Timeout;
+
+    use super::established::divided;
     use super::{ACK_TIMEOUT, ACK_TIMEOUT_RETRIES};
     use crate::local_address::OUTAGE_MAX;
 
-    /// The death of a peer is reported within 5 s if nothing is known of its host. A peer that is
-    /// known to be alive may be silent for 8 s and more.
+    /// A silent peer is waited for at least 8 s and at most 15 s, whether or not its host is known
+    /// to be up. A peer that sends again only when the ACK timeout expires, as rxe does, still
+    /// sends again after 8 s.
     #[test]
     fn default_times() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
-        assert!(timeout * (u32::from(ACK_TIMEOUT_RETRIES) + 1) < Duration::from_secs(5));
-        assert!(OUTAGE_MAX >= Duration::from_secs(8));
+        let repeats = timeout * u32::from(ACK_TIMEOUT_RETRIES);
+        let waits = 8..=15;
+        assert!(repeats >= Duration::from_secs(8));
+        assert!(waits.contains(&(repeats + timeout).as_secs()));
+        assert!(waits.contains(&OUTAGE_MAX.as_secs()));
+        assert!(ACK_TIMEOUT_RETRIES < 7, "rxe would never give up");
+        // The requester of this side. The tests of `rnic` use the same values.
+        assert_eq!(divided(ACK_TIMEOUT, ACK_TIMEOUT_RETRIES), (Timeout::new(17), 23));
+    }
+
+    #[test]
+    fn a_long_timeout_is_divided_without_changing_the_time_that_a_peer_has() {
+        for (code, retries, expected) in [
+            (0, 7, (0, 7)),
+            (1, 7, (1, 7)),
+            (17, 6, (17, 6)),
+            (18, 0, (17, 1)),
+            (19, 7, (17, 31)),
+            (20, 7, (17, 63)),
+            (31, 7, (26, 255)),
+        ] {
+            let (timeout, retries) = divided(Timeout::new(code), retries);
+            assert_eq!((timeout.code(), retries), expected, "{code}");
+        }
     }
 }

@@ -5,8 +5,8 @@
 //! | `mtu` | maximum payload of a packet: 256, 512, 1024, 2048 or 4096 octets | the interface's |
 //! | `gso` | `on`, `off` or `auto`: whether the kernel splits batches into packets | `auto` |
 //! | `dscp` | the DSCP in the IP header of packets, 0 to 63 | 0 |
-//! | `timeout` | the time to wait for an acknowledgement, 32 to 600,000 ms | 537 ms, or the caller's value |
-//! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 times | 6 times, or the caller's value |
+//! | `timeout` | the time to wait for an acknowledgement, 32 to 600,000 ms | 2,147 ms, or the caller's value |
+//! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 times | 5 times, or the caller's value |
 //! | `net` | an emulated network, see [`netem::Conditions`] | `off` |
 //!
 //! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.

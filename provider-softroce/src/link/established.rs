@@ -24,6 +24,10 @@ const WINDOW_MAX_BYTES: usize = 1 << 20;
 /// The minimum and the maximum number of packets in flight.
 const WINDOW_PACKETS: RangeInclusive<usize> = 16..=1024;
 
+/// The longest ACK timeout that the requester of this side uses: 2^17 · 4.096 µs = 0.54 s. Within
+/// this time after the end of an outage, the requester sends again.
+const REQUESTER_TIMEOUT_MAX: Timeout = Timeout::new(17);
+
 /// The number of bursts of one queue pair before other queue pairs have their turn.
 pub(super) const BURSTS_PER_TURN: usize = 16;
 
@@ -82,6 +86,17 @@ impl PortRefusals {
     }
 }
 
+/// Divides an ACK timeout that is longer than [`REQUESTER_TIMEOUT_MAX`] into shorter ones, with more
+/// retries. The requester gives up after the same time, but sends again more often.
+pub(super) fn divided(mut timeout: Timeout, mut retries: u8) -> (Timeout, u8) {
+    while timeout.code() > REQUESTER_TIMEOUT_MAX.code()
+        && let Some(doubled) = retries.checked_mul(2).and_then(|twice| twice.checked_add(1))
+    {
+        (timeout, retries) = (Timeout::new(timeout.code() - 1), doubled);
+    }
+    (timeout, retries)
+}
+
 /// The parameters of the connection that were agreed on.
 pub(super) struct Terms {
     pub(super) mtu: PathMtu,
@@ -105,6 +120,7 @@ impl Established {
     ) -> Self {
         let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
             terms;
+        let (ack_timeout, retries) = divided(ack_timeout, retries);
         // Assume that the peer's receive buffer is as large as the receive buffer of this socket.
         // Use half of that size, because the kernel counts more octets than the packets have.
         let octets = WINDOW_MAX_BYTES.min(cx.local_address.port.socket.receive_buffer() / 2);
@@ -207,7 +223,6 @@ impl Established {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::ACK_TIMEOUT;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -224,7 +239,7 @@ mod tests {
     /// the host report that, and Linux answers at least once a second.
     #[test]
     fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
-        let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
+        let timeout = Duration::from_nanos(4096 << REQUESTER_TIMEOUT_MAX.code());
         for every in [Duration::from_millis(5), Duration::from_millis(100), timeout, SECOND] {
             let known =
                 known_after(every, |_| 7).expect("the adapter learns that the port is refused");

@@ -95,13 +95,6 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let plugin = |dist: &Dist, provider: &Provider| Ok(Registry::plugin(dist, provider));
     let on_wire =
         |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
-    let patient = |dist: &Dist, provider: &Provider| {
-        Ok(Registry::plugin_at(
-            dist,
-            provider,
-            &format!("{} {}", host::WIRE, outages::LONG_TIMEOUT),
-        ))
-    };
     let impatient = |dist: &Dist, provider: &Provider| {
         Ok(Registry::plugin_at(
             dist,
@@ -116,7 +109,6 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         .chain(under("debian", Registry::debian, every_case_debian_survives()))
         .chain(under("hosts", on_wire, between::cases(provider)))
         .chain(under("outages", on_wire, outages::with_default_params(provider)))
-        .chain(under("outages", patient, outages::with_long_timeout()))
         .chain(under("outages", impatient, outages::permanent()))
         .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()

@@ -14,9 +14,8 @@ use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Place, Route};
 use crate::{Case, dapltest};
 
-/// The ia_params of a provider that must outlast long outages. Such a provider ends a connection
-/// after 8 × 2 s of silence.
-pub(crate) const LONG_TIMEOUT: &str = "timeout=2000 retries=7";
+/// The ia_params of a provider that ends a connection after 8 × 2 s of silence.
+const LONG_TIMEOUT: &str = "timeout=2000 retries=7";
 
 /// The program that runs on both hosts.
 const PROGRAM: &str = "dapltest";
@@ -54,6 +53,12 @@ const WITH_DEFAULT_PARAMS: &[Outage] = &[
     outage("firewall_refuses_for_1_s", 1, Fault::Refused),
     outage("client_is_stopped_for_6_s", 6, Fault::ClientStopped),
     outage("server_is_stopped_for_6_s", 6, Fault::ServerStopped),
+    outage("link_is_down_here_for_3_s", 3, Fault::LinkHere),
+    outage("link_is_down_there_for_3_s", 3, Fault::LinkThere),
+    outage("link_is_down_here_for_8_s", 8, Fault::LinkHere),
+    outage("link_is_down_there_for_8_s", 8, Fault::LinkThere),
+    outage("nothing_comes_in_for_5_s", 5, Fault::Rule("input", "iifname wire drop")),
+    outage("nothing_goes_out_for_5_s", 5, Fault::Rule("output", "oifname wire drop")),
 ];
 
 /// Outages with the default parameters for providers that send packets. During such an outage the
@@ -63,16 +68,6 @@ const OF_PACKETS: &[Outage] = &[outage(
     5,
     Fault::Rule("input", "iifname wire udp dport 4791 drop"),
 )];
-
-/// Outages that need [`LONG_TIMEOUT`].
-const WITH_LONG_TIMEOUT: &[Outage] = &[
-    outage("link_is_down_here_for_3_s", 3, Fault::LinkHere),
-    outage("link_is_down_there_for_3_s", 3, Fault::LinkThere),
-    outage("link_is_down_here_for_8_s", 8, Fault::LinkHere),
-    outage("link_is_down_there_for_8_s", 8, Fault::LinkThere),
-    outage("nothing_comes_in_for_5_s", 5, Fault::Rule("input", "iifname wire drop")),
-    outage("nothing_goes_out_for_5_s", 5, Fault::Rule("output", "oifname wire drop")),
-];
 
 /// Outages in one transfer with the kernel's driver in a guest.
 ///
@@ -215,10 +210,6 @@ fn expect_same_event(
 pub(crate) fn with_default_params(provider: &Provider) -> Vec<Case> {
     let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
     WITH_DEFAULT_PARAMS.iter().chain(of_packets).map(case).collect()
-}
-
-pub(crate) fn with_long_timeout() -> Vec<Case> {
-    WITH_LONG_TIMEOUT.iter().map(case).collect()
 }
 
 fn case(outage: &'static Outage) -> Case {

@@ -7,6 +7,7 @@ mod hostile;
 mod lossy;
 mod notification;
 mod order;
+mod outage;
 mod replay;
 mod requester;
 mod responder;

@@ -8,7 +8,7 @@ use super::*;
 use crate::WcOp;
 
 /// One end of a connection in a network.
-trait End {
+pub(super) trait End {
     fn receive(&mut self, now: Instant, packet: &[u8]);
     fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>>;
     fn deadline(&self) -> Option<Instant>;

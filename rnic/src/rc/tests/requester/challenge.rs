@@ -62,6 +62,24 @@ fn a_peer_that_is_gone_is_asked_as_often_as_a_request_is_repeated() {
     assert_eq!(fixture.now - start, 3 * TIMEOUT);
 }
 
+/// An idle connection survives 8 s in which the peer does not answer. The values are those that
+/// softroce uses by default (its test `default_times`).
+#[test]
+fn an_idle_connection_survives_eight_seconds_without_a_network() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (17, 23));
+    fixture.challenge();
+    let start = fixture.now;
+    let mut asked = start;
+    while fixture.now - start < 8 * SECOND {
+        assert!(!fixture.repeat_challenge().unwrap().is_empty());
+        assert!(fixture.now - asked < SECOND, "the peer is asked soon after the outage");
+        asked = fixture.now;
+    }
+    while fixture.repeat_challenge().is_ok() {}
+    assert!(fixture.now - start <= 15 * SECOND);
+}
+
 #[test]
 fn only_a_right_answer_counts() {
     let mut fixture = Fixture::new();

@@ -242,12 +242,12 @@ fn a_peer_that_is_dead() {
     }
 }
 
-/// softroce uses an ACK timeout of 17 and 6 retries (its test `default_times`). With these values a
-/// connection reports within 5 s that its peer has died, whatever the peer has sent last. This
-/// holds if nothing is known about the peer's host.
+/// softroce uses an ACK timeout of 17 and 23 retries (its test `default_times`). With these values a
+/// connection waits for a silent peer for at least 8 s and at most 15 s, whatever the peer has sent
+/// last. This holds if nothing is known about the peer's host.
 #[test]
-fn a_peer_that_dies_is_told_of_within_five_seconds() {
-    const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
+fn a_silent_peer_is_told_of_within_fifteen_seconds() {
+    const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 23);
     type Says = fn(&mut Fixture);
     let dies_after: [(&str, Says); 6] = [
         ("nothing", |_| {}),
@@ -255,7 +255,7 @@ fn a_peer_that_dies_is_told_of_within_five_seconds() {
         ("a NAK", |fixture| fixture.nak(NakCode::SequenceError, 20).unwrap()),
         ("an RNR NAK with the longest wait", |fixture| fixture.rnr(0, 20).unwrap()),
         ("an answer to the last retry", |fixture| {
-            for _ in 0..6 {
+            for _ in 0..23 {
                 silent_for_a_timeout(fixture);
             }
             fixture.ack(20);
@@ -283,7 +283,7 @@ fn a_peer_that_dies_is_told_of_within_five_seconds() {
         };
         assert_eq!(failed, Failure::Silent, "{last}");
         let silent = fixture.now - heard;
-        assert!(silent < Duration::from_secs(5), "{last}: {silent:?}");
+        assert!((8..15).contains(&silent.as_secs()), "{last}: {silent:?}");
         assert_eq!(fixture.flush(), [(1, WcStatus::Transport)], "{last}");
     }
 }
