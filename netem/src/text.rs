@@ -13,7 +13,7 @@ use crate::{Conditions, Probability};
 
 /// An error in a text of conditions: the wrong part, and what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{word}: {expected}")]
+#[error("{}: {expected}", if word.is_empty() { "an empty condition" } else { word })]
 pub struct ConditionsError {
     /// The wrong part: the text between two commas.
     pub word: String,
@@ -271,11 +271,13 @@ mod tests {
         }
         assert_eq!(error("limit=0"), format!("limit=0: {EXPECTED_LIMIT}"));
         assert_eq!(error("seed=-1"), format!("seed=-1: {EXPECTED_SEED}"));
-        for text in ["", "on", "speed=1", "loss 1%"] {
+        for text in ["on", "speed=1", "loss 1%"] {
             assert_eq!(error(text), format!("{text}: {EXPECTED_KEY}"));
         }
         assert_eq!(error("loss=1%,off"), format!("off: {EXPECTED_KEY}"));
-        assert_eq!(error("loss=1%,"), format!(": {EXPECTED_KEY}"));
+        for text in ["", "loss=1%,", "loss=1%,,seed=1"] {
+            assert_eq!(error(text), format!("an empty condition: {EXPECTED_KEY}"));
+        }
     }
 
     /// The variable OPENDAT_NET describes a link, which has none of these keys.

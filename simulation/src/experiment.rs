@@ -20,7 +20,7 @@ use crate::{Operation, Protocol, Receives, Report, Scenario, Series};
 const START_SPREAD: Duration = Duration::from_micros(100);
 /// An experiment without a time ends after this time.
 const TIME_MAX: Duration = Duration::from_secs(120);
-/// The messages of further flows: their size and how many are outstanding.
+/// The messages of cross traffic: their size and how many each flow has outstanding.
 const CROSS_SIZE: u32 = 64 << 10;
 const CROSS_DEPTH: usize = 16;
 /// The drops and the maximum of the queue after this time are reported separately.
@@ -123,7 +123,7 @@ impl<'a> Experiment<'a> {
         let mut rng = SplitMix64::new(seed);
         let main = std::iter::repeat_n((protocol, true), scenario.flows);
         let cross = scenario
-            .cross
+            .cross_traffic
             .into_iter()
             .flat_map(|(protocol, flows)| std::iter::repeat_n((protocol, false), flows));
         let all: Vec<_> = main.chain(cross).collect();
@@ -291,7 +291,7 @@ impl<'a> Experiment<'a> {
             let messages: u64 = flows.map(|flow| flow.completed().len() as u64).sum();
             (protocol, bits_per_second(messages * u64::from(CROSS_SIZE), elapsed))
         };
-        let crossing = self.scenario.cross.iter().filter(|(_, flows)| *flows > 0);
+        let crossing = self.scenario.cross_traffic.iter().filter(|(_, flows)| *flows > 0);
         Report {
             protocol: self.protocol,
             elapsed,
@@ -315,7 +315,7 @@ impl<'a> Experiment<'a> {
             dropped_late: self.early.as_ref().map_or(0, |early| self.drops() - early.dropped),
             marked: queues.iter().map(|queue| queue.marked).sum(),
             packets: main.iter().map(|flow| flow.packets_sent).sum(),
-            cross: crossing.map(|&(protocol, _)| cross_rate(protocol)).collect(),
+            cross_traffic: crossing.map(|&(protocol, _)| cross_rate(protocol)).collect(),
             arrivals: main.iter().map(|flow| flow.arrivals.clone()).collect(),
             queue: self.queue,
         }

@@ -45,8 +45,8 @@ pub struct Report {
     pub marked: u64,
     /// The packets that both ends of the flows sent.
     pub packets: u64,
-    /// The goodput of the further flows, in bits per second.
-    pub cross: Vec<(Protocol, u64)>,
+    /// The goodput of the cross traffic, in bits per second.
+    pub cross_traffic: Vec<(Protocol, u64)>,
     /// The octets of payload that arrived at the sink of each flow over time, again for packets
     /// that arrived again.
     pub arrivals: Vec<Series>,

@@ -24,7 +24,7 @@ use crate::{Discipline, Dumbbell};
 /// | `time` | the time after which the experiment ends | when all messages are done |
 /// | `receives` | how many receives the peers of `send` post: `many`, `one` at a time, `none` | `many` |
 /// | `peer` | the other end of OpenDAT's and rxe's flows: `same`, `opendat` or `rxe` | `same` |
-/// | `cubic`, `reno`, `rxe` | the number of further flows beside those under test | 0 |
+/// | `cubic`, `reno`, `rxe` | the number of flows of cross traffic | 0 |
 ///
 /// `loss`, `duplicate`, `reorder`, `delay`, `jitter` and `rate` apply to the bottleneck in each
 /// direction, so a round trip takes at least twice the delay.
@@ -48,8 +48,9 @@ pub struct Scenario {
     pub receives: Receives,
     /// The protocol at the other end of a flow, if it differs.
     pub peer: Option<Protocol>,
-    /// The numbers of further flows: CUBIC, Reno, rxe. They move messages of 64 KiB until the end.
-    pub cross: [(Protocol, usize); 3],
+    /// The cross traffic: the numbers of flows of CUBIC, Reno and rxe that share the network with the
+    /// flows under test. They write messages of 64 KiB until the end.
+    pub cross_traffic: [(Protocol, usize); 3],
 }
 
 /// An operation that moves a message.
@@ -87,7 +88,7 @@ pub enum Receives {
     None,
 }
 
-const EXPECTED_KEY: &str = "expected key=value with flows, operation, size, messages, depth, time, \
+const EXPECTED_KEY: &str = "expected key=value, with a key of the load: flows, operation, size, messages, depth, time, \
      receives, peer, cubic, reno or rxe; a key of the network: queue, mark, red, paths, skew, \
      balance or mtu; or one of its links: loss, duplicate, reorder, delay, jitter, rate, limit or \
      seed";
@@ -100,16 +101,15 @@ const EXPECTED_DEPTH: &str = "expected a number from 1 to 64";
 const EXPECTED_RECEIVES: &str = "expected many, one or none";
 const EXPECTED_PEER: &str = "expected same, opendat or rxe";
 const EXPECTED_TIME: &str = "expected a time from 1us to 1 hour, such as 5s (ns, us, ms, s)";
-const NEEDS_RATE: &str =
-    "queue, mark and red need a rate: add the rate of the bottleneck, such as rate=1gbit";
+const NEEDS_RATE: &str = "a queue needs the rate of the bottleneck: add a rate, such as rate=1gbit";
 const TIME_NEEDS_RATE: &str =
     "without a rate, any number of messages fits into the time: add a rate, such as rate=1gbit";
-const RXE_HAS_RECEIVES: &str = "the model of rxe always has receives posted";
-const TOO_MANY_FLOWS: &str = "expected at most 1000 flows, with those beside";
+const RXE_HAS_RECEIVES: &str = "the model of rxe always has receives posted: use receives=many";
+const TOO_MANY_FLOWS: &str = "expected at most 1000 flows, with those of cross traffic";
 const TOO_MANY_OCTETS: &str =
     "expected at most 64 GiB in all: use fewer or smaller messages, or a shorter time";
-const NEEDS_TIME: &str = "a sender whose peer posts no receive never ends: add time=, such as \
-     time=1s";
+const NEEDS_TIME: &str =
+    "a sender whose peer posts no receive never ends: add a time, such as time=1s";
 const NEEDS_SEND: &str = "receives matter only for sends: add operation=send";
 const RXE_CANNOT_READ: &str = "the model of rxe has no reads: use operation=write or send";
 
@@ -135,7 +135,8 @@ impl Default for Scenario {
             time: None,
             receives: Receives::Many,
             peer: None,
-            cross: [Protocol::Cubic, Protocol::Reno, Protocol::Rxe].map(|protocol| (protocol, 0)),
+            cross_traffic: [Protocol::Cubic, Protocol::Reno, Protocol::Rxe]
+                .map(|protocol| (protocol, 0)),
         }
     }
 }
@@ -146,7 +147,9 @@ impl FromStr for Scenario {
     fn from_str(text: &str) -> Result<Self, ConditionsError> {
         let mut scenario = Scenario::default();
         parse_words(text, EXPECTED_KEY, |key, value| scenario.set(key, value))?;
-        scenario.check().map_err(|expected| ConditionsError { word: text.into(), expected })?;
+        scenario
+            .check()
+            .map_err(|(key, expected)| ConditionsError { word: key.into(), expected })?;
         if scenario.time.is_none() {
             scenario.messages.get_or_insert(1);
         }
@@ -195,7 +198,8 @@ impl Scenario {
                 }
             }
             _ => {
-                let cross = self.cross.iter_mut().find(|(protocol, _)| protocol.word() == key);
+                let cross =
+                    self.cross_traffic.iter_mut().find(|(protocol, _)| protocol.word() == key);
                 let Some((_, flows)) = cross else { return self.dumbbell.set(key, value) };
                 *flows = parse_number(value, &CROSS).ok_or(EXPECTED_CROSS)?;
             }
@@ -204,30 +208,38 @@ impl Scenario {
     }
 
     /// Checks the parts of the scenario against each other.
-    fn check(&self) -> Result<(), &'static str> {
-        let Dumbbell { conditions, queue_octets, discipline, .. } = &self.dumbbell;
-        let has_queue = *queue_octets != u64::MAX || *discipline != Discipline::DropTail;
-        let is_send = self.operation == Operation::Send;
-        match self {
-            _ if has_queue && conditions.rate.is_none() => Err(NEEDS_RATE),
-            _ if self.receives != Receives::Many && !is_send => Err(NEEDS_SEND),
-            _ if self.receives == Receives::None && self.time.is_none() => Err(NEEDS_TIME),
-            _ if self.time.is_some() && conditions.rate.is_none() => Err(TIME_NEEDS_RATE),
-            _ if self.receives != Receives::Many && self.peer == Some(Protocol::Rxe) => {
-                Err(RXE_HAS_RECEIVES)
+    ///
+    /// # Errors
+    /// Returns the key that does not go with the others, and what to do.
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let has_rate = self.dumbbell.conditions.rate.is_some();
+        let is_peer_rxe = self.peer == Some(Protocol::Rxe);
+        let has_receives = self.receives == Receives::Many;
+        let queue = match self.dumbbell.discipline {
+            Discipline::Threshold { .. } => Some("mark"),
+            Discipline::Red { .. } => Some("red"),
+            Discipline::DropTail => (self.dumbbell.queue_octets != u64::MAX).then_some("queue"),
+        };
+        match queue {
+            Some(key) if !has_rate => Err((key, NEEDS_RATE)),
+            _ if !has_receives && self.operation != Operation::Send => {
+                Err(("receives", NEEDS_SEND))
             }
-            _ if self.all_flows() > FLOWS_MAX => Err(TOO_MANY_FLOWS),
-            _ if self.octets() > OCTETS_MAX => Err(TOO_MANY_OCTETS),
-            _ if self.peer == Some(Protocol::Rxe) && self.operation == Operation::Read => {
-                Err(RXE_CANNOT_READ)
+            _ if self.receives == Receives::None && self.time.is_none() => {
+                Err(("receives", NEEDS_TIME))
             }
+            _ if self.time.is_some() && !has_rate => Err(("time", TIME_NEEDS_RATE)),
+            _ if !has_receives && is_peer_rxe => Err(("receives", RXE_HAS_RECEIVES)),
+            _ if self.all_flows() > FLOWS_MAX => Err(("flows", TOO_MANY_FLOWS)),
+            _ if self.octets() > OCTETS_MAX => Err(("messages", TOO_MANY_OCTETS)),
+            _ if is_peer_rxe && self.operation == Operation::Read => Err(("peer", RXE_CANNOT_READ)),
             _ => Ok(()),
         }
     }
 
     /// The number of flows, with those that are not under test.
     fn all_flows(&self) -> usize {
-        self.flows + self.cross.iter().map(|(_, flows)| flows).sum::<usize>()
+        self.flows + self.cross_traffic.iter().map(|(_, flows)| flows).sum::<usize>()
     }
 
     /// An upper bound of the octets that pass the bottleneck.

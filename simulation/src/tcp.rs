@@ -1,4 +1,4 @@
-//! Sources and sinks that behave like TCP in bulk transfers. They are references: traffic beside a
+//! Sources and sinks that behave like TCP in bulk transfers. They are references: cross traffic for a
 //! protocol under test, and the same load in its place.
 //!
 //! | file | what |

@@ -21,7 +21,7 @@ fn a_scenario_has_the_keys_of_the_network_and_of_the_load() {
     );
     assert_eq!((parsed.flows, parsed.operation, parsed.size), (8, Operation::Read, 256 << 10));
     assert_eq!((parsed.messages, parsed.depth, parsed.time), (Some(3), 2, None));
-    assert_eq!(parsed.cross.map(|(_, flows)| flows), [1, 2, 3]);
+    assert_eq!(parsed.cross_traffic.map(|(_, flows)| flows), [1, 2, 3]);
     assert_eq!(parsed.dumbbell.queue_octets, 64 << 10);
     assert_eq!(parsed.dumbbell.conditions.seed, 7);
     // Without a time, each flow moves one message.
@@ -54,20 +54,21 @@ fn errors_name_the_word_and_what_is_valid() {
         let why = error(&format!("seed=1,{text}"));
         assert!(why.starts_with(&format!("{text}: expected ")) && why.contains(valid), "{why}");
     }
-    for (text, missing) in [
-        ("queue=64K", "add the rate"),
-        ("mark=64K", "add the rate"),
-        ("operation=send,receives=none", "add time="),
-        ("receives=one", "add operation=send"),
-        ("operation=read,peer=rxe", "use operation=write or send"),
-        ("operation=send,peer=rxe,receives=one", "always has receives posted"),
-        ("time=1s", "add a rate"),
-        ("flows=1000,cubic=1", "at most 1000 flows"),
-        ("rate=400gbit,time=10s", "at most 64 GiB"),
-        ("flows=1000,size=64M,messages=1000000", "at most 64 GiB"),
+    for (text, key, missing) in [
+        ("queue=64K", "queue", "add a rate"),
+        ("mark=64K,queue=128K", "mark", "add a rate"),
+        ("red=10K-20K", "red", "add a rate"),
+        ("operation=send,receives=none", "receives", "add a time"),
+        ("receives=one", "receives", "add operation=send"),
+        ("operation=read,peer=rxe", "peer", "use operation=write or send"),
+        ("operation=send,peer=rxe,receives=one", "receives", "use receives=many"),
+        ("time=1s", "time", "add a rate"),
+        ("flows=1000,cubic=1", "flows", "at most 1000 flows"),
+        ("rate=400gbit,time=10s", "messages", "at most 64 GiB"),
+        ("flows=1000,size=64M,messages=1000000", "messages", "at most 64 GiB"),
     ] {
         let why = error(text);
-        assert!(why.starts_with(text) && why.contains(missing), "{why}");
+        assert!(why.starts_with(&format!("{key}: ")) && why.contains(missing), "{why}");
     }
 }
 
@@ -136,12 +137,14 @@ fn the_model_of_rxe_speaks_with_the_engine() {
 }
 
 #[test]
-fn further_flows_take_their_share() {
+fn cross_traffic_takes_its_share() {
     let text = "rate=100mbit,delay=1ms,queue=64K,time=2s,depth=2,size=64K";
     let alone = run(&scenario(text), Protocol::Cubic);
-    let beside = run(&scenario(&format!("{text},reno=1")), Protocol::Cubic);
-    let &[(Protocol::Reno, reno)] = &beside.cross[..] else { panic!("{:?}", beside.cross) };
-    assert!(reno > 20_000_000 && beside.goodput < alone.goodput * 3 / 4, "{reno}");
+    let loaded = run(&scenario(&format!("{text},reno=1")), Protocol::Cubic);
+    let &[(Protocol::Reno, reno)] = &loaded.cross_traffic[..] else {
+        panic!("{:?}", loaded.cross_traffic)
+    };
+    assert!(reno > 20_000_000 && loaded.goodput < alone.goodput * 3 / 4, "{reno}");
 }
 
 #[test]

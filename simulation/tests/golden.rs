@@ -89,7 +89,7 @@ fn row(report: &Report) -> String {
         report.marked.to_string(),
     ];
     let mut line = cells(report.protocol.word(), middle, &report.unfinished.to_string());
-    for (protocol, goodput) in &report.cross {
+    for (protocol, goodput) in &report.cross_traffic {
         line += &format!("  {protocol} {:.1} Mbit/s", *goodput as f64 / 1e6);
     }
     let mut failures = report.failures.clone();

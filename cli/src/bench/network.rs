@@ -27,26 +27,27 @@ pub(super) fn network(text: &str) -> Result<Network, netem::ConditionsError> {
 
 /// The keys of the conditions, for `--help` and the manual page.
 pub(super) const CONDITIONS: &str = "\
-Conditions of --network:
+Conditions of --network, separated by commas without spaces. Without rate and delay, packets take
+no time.
   loss, duplicate, reorder=PERCENTAGE  as in net=, in each direction of the bottleneck
-  delay, jitter=TIME    the time that a packet travels, and what is added at random
-  rate=BITS             bits a second, such as 1gbit
+  delay, jitter=TIME    the time that a packet travels, and what is added at random: 1ms
+  rate=BITS             bits a second: 1gbit
   limit=N               the maximum number of packets in the queue
   seed=N                the seed of the random numbers
-  queue=OCTETS          the queue in front of the bottleneck, such as 128K
+  queue=OCTETS          the queue in front of the bottleneck: 128K
   mark=OCTETS           packets that find as many octets in the queue are marked (ECN)
-  red=MIN-MAX           random early detection, such as 30K-90K
+  red=MIN-MAX           random early detection: 30K-90K
   paths=N, skew=TIME    parallel bottlenecks, and how much longer each one takes
   balance=flow, packet  whether flows or packets are spread over the paths
-  mtu=OCTETS            the size of an IP packet
-  flows=N               the number of connections
-  operation=write, read, send
-  size=OCTETS           the size of a message, such as 64K
-  messages=N, depth=N   messages of each flow, and how many are outstanding
-  time=TIME             the experiment ends after this time
-  receives=many, one, none  the receives that the peers of sends have posted
-  peer=same, opendat, rxe   the other end of the flows of softroce and rxe
-  cubic, reno, rxe=N    further flows beside those that are compared";
+  mtu=OCTETS            the size of an IP packet; by default 1500
+  flows=N               the number of connections; by default 1
+  operation=write, read, send  by default write
+  size=OCTETS           the size of a message; by default 1M
+  messages=N, depth=N   messages of each flow, and how many are outstanding; by default 1
+  time=TIME             the experiment ends after this time, whatever has arrived: 5s
+  receives=many, one, none  the receives that the peers of sends have posted; by default many
+  peer=same, opendat, rxe   the other end of the flows of softroce and rxe; by default same
+  cubic, reno, rxe=N    flows of cross traffic, which share the network; by default none";
 
 /// The protocols in the order of the table.
 const PROTOCOLS: [Protocol; 4] =
@@ -99,6 +100,9 @@ fn page(reports: &[Report], bars: &[Bar]) -> String {
     for report in reports {
         page += &notes(report);
     }
+    if !bars.is_empty() {
+        page += &(colour("What softroce must reach in this network:", Colour::Strong) + "\n");
+    }
     for bar in bars {
         let (verdict, look) =
             if bar.is_met() { ("met", Colour::Good) } else { ("missed", Colour::Bad) };
@@ -143,8 +147,8 @@ fn notes(report: &Report) -> String {
     if report.marked > 0 {
         note(format!("{} packets marked", report.marked));
     }
-    for (protocol, goodput) in &report.cross {
-        note(format!("{} flows beside it: {}", self::name(*protocol), bit_rate(*goodput as f64)));
+    for (protocol, goodput) in &report.cross_traffic {
+        note(format!("cross traffic of {}: {}", self::name(*protocol), bit_rate(*goodput as f64)));
     }
     notes
 }
@@ -242,7 +246,7 @@ struct ResultEntry<'a> {
     packets: u64,
     dropped: u64,
     marked: u64,
-    beside: Vec<BesideEntry>,
+    cross_traffic: Vec<CrossTrafficEntry>,
     /// The seconds of one value of the series.
     interval: f64,
     arrived: Vec<Vec<u64>>,
@@ -250,7 +254,7 @@ struct ResultEntry<'a> {
 }
 
 #[derive(Serialize)]
-struct BesideEntry {
+struct CrossTrafficEntry {
     protocol: &'static str,
     bits_per_second: u64,
 }
@@ -287,9 +291,8 @@ impl<'a> ResultEntry<'a> {
             let values = series.parts(report.elapsed, COLUMNS).into_iter();
             values.map(|value| (value as f64 * scale).round() as u64).collect()
         };
-        let beside = report.cross.iter().map(|&(protocol, bits_per_second)| BesideEntry {
-            protocol: protocol.word(),
-            bits_per_second,
+        let cross_traffic = report.cross_traffic.iter().map(|&(protocol, bits_per_second)| {
+            CrossTrafficEntry { protocol: protocol.word(), bits_per_second }
         });
         ResultEntry {
             protocol: report.protocol.word(),
@@ -307,7 +310,7 @@ impl<'a> ResultEntry<'a> {
             packets: report.packets,
             dropped: report.dropped,
             marked: report.marked,
-            beside: beside.collect(),
+            cross_traffic: cross_traffic.collect(),
             interval: part.as_secs_f64(),
             arrived: report.arrivals.iter().map(per_part).collect(),
             queue: report.queue.parts(report.elapsed, COLUMNS),
@@ -332,7 +335,8 @@ mod tests {
         let reports = PROTOCOLS.map(|protocol| simulation::run(&scenario, protocol));
         let page = page(&reports, &bars(&scenario, &reports));
         assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
-        for start in ["softroce: ", "flow 8", "and 2 more flows", "queue", "CUBIC flows beside"] {
+        for start in ["softroce: ", "flow 8", "and 2 more flows", "queue", "cross traffic of CUBIC"]
+        {
             assert!(page.contains(start), "{start}: {page}");
         }
         for protocol in PROTOCOLS {
