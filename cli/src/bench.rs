@@ -98,7 +98,8 @@ pub(crate) struct Options {
         value_parser = network::network,
         conflicts_with_all = [
             "host", "adapter", "address", "vs", "operations", "sizes", "depths", "connections",
-            "rounds", "duration", "cpus", "block", "wide", "csv", "html", "plain",
+            "rounds", "duration", "cpus", "block", "wide", "csv", "html", "plain", "row", "watched",
+            "udp",
         ],
     )]
     network: Option<network::Network>,
