@@ -4,12 +4,12 @@
 mod addresses;
 mod local_peers;
 mod receive;
+mod refused_requests;
 mod resources;
 mod shutdown;
 mod sockets;
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl Engine {
                     listeners.deliver_request(cx, index, id, request)
                 }
                 (cm::Event::PathMtuRefused { from, proposed, largest }, _) => {
-                    log_refused_path_mtu(from, proposed, largest);
+                    cx.resources.refused_requests.log(now, from, proposed, largest);
                 }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
@@ -190,17 +190,6 @@ impl Engine {
         }
         Some(result)
     }
-}
-
-/// Logs that a request was refused because of its path MTU.
-fn log_refused_path_mtu(from: IpAddr, proposed: Option<PathMtu>, largest: PathMtu) {
-    let Some(proposed) = proposed else { return };
-    tracing::warn!(
-        target: "dat::cm",
-        "refused a request of {from}: its packets carry {proposed} octets, and this host's \
-         interface takes packets of {largest} octets. Give both interfaces the same MTU, or set \
-         the path MTU of the caller (mtu={largest} in OpenDAT)"
-    );
 }
 
 impl MakeProgress for Engine {
