@@ -151,7 +151,7 @@ impl Engine {
         resources.has_outgoing |= local_address.send_messages(now);
     }
 
-    /// Ends the connection whose packet this host cannot send, because the packet is too long.
+    /// Ends the connection whose packet is too long for the path.
     fn end_link_of(&mut self, index: usize, too_long: TooLong, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let indices: Vec<usize> = links.indices().collect();
@@ -329,10 +329,11 @@ impl MakeProgress for Engine {
     fn remaining(&mut self) -> Remaining {
         let Engine { resources, links, local_addresses, unread, .. } = self;
         // While a socket has no room, its queue pairs wait for the deadline of the packet I/O.
-        let has_backlog = local_addresses.iter().any(|of| of.packet_io.has_backlog());
-        let more = !((resources.transmit_pending.is_empty() || has_backlog)
-            && resources.failed.is_empty()
-            && unread.is_empty())
+        let can_transmit = |&link: &usize| {
+            links.get_mut(link).is_some_and(|link| !link.has_backlog(local_addresses))
+        };
+        let more = resources.transmit_pending.iter().any(can_transmit)
+            || !(resources.failed.is_empty() && unread.is_empty())
             || local_addresses.iter().any(|of| of.packet_io.has_too_long());
         let deadlines = local_addresses
             .iter()
