@@ -1,28 +1,26 @@
-//! Batches that a socket had no room for. They are sent again when the socket has room, in the same
-//! order, so that a full socket buffer does not count as a loss.
+//! Batches that a sender's socket had no room for. They are sent again when the socket has room, in
+//! the same order, so that a full socket buffer does not count as a loss.
 //!
-//! While batches wait here, the queue pairs of the local address create no further packets. Only
-//! answers and messages of connection management join the backlog.
+//! While batches wait here, the queue pairs of the sender create no further requests. Only answers
+//! and messages of connection management join the backlog.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::socket::Sent;
+use crate::socket::{MAX_BATCH_BYTES, Sent};
 
 /// The time after which a socket without room is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 /// A batch that finds no room for this time is dropped. The kernel may lack memory for a batch of
 /// this size, and then the batches behind it must not wait for ever.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+pub(crate) const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The maximum number of octets in the backlog. Further batches are dropped. The protocol
 /// retransmits their packets.
 const OCTETS_MAX: usize = 256 << 10;
 
 /// A batch of packets with their ICRCs.
 pub(crate) struct Batch {
-    /// The index of the sender.
-    pub(crate) sender: usize,
     pub(crate) to: SocketAddr,
     pub(crate) octets: Vec<u8>,
     /// The length of each packet, except that the last one may be shorter.
@@ -43,6 +41,12 @@ impl Backlog {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
+    }
+
+    /// Whether a batch of any length can be appended.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.octets + MAX_BATCH_BYTES <= OCTETS_MAX
     }
 
     /// The time at which [`retry`](Self::retry) is to be called.
@@ -89,7 +93,7 @@ mod tests {
 
     fn batch(number: u8, octets: usize) -> Batch {
         let to = SocketAddr::from(([192, 0, 2, 1], 4791));
-        Batch { sender: 0, to, octets: vec![number; octets], size: 100 }
+        Batch { to, octets: vec![number; octets], size: 100 }
     }
 
     #[test]
@@ -157,7 +161,10 @@ mod tests {
     #[test]
     fn a_backlog_has_a_bound() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
-        (0..10).for_each(|number| backlog.push(now, batch(number, 60_000)));
+        (0..3).for_each(|number| backlog.push(now, batch(number, 60_000)));
+        assert!(backlog.has_room());
+        (3..10).for_each(|number| backlog.push(now, batch(number, 60_000)));
+        assert!(!backlog.has_room());
         let mut count = 0;
         backlog.retry(now + RETRY_INTERVAL, |_| {
             count += 1;

@@ -4,12 +4,12 @@
 mod addresses;
 mod local_peers;
 mod receive;
+mod refused_requests;
 mod resources;
 mod shutdown;
 mod sockets;
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl Engine {
                     listeners.deliver_request(cx, index, id, request)
                 }
                 (cm::Event::PathMtuRefused { from, proposed, largest }, _) => {
-                    log_refused_path_mtu(from, proposed, largest);
+                    cx.resources.refused_requests.log(now, from, proposed, largest);
                 }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
@@ -151,7 +151,7 @@ impl Engine {
         resources.has_outgoing |= local_address.send_messages(now);
     }
 
-    /// Ends the connection whose packet this host cannot send, because the packet is too long.
+    /// Ends the connection whose packet is too long for the path.
     fn end_link_of(&mut self, index: usize, too_long: TooLong, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let indices: Vec<usize> = links.indices().collect();
@@ -190,17 +190,6 @@ impl Engine {
         }
         Some(result)
     }
-}
-
-/// Logs that a request was refused because of its path MTU.
-fn log_refused_path_mtu(from: IpAddr, proposed: Option<PathMtu>, largest: PathMtu) {
-    let Some(proposed) = proposed else { return };
-    tracing::warn!(
-        target: "dat::cm",
-        "refused a request of {from}: its packets carry {proposed} octets, and this host's \
-         interface takes packets of {largest} octets. Give both interfaces the same MTU, or set \
-         the path MTU of the caller (mtu={largest} in OpenDAT)"
-    );
 }
 
 impl MakeProgress for Engine {
@@ -340,10 +329,11 @@ impl MakeProgress for Engine {
     fn remaining(&mut self) -> Remaining {
         let Engine { resources, links, local_addresses, unread, .. } = self;
         // While a socket has no room, its queue pairs wait for the deadline of the packet I/O.
-        let has_backlog = local_addresses.iter().any(|of| of.packet_io.has_backlog());
-        let more = !((resources.transmit_pending.is_empty() || has_backlog)
-            && resources.failed.is_empty()
-            && unread.is_empty())
+        let can_transmit = |&link: &usize| {
+            links.get_mut(link).is_some_and(|link| !link.has_backlog(local_addresses))
+        };
+        let more = resources.transmit_pending.iter().any(can_transmit)
+            || !(resources.failed.is_empty() && unread.is_empty())
             || local_addresses.iter().any(|of| of.packet_io.has_too_long());
         let deadlines = local_addresses
             .iter()

@@ -23,7 +23,7 @@ use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
 use crate::local_address::cm_packet;
-use crate::socket::Udp;
+use crate::socket::{Cause, Udp};
 
 /// The socket from which probes are sent.
 pub(crate) struct HostProbe {
@@ -97,7 +97,8 @@ impl HostProbe {
         let mut answers = Vec::new();
         self.socket.read_errors(|report| {
             if report.to.port() == DISCARD_PORT {
-                if let (true, Some(&nonce)) = (report.refused, report.packet.first_chunk()) {
+                if let (Cause::Refused, Some(&nonce)) = (report.cause, report.packet.first_chunk())
+                {
                     answers.push(Answer::HostUp(report.to.ip(), u64::from_be_bytes(nonce)));
                 }
                 return;
@@ -106,8 +107,8 @@ impl HostProbe {
             // having seen the packet would have to guess its contents.
             let word =
                 |at: usize| Some(u32::from_be_bytes(*report.packet.get(at..)?.first_chunk()?));
-            if let (true, Some(qpn), Some(id)) =
-                (report.refused, word(TRANSACTION_OFFSET + 4), word(LOCAL_ID_OFFSET))
+            if let (Cause::Refused, Some(qpn), Some(id)) =
+                (report.cause, word(TRANSACTION_OFFSET + 4), word(LOCAL_ID_OFFSET))
             {
                 answers.push(Answer::Refused(Refusal {
                     host: report.to.ip(),

@@ -186,6 +186,16 @@ impl Link {
         }
     }
 
+    /// Whether the queue pair's packets wait because its sender has no room.
+    pub(crate) fn has_backlog(&self, local_addresses: &[LocalAddress]) -> bool {
+        let (conn, peer) = match &self.phase {
+            Phase::Established(established) => (&established.conn, &established.peer),
+            Phase::Disconnecting(disconnecting) => (&disconnecting.conn, &disconnecting.peer),
+            _ => return false,
+        };
+        local_addresses[conn.local_address].packet_io.has_backlog(peer)
+    }
+
     /// Adds the counters of the queue pair's connection, if there is one.
     pub(crate) fn count(&self, counts: &mut Counts) {
         if let Phase::Established(established) = &self.phase {
@@ -513,8 +523,8 @@ const UNPROBED_PATH_MTU: PathMtu = PathMtu::Octets1024;
 
 /// The connection, on either side.
 impl Link {
-    /// Sends a full packet that changes nothing. If a router on the path cannot forward it, this
-    /// host learns the path MTU before the consumer sends a long message.
+    /// Sends a full packet that changes nothing. If a router on the path cannot forward it, it says
+    /// so by ICMP. This side then knows the reason when the first request is not answered.
     fn probe_path(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase
             && established.rc.path_mtu() > UNPROBED_PATH_MTU
@@ -600,10 +610,11 @@ impl Link {
         if !std::mem::replace(&mut self.received, true) {
             cx.resources.received.push(self.index);
         }
-        // A READ is carried out when its responses are created. That must happen before any later
-        // request changes the memory.
+        // A READ is carried out when its responses are created. That happens before a later request
+        // changes the memory, as far as one turn and the backlog have room for the responses. IBA
+        // guarantees this order only if the request has a fence.
         if established.rc.wants_tx() && changes_memory(packet) {
-            established.failure = established.failure.or(established.transmit(cx).err());
+            established.failure = established.failure.or(established.respond(cx).err());
         }
         // The failure is handled when the whole batch of packets has been processed.
         established.failure = established.failure.or(established.rc.receive(cx.now, packet).err());
@@ -767,6 +778,7 @@ impl Link {
                         || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
+                    cx.local_address.packet_io.read_reports(&established.peer);
                     cx.local_address.probe_port(
                         established.peer.address,
                         established.conn.id,

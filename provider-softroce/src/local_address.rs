@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use adapter::Table;
 use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
-use rnic::cm::{Cfg, Cm, ConnId, LowBits};
+use rnic::cm::{Cfg, Cm, ConnId, LowBits, RouteMtu};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
-use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
+use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
@@ -132,7 +132,7 @@ impl LocalAddress {
             port,
             packet_io,
             host_probe: HostProbe::new(address).ok(),
-            cm: Cm::new(cfg, Box::new(random)),
+            cm: Cm::new(cfg, Box::new(random)).with_route_mtu(route_mtu_from(address)),
             owners,
             qpns: Qpns::new(low_bits(slot)),
             closed_services: Vec::new(),
@@ -251,13 +251,7 @@ impl LocalAddress {
     /// The socket address of a peer: its IP address and the UDP port. A link-local address gets the
     /// scope of this side's address.
     pub(crate) fn peer_address(&self, ip: IpAddr) -> SocketAddr {
-        let mut peer = SocketAddr::new(ip, UDP_PORT);
-        if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, self.address())
-            && peer.ip().is_unicast_link_local()
-        {
-            peer.set_scope_id(local.scope_id());
-        }
-        peer
+        peer_address(self.address(), ip)
     }
 
     /// Connects to a peer's liveness socket if the peer is on this host, so that this side notices
@@ -299,6 +293,28 @@ impl LocalAddress {
         let all = [cm.deadline(), packet_io.deadline(), port.deadline(), req_pacing.deadline()];
         all.into_iter().flatten().min()
     }
+}
+
+/// See [`LocalAddress::peer_address`].
+fn peer_address(local: SocketAddr, ip: IpAddr) -> SocketAddr {
+    let mut peer = SocketAddr::new(ip, UDP_PORT);
+    if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, local)
+        && peer.ip().is_unicast_link_local()
+    {
+        peer.set_scope_id(local.scope_id());
+    }
+    peer
+}
+
+/// Returns a function that returns the path MTU of the route from a local address to a caller.
+fn route_mtu_from(local: SocketAddr) -> RouteMtu {
+    let mut from = local;
+    from.set_port(0);
+    Box::new(move |caller| {
+        let route = Route::to(peer_address(local, caller), Some(from));
+        // A caller that cannot be reached gets no answer, so its path MTU does not matter.
+        route.map_or(PathMtu::Octets4096, |route| route.mtu)
+    })
 }
 
 /// Wraps a message of connection management in a packet.

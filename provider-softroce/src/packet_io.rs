@@ -15,12 +15,12 @@ use std::time::Instant;
 use capture::{Capture, Datagram, Direction};
 use netem::Conditions;
 use rnic::rc::Burst;
-use wire::rocev2::{Icrc, Identification};
+use wire::rocev2::{Icrc, Identification, Psn};
 
 use crate::backlog::{self, Backlog};
 use crate::connected_socket::ConnectedSocket;
 use crate::outgoing::{Batch, Destination, Outgoing};
-use crate::socket::{ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
+use crate::socket::{Cause, ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
 
 /// The maximum number of ports from which the packets of a local address leave.
 const SENDERS_MAX: usize = 4;
@@ -43,9 +43,7 @@ pub(crate) struct PacketIo {
     /// The connected socket, which is a faster path to peers at this adapter's own address. `None`
     /// if it is not in use.
     connected_socket: Option<ConnectedSocket>,
-    /// The batches for which a socket had no room.
-    backlog: Backlog,
-    /// The packets that were not sent because they are too long, until
+    /// The packets that are too long for the path, until
     /// [`take_too_long`](PacketIo::take_too_long) returns them.
     too_long: Vec<TooLong>,
     net: Option<netem::Link<InFlight>>,
@@ -60,6 +58,9 @@ struct Sender {
     _port_reservation: Udp,
     /// The source address of the packets.
     source: SocketAddr,
+    /// The batches for which the socket had no room. All packets of a connection leave from one
+    /// sender, so a sender without room delays only its own connections.
+    backlog: Backlog,
 }
 
 impl Sender {
@@ -69,19 +70,75 @@ impl Sender {
         source.set_port(port);
         let socket = Udp::bind_send_only(source, address)?;
         socket.set_traffic_class(traffic_class)?;
-        Ok(Sender { socket, _port_reservation: port_reservation, source })
+        socket.drop_incoming()?;
+        socket.enable_error_queue()?;
+        let (_port_reservation, backlog) = (port_reservation, Backlog::default());
+        Ok(Sender { socket, _port_reservation, source, backlog })
+    }
+
+    /// Sends packets as [`Udp::send`] does. Adds the packets that are too long for the path to
+    /// `too_long`.
+    fn send(
+        &self,
+        to: SocketAddr,
+        octets: &[u8],
+        size: usize,
+        too_long: &mut Vec<TooLong>,
+    ) -> Sent {
+        // The kernel also refuses to send once after an ICMP message about an earlier packet, so
+        // the first refusal may have nothing to do with these packets. The kernel may give no
+        // reason for the refusal of a batch, so the last attempt sends a single packet.
+        for packets in [octets, octets, &octets[..size.min(octets.len())]] {
+            match self.socket.send(to, packets, size) {
+                Sent::TooLong => {}
+                sent => return sent,
+            }
+            if let Some(mtu) = self.read_reports(too_long) {
+                note_too_long(too_long, to, octets, size, mtu);
+                return Sent::TooLong;
+            }
+        }
+        Sent::Failed
+    }
+
+    /// Adds the packets that ICMP messages quote to `too_long`. Returns the MTU of the interface,
+    /// in octets of an IP packet, if this host has refused a packet because of it.
+    fn read_reports(&self, too_long: &mut Vec<TooLong>) -> Option<usize> {
+        let mut of_interface = None;
+        self.socket.read_errors(|report| match report.cause {
+            Cause::TooLongForInterface { mtu } => of_interface = Some(mtu),
+            Cause::TooLongForRouter { mtu: path } => {
+                if let Some((qpn, psn)) = dest_qpn(report.packet).zip(psn(report.packet)) {
+                    let told_by = ToldBy::Icmp { psn };
+                    too_long.push(TooLong { peer: report.to.ip(), qpn, path, told_by });
+                }
+            }
+            Cause::Refused | Cause::Other => {}
+        });
+        of_interface
     }
 }
 
-/// A packet that was not sent because it is longer than the path MTU that this host knows.
+/// A packet that is longer than the path carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
     /// The address of the peer.
     pub(crate) peer: IpAddr,
     /// The peer's queue pair.
     pub(crate) qpn: u32,
-    /// The length of the IP packet.
-    pub(crate) octets: usize,
+    /// The length of the longest IP packet that the path carries.
+    pub(crate) path: usize,
+    pub(crate) told_by: ToldBy,
+}
+
+/// The source of the report that a packet is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToldBy {
+    /// This host has not sent an IP packet of this length.
+    Host { octets: usize },
+    /// An ICMP message quotes a packet with this PSN. The message may be forged, so it counts only
+    /// if the connection [may have sent](rnic::rc::ReliableConnection::may_have_sent) the packet.
+    Icmp { psn: Psn },
 }
 
 /// A packet in the emulated network.
@@ -220,7 +277,6 @@ impl PacketIo {
             gso,
             outgoing: Outgoing::new(),
             connected_socket: None,
-            backlog: Backlog::default(),
             too_long: Vec::new(),
             net,
             capture,
@@ -292,7 +348,6 @@ impl PacketIo {
             gso,
             outgoing,
             connected_socket,
-            backlog,
             too_long,
             net,
             capture,
@@ -300,11 +355,14 @@ impl PacketIo {
         } = self;
         let max_packets = if *gso && net.is_none() { MAX_SEGMENTS } else { 1 };
         let Some((destination, batches)) = outgoing.batches(max_packets) else { return };
-        let Destination { address: to, sender, icrc, now } = destination;
-        let Sender { socket, source, .. } = &senders[sender];
+        let Destination { address: to, sender: index, icrc, now } = destination;
+        let sender = &mut senders[index];
         for batch in batches {
-            let mut via_connected =
-                connected_socket.as_mut().filter(|_| batch.is_single() && to == *address);
+            // The batches of the backlog leave first.
+            let has_backlog = !sender.backlog.is_empty();
+            let mut via_connected = connected_socket
+                .as_mut()
+                .filter(|_| batch.is_single() && to == *address && !has_backlog);
             let Batch { octets, size } = batch;
             for (id, datagram) in (0..).zip(octets.chunks_mut(size)) {
                 let id = match &mut via_connected {
@@ -315,14 +373,15 @@ impl PacketIo {
                     }
                 };
                 if let Some(capture) = capture {
-                    record(capture, now, Direction::Out, [*source, to], id, datagram);
+                    record(capture, now, Direction::Out, [sender.source, to], id, datagram);
                 }
             }
             // Apart from a packet for which the socket has no room, a packet that cannot be sent
             // counts as lost. The protocol retransmits it.
             match (&mut *net, via_connected) {
                 (Some(net), _) => {
-                    net.send(now, InFlight { sender, to, datagram: octets.to_vec() }, octets.len())
+                    let datagram = octets.to_vec();
+                    net.send(now, InFlight { sender: index, to, datagram }, octets.len())
                 }
                 (None, Some(via_connected)) => {
                     if !via_connected.send(octets) {
@@ -330,18 +389,9 @@ impl PacketIo {
                     }
                 }
                 (None, None) => {
-                    let sent = match backlog.is_empty() {
-                        true => socket.send(to, octets, size),
-                        // The batches of the backlog leave first.
-                        false => Sent::NoRoom,
-                    };
-                    match sent {
-                        Sent::All | Sent::Failed => {}
-                        Sent::NoRoom => {
-                            let octets = octets.to_vec();
-                            backlog.push(now, backlog::Batch { sender, to, octets, size });
-                        }
-                        Sent::TooLong => note_too_long(too_long, to, octets, size),
+                    if has_backlog || sender.send(to, octets, size, too_long) == Sent::NoRoom {
+                        let octets = octets.to_vec();
+                        sender.backlog.push(now, backlog::Batch { to, octets, size });
                     }
                 }
             }
@@ -351,20 +401,47 @@ impl PacketIo {
 
     /// Sends the batches for which a socket had no room, if it is time to try again.
     pub(crate) fn send_backlog(&mut self, now: Instant) {
-        let PacketIo { senders, backlog, too_long, .. } = self;
-        backlog.retry(now, |&backlog::Batch { sender, to, ref octets, size }| {
-            let sent = senders[sender].socket.send(to, octets, size);
-            if sent == Sent::TooLong {
-                note_too_long(too_long, to, octets, size);
+        for sender in &mut self.senders {
+            if sender.backlog.is_empty() {
+                continue;
             }
-            sent
-        });
+            let mut backlog = std::mem::take(&mut sender.backlog);
+            backlog.retry(now, |&backlog::Batch { to, ref octets, size }| {
+                sender.send(to, octets, size, &mut self.too_long)
+            });
+            sender.backlog = backlog;
+        }
     }
 
-    /// Whether packets wait because a socket has no room. Queue pairs must not create packets then.
+    /// Sends the batches for which a socket has no room, for at most [`backlog::WAIT_MAX`]. Call
+    /// this before the sockets are closed.
+    pub(crate) fn drain_backlog(&mut self) {
+        let latest = Instant::now() + backlog::WAIT_MAX;
+        let due = |this: &Self| this.senders.iter().filter_map(|of| of.backlog.deadline()).min();
+        while let Some(at) = due(self).filter(|&at| at < latest) {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            self.send_backlog(Instant::now());
+        }
+    }
+
+    /// Whether packets from the peer's sender wait because its socket has no room. Queue pairs must
+    /// not create requests then.
     #[inline]
-    pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+    pub(crate) fn has_backlog(&self, to: &Peer) -> bool {
+        !self.senders[to.sender].backlog.is_empty()
+    }
+
+    /// Whether a batch of any length can join the backlog of the peer's sender.
+    #[inline]
+    pub(crate) fn has_room_in_backlog(&self, to: &Peer) -> bool {
+        self.senders[to.sender].backlog.has_room()
+    }
+
+    /// Reads the ICMP messages about packets to a peer. [`take_too_long`](Self::take_too_long)
+    /// returns the packets that they quote.
+    #[cold]
+    pub(crate) fn read_reports(&mut self, to: &Peer) {
+        self.senders[to.sender].read_reports(&mut self.too_long);
     }
 
     /// Whether [`take_too_long`](Self::take_too_long) would return packets.
@@ -373,8 +450,7 @@ impl PacketIo {
         !self.too_long.is_empty()
     }
 
-    /// Returns the packets that were not sent because they are longer than the path MTU. Returns
-    /// each packet once.
+    /// Returns the packets that are too long for the path. Returns each packet once.
     pub(crate) fn take_too_long(&mut self) -> Vec<TooLong> {
         std::mem::take(&mut self.too_long)
     }
@@ -383,9 +459,7 @@ impl PacketIo {
     pub(crate) fn send_due(&mut self, now: Instant) {
         let Some(net) = &mut self.net else { return };
         while let Some(InFlight { sender, to, datagram }) = net.receive(now) {
-            if self.senders[sender].socket.send(to, &datagram, datagram.len()) == Sent::TooLong {
-                note_too_long(&mut self.too_long, to, &datagram, datagram.len());
-            }
+            self.senders[sender].send(to, &datagram, datagram.len(), &mut self.too_long);
         }
     }
 
@@ -396,11 +470,12 @@ impl PacketIo {
         }
     }
 
-    /// The time at which the emulated network delivers the next packet, or at which the backlog is
-    /// to be sent.
+    /// The time at which the emulated network delivers the next packet, or at which a backlog is to
+    /// be sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_net = self.net.as_ref().and_then(netem::Link::deadline);
-        [of_net, self.backlog.deadline()].into_iter().flatten().min()
+        let of_backlogs = self.senders.iter().filter_map(|sender| sender.backlog.deadline());
+        of_net.into_iter().chain(of_backlogs).min()
     }
 
     /// Whether a capture records the packets.
@@ -437,6 +512,12 @@ pub(crate) fn dest_qpn(packet: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([0, high, middle, low]))
 }
 
+/// Returns the PSN of a packet that has not been checked.
+fn psn(packet: &[u8]) -> Option<Psn> {
+    let &[high, middle, low] = packet.get(9..)?.first_chunk()?;
+    Some(Psn::new(u32::from_be_bytes([0, high, middle, low])))
+}
+
 /// The length of the IP packet that carries a UDP payload of this length to a peer.
 pub(crate) fn ip_packet_len(peer: IpAddr, payload: usize) -> usize {
     const UDP_HEADER: usize = 8;
@@ -444,14 +525,20 @@ pub(crate) fn ip_packet_len(peer: IpAddr, payload: usize) -> usize {
     ip_header + UDP_HEADER + payload
 }
 
-/// Records the packets of a batch that the kernel refused because they are too long. Only the last
-/// packet of a batch may be shorter than the others.
+/// Records the packets of a batch that the kernel refused because they are longer than `path`, the
+/// MTU of the interface. Only the last packet of a batch may be shorter than the others.
 #[cold]
-fn note_too_long(too_long: &mut Vec<TooLong>, to: SocketAddr, octets: &[u8], size: usize) {
+fn note_too_long(
+    too_long: &mut Vec<TooLong>,
+    to: SocketAddr,
+    octets: &[u8],
+    size: usize,
+    path: usize,
+) {
     for packet in octets.chunks(size.max(1)).filter(|packet| packet.len() == size) {
         if let Some(qpn) = dest_qpn(packet) {
-            let octets = ip_packet_len(to.ip(), packet.len());
-            let found = TooLong { peer: to.ip(), qpn, octets };
+            let told_by = ToldBy::Host { octets: ip_packet_len(to.ip(), packet.len()) };
+            let found = TooLong { peer: to.ip(), qpn, path, told_by };
             if !too_long.contains(&found) {
                 too_long.push(found);
             }

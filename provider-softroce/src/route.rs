@@ -51,15 +51,6 @@ impl Route {
     }
 }
 
-/// Returns the MTU of the route to a peer, in octets of an IP packet. It takes ICMP messages into
-/// account that have said that a router carries less than the interface. `None` if there is no
-/// route.
-pub(crate) fn ip_mtu_to(peer: SocketAddr) -> Option<usize> {
-    let socket = Socket::new(Domain::for_address(peer), Type::DGRAM.cloexec(), None).ok()?;
-    socket.connect(&peer.into()).ok()?;
-    ip_mtu(&socket, peer).ok()
-}
-
 /// Returns the MTU, in octets of an IP packet, from a socket to the peer that it is connected to.
 fn ip_mtu(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
     let (level, option) = match peer {

@@ -5,7 +5,8 @@
 mod peer;
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use dat_core::provider::{Transport, WcStatus};
 use provider_loopback::contract::rig::{Event, Rig, Service, outcomes};
 use socket2::SockRef;
 use wire::cm::{Answered, Message, Reason, Rej};
-use wire::rocev2::PathMtu;
+use wire::rocev2::{Bth, Extension, Icrc, Opcode, Packet, PathMtu, UDP_PORT};
 
 use self::peer::*;
 
@@ -55,6 +56,55 @@ fn a_marked_packet_is_answered_by_a_notification() {
             std::hint::spin_loop();
         }
     }
+}
+
+/// The kernel merges packets of one sender into a batch, even if they are for two adapters. The
+/// adapter that receives the batch passes the mark on, too, so each adapter notifies the peer.
+#[test]
+fn a_mark_reaches_the_adapter_to_which_its_packet_is_passed_on() {
+    let _peer_port = lock_peer_port();
+    let (first, second, peer) = (adapter(), adapter(), Peer::new());
+    let rigs = [Rig { a: &first, b: &second }, Rig { a: &second, b: &first }];
+    let connections = [0, 0x80].map(|n| connected_with(&rigs[n as usize / 0x80], &peer, n));
+    let mut batch = Vec::new();
+    for (position, (_, call)) in (0..).zip(&connections) {
+        let bth = Bth { ack_request: true, ..Bth::new(Opcode::SendOnly, call.qpn, call.psn) };
+        let packet = Packet { bth, extension: Extension::None, payload: b"data" };
+        let start = batch.len();
+        batch.resize(start + packet.len() + Icrc::SIZE, 0);
+        packet.emit(&mut batch[start..][..packet.len()]);
+        peer.icrc.seal(position, &mut batch[start..]);
+    }
+    for (end, _) in &connections {
+        end.recv(1, &[end.mem.segment(0, 8)]);
+    }
+    SockRef::from(&peer.socket).set_tos_v4(MARKED).expect("no privilege is needed");
+    set_socket_segment(&peer.socket, batch.len() / 2);
+    peer.socket.send_to(&batch, (OURS, UDP_PORT)).expect("the batch is sent");
+    for (rig, (end, _)) in rigs.iter().zip(&connections) {
+        assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
+    }
+    for _ in &connections {
+        rigs[0].until("a notification", || {
+            (peer.receive()? == Received::CongestionNotification).then_some(())
+        });
+    }
+}
+
+/// Makes the kernel divide what the socket sends into packets of this number of octets.
+fn set_socket_segment(socket: &UdpSocket, octets: usize) {
+    let octets = octets as libc::c_int;
+    // SAFETY: `octets` is valid for reads during the call, and its size is passed.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const octets).cast(),
+            size_of_val(&octets) as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "the kernel supports UDP_SEGMENT");
 }
 
 /// Each connection has one source port, and many connections have several.

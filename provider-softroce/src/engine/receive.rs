@@ -12,7 +12,7 @@ use crate::link::{EngineContext, Link};
 use crate::listeners::Listeners;
 use crate::local_address::{GSI, LocalAddress};
 use crate::packet_io::{check_unknown, dest_qpn};
-use crate::port::slot_of;
+use crate::port::{Origin, slot_of};
 use crate::socket::Datagrams;
 
 /// Processes the datagrams of one sender.
@@ -62,7 +62,10 @@ pub(super) fn receive_datagrams(
                     link.note_marked(cx, &packet);
                 }
             }
-            None => dispatch_other(cx, listeners, (from, of_peer), octets, &packet),
+            None => {
+                let origin = Origin { from, marked: datagrams.marked };
+                dispatch_other(cx, listeners, (origin, of_peer), octets, &packet)
+            }
         }
     }
 }
@@ -73,18 +76,19 @@ pub(super) fn receive_datagrams(
 fn dispatch_other(
     cx: &mut EngineContext<'_>,
     listeners: &Listeners,
-    (from, of_peer): (SocketAddr, bool),
+    (origin, of_peer): (Origin, bool),
     octets: &[u8],
     packet: &Packet<'_>,
 ) {
     let EngineContext { local_address, now, .. } = cx;
+    let from = origin.from;
     let qpn = packet.bth.dest_qpn;
     if qpn != GSI {
         // The packet may be for a queue pair of another adapter, because the kernel may merge
         // packets for several adapters into one batch (GRO).
         let slot = slot_of(qpn);
         if slot != local_address.port.slot() {
-            local_address.port.forward(slot, (from, of_peer), octets, *now);
+            local_address.port.forward(slot, (origin, of_peer), octets, *now);
         }
         return;
     }
@@ -100,7 +104,7 @@ fn dispatch_other(
         other => match slot_of(receiver_comm_id(other)) {
             slot if slot == local_address.port.slot() => false,
             slot => {
-                local_address.port.forward(slot, (from, of_peer), octets, *now);
+                local_address.port.forward(slot, (origin, of_peer), octets, *now);
                 true
             }
         },
@@ -124,7 +128,7 @@ pub(super) fn receive_cm(
         if let Ok(Mad { message: Message::Req(req), .. }) = Mad::parse(packet.payload)
             && let Some(id) = local_address.cm.adopter(from.ip(), &req)
         {
-            return local_address.port.forward(slot_of(id.0), (from, false), octets, now);
+            return local_address.port.forward(slot_of(id.0), (from.into(), false), octets, now);
         }
         let to = local_address.address().ip();
         // Invalid messages are dropped.

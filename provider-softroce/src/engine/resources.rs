@@ -8,6 +8,7 @@ use mio::Token;
 use rnic::rc::{EarlyPool, Wheel};
 
 use super::Engine;
+use super::refused_requests::RefusedRequests;
 
 /// The shared resources of an engine.
 pub(crate) struct EngineResources {
@@ -29,6 +30,8 @@ pub(crate) struct EngineResources {
     pub(crate) ended_counts: Counts,
     /// The number of packets for a queue pair that did not come from its peer.
     pub(crate) foreign_packets: u64,
+    /// The log of refused connection requests.
+    pub(super) refused_requests: RefusedRequests,
 }
 
 impl EngineResources {
@@ -44,6 +47,7 @@ impl EngineResources {
             failed: Vec::new(),
             ended_counts: Counts::default(),
             foreign_packets: 0,
+            refused_requests: RefusedRequests::default(),
         }
     }
 

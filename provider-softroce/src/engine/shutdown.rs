@@ -54,11 +54,13 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Waits for disconnects, then delivers the packets that are still in the emulated network.
+    /// Waits for disconnects, then sends the packets that are still in the emulated network or wait
+    /// for room.
     fn drop(&mut self) {
         self.await_disconnects();
         for local_address in &mut self.local_addresses {
             local_address.packet_io.drain_network();
+            local_address.packet_io.drain_backlog();
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::host_probe::{Answer, HostProbe};
 use crate::link::EngineContext;
 use crate::local_address::{GSI, LocalAddress, Owner};
 use crate::packet_io::dest_qpn;
-use crate::port::LocalMessage;
+use crate::port::{LocalMessage, Origin};
 use crate::socket::ReceiveStrategy;
 
 /// The number of reads of one socket before other sockets have their turn.
@@ -178,7 +178,7 @@ impl Engine {
                 Some(LocalMessage::SocketRequest(request)) => {
                     local_addresses[local_address].port.send_shared_sockets(&request)
                 }
-                Some(LocalMessage::Packet { from, packet: octets }) => {
+                Some(LocalMessage::Packet { origin: Origin { from, marked }, packet: octets }) => {
                     let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok())
                     else {
                         continue;
@@ -188,11 +188,13 @@ impl Engine {
                     let link = local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
                     match link {
                         Some(link) => match link.peer(from, qpn) {
-                            Some(_) => link.receive(
-                                &mut EngineContext { local_address, resources, now },
-                                from,
-                                &packet,
-                            ),
+                            Some(_) => {
+                                let cx = &mut EngineContext { local_address, resources, now };
+                                link.receive(cx, from, &packet);
+                                if marked {
+                                    link.note_marked(cx, &packet);
+                                }
+                            }
                             None => resources.foreign_packets += 1,
                         },
                         None if qpn == GSI => receive_cm(local_address, from, octets, &packet, now),

@@ -18,8 +18,7 @@ use super::disconnecting::Disconnecting;
 use super::established::Established;
 use super::{EngineContext, Link, Phase};
 use crate::engine::Upcall;
-use crate::packet_io::{TooLong, ip_packet_len};
-use crate::route;
+use crate::packet_io::{ToldBy, TooLong, ip_packet_len};
 
 /// The reason for which a connection ends.
 pub(super) enum End {
@@ -46,7 +45,7 @@ pub(super) enum BreakReason {
     ProcessGone,
     #[error("the connection broke on the peer's side")]
     BrokenByPeer,
-    /// The kernel has refused a packet that is longer than the path MTU.
+    /// The kernel or a router has refused a packet that is too long.
     #[error("packets of {octets} octets do not reach {peer}: the path takes {path}")]
     TooLong { octets: usize, peer: IpAddr, path: usize },
     /// Full packets are lost without a report.
@@ -71,12 +70,16 @@ impl Established {
         let peer = self.peer.address.ip();
         match failure {
             Failure::PathMtu => {
-                let longest = packet_len(Opcode::SendMiddle, self.rc.path_mtu().octets());
-                let octets = ip_packet_len(peer, longest + Icrc::SIZE);
-                BreakReason::FullPacketsLost { octets, peer }
+                BreakReason::FullPacketsLost { octets: self.full_packet_len(), peer }
             }
             failure => failure.into(),
         }
+    }
+
+    /// The length of an IP packet with as much payload as the path MTU allows.
+    fn full_packet_len(&self) -> usize {
+        let longest = packet_len(Opcode::SendMiddle, self.rc.path_mtu().octets());
+        ip_packet_len(self.peer.address.ip(), longest + Icrc::SIZE)
     }
 
     /// Returns how the connection ends because the peer has disconnected. Returns `None` if the
@@ -160,16 +163,25 @@ impl Link {
         self.on_peer_gone(cx);
     }
 
-    /// Handles a packet that this host cannot send because it is too long. The path MTU of a
-    /// connection cannot change, so the connection ends.
+    /// Handles a report that a packet is too long. The path MTU of a connection cannot change, so
+    /// the connection ends. An ICMP message that may be forged is ignored.
     pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: TooLong) {
-        let TooLong { peer, qpn, octets } = too_long;
+        let TooLong { peer, qpn, path, told_by } = too_long;
         let Phase::Established(established) = &self.phase else { return };
-        let address = established.peer.address;
-        if (address.ip(), established.peer_qpn) == (peer, qpn) {
-            let path = route::ip_mtu_to(address).unwrap_or(0);
-            self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
+        if (established.peer.address.ip(), established.peer_qpn) != (peer, qpn) {
+            return;
         }
+        let octets = match told_by {
+            ToldBy::Host { octets } => octets,
+            ToldBy::Icmp { psn } => {
+                let octets = established.full_packet_len();
+                if path >= octets || !established.rc.may_have_sent(psn) {
+                    return;
+                }
+                octets
+            }
+        };
+        self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
     }
 
     /// Handles the end of the peer's process, or a report of its host that no process has the port.

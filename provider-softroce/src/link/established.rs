@@ -14,7 +14,7 @@ use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 use super::delayed_ack::DelayedAck;
 use super::end::PeerDisconnect;
 use super::{Conn, EngineContext};
-use crate::packet_io::Peer;
+use crate::packet_io::{PacketIo, Peer};
 
 /// The RNR timer code for 0.08 ms: the time that the peer must wait if no receive is posted. The
 /// peer waits longer if it sends again and still no receive is posted.
@@ -163,15 +163,28 @@ impl Established {
         }
     }
 
-    /// Sends all packets that are ready.
+    /// Sends all packets that are ready. They wait in their queue pairs while the socket has no
+    /// room.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
+        self.transmit_while(cx, |packet_io, peer| !packet_io.has_backlog(peer))
+    }
+
+    /// Sends all packets that are ready. They join the backlog if the socket has no room.
+    pub(super) fn respond(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
+        self.transmit_while(cx, PacketIo::has_room_in_backlog)
+    }
+
+    fn transmit_while(
+        &mut self,
+        cx: &mut EngineContext<'_>,
+        may_send: impl Fn(&PacketIo, &Peer) -> bool,
+    ) -> Result<(), Failure> {
         // The passive side sends no packets before the peer has confirmed the connection.
         if !self.reported {
             return Ok(());
         }
         for _ in 0..BURSTS_PER_TURN {
-            // The packets wait in their queue pairs while the socket has no room.
-            if cx.local_address.packet_io.has_backlog() {
+            if !may_send(&cx.local_address.packet_io, &self.peer) {
                 break;
             }
             let is_first = !cx.resources.has_outgoing;

@@ -116,6 +116,8 @@ fn packets_wait_while_the_socket_has_no_room() {
         set_socket_send_buffer_size(&io.senders[0].socket, 20_000).expect("an option");
         let to = "10.9.0.2:4791".parse().expect("an address");
         let peer = Peer::new(io.source(), address, to).expect("one family");
+        io.open_all_senders();
+        let other = Peer { sender: 1, ..Peer::new(io.source(), address, to).expect("one family") };
         let mut waited = 0;
         for _ in 0..BURSTS {
             for _ in 0..PACKETS {
@@ -123,7 +125,9 @@ fn packets_wait_while_the_socket_has_no_room() {
                 burst.push(1000).expect("room for a packet").fill(0);
             }
             io.flush();
-            while io.has_backlog() {
+            while io.has_backlog(&peer) {
+                assert!(!io.has_backlog(&other), "another sender does not wait");
+
                 waited += 1;
                 assert!(io.deadline().is_some());
                 io.send_backlog(Instant::now());
@@ -131,6 +135,14 @@ fn packets_wait_while_the_socket_has_no_room() {
             }
         }
         assert!(waited > 0, "the socket always had room");
+        // The end of the adapter waits for the backlog.
+        for _ in 0..PACKETS {
+            io.burst_to(&peer, Instant::now()).push(1000).expect("room for a packet").fill(0);
+        }
+        io.flush();
+        assert!(io.has_backlog(&peer));
+        io.drain_backlog();
+        assert!(!io.has_backlog(&peer) && io.deadline().is_none());
         let sent = || {
             let counts = std::fs::read_to_string("/proc/thread-self/net/dev").expect("counts");
             let far = counts.lines().find_map(|line| line.trim().strip_prefix("far:"));
@@ -139,10 +151,10 @@ fn packets_wait_while_the_socket_has_no_room() {
         };
         // Other packets of the kernel may be counted, too.
         let start = Instant::now();
-        while sent() < BURSTS * PACKETS && start.elapsed().as_secs() < 20 {
+        let packets = (BURSTS + 1) * PACKETS;
+        while sent() < packets && start.elapsed().as_secs() < 20 {
             std::thread::yield_now();
         }
-        let packets = BURSTS * PACKETS;
         assert!((packets..packets + 30).contains(&sent()), "{} of {packets}", sent());
     });
     network.join().expect("no panic");
@@ -156,9 +168,10 @@ fn packets_that_are_too_long_are_reported_with_their_queue_pairs() {
     for (packet, qpn) in packets.chunks_mut(100).zip([0x11u8, 0x22, 0x11]) {
         packet[7] = qpn;
     }
-    note_too_long(&mut io.too_long, to, &packets[..250], 100);
-    note_too_long(&mut io.too_long, to, &packets, 100);
-    let found = |qpn| TooLong { peer: to.ip(), qpn, octets: 128 };
+    note_too_long(&mut io.too_long, to, &packets[..250], 100, 68);
+    note_too_long(&mut io.too_long, to, &packets, 100, 68);
+    let told_by = ToldBy::Host { octets: 128 };
+    let found = |qpn| TooLong { peer: to.ip(), qpn, path: 68, told_by };
     assert!(io.has_too_long());
     assert_eq!(io.take_too_long(), [found(0x11), found(0x22)]);
     assert!(!io.has_too_long() && io.take_too_long().is_empty());

@@ -15,8 +15,9 @@ use super::names::{self, Name, Names, SocketFile};
 /// The message that requests the shared sockets. It carries a descriptor: one end of a socket pair.
 /// The receiver sends the shared sockets to that end.
 pub(super) const SOCKET_REQUEST: &[u8] = b"hello";
-/// The length of the header of a forwarded packet: the sender's address, scope and port.
-const HEADER_BYTES: usize = 16 + 4 + 2;
+/// The length of the header of a forwarded packet: the sender's address, scope and port, and
+/// whether the packet is marked.
+const HEADER_BYTES: usize = 16 + 4 + 2 + 1;
 /// The maximum length of a message: the largest path MTU with all extension headers, and some
 /// reserve.
 const MESSAGE_MAX_BYTES: usize = HEADER_BYTES + 4096 + 256;
@@ -31,9 +32,25 @@ pub(crate) struct LocalSocket {
 pub(crate) enum LocalMessage<'a> {
     /// A new adapter requests the shared sockets.
     SocketRequest(SocketRequest),
-    /// A packet and its sender. The adapter that forwards the packet has checked it and removed its
+    /// A packet and its origin. The adapter that forwards the packet has checked it and removed its
     /// ICRC.
-    Packet { from: SocketAddr, packet: &'a [u8] },
+    Packet { origin: Origin, packet: &'a [u8] },
+}
+
+/// The origin of a forwarded packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The address of the sender.
+    pub(crate) from: SocketAddr,
+    /// Whether a switch has marked the packet.
+    pub(crate) marked: bool,
+}
+
+impl From<SocketAddr> for Origin {
+    /// The origin of a packet without a mark.
+    fn from(from: SocketAddr) -> Self {
+        Origin { from, marked: false }
+    }
 }
 
 /// The result of sending a message.
@@ -68,7 +85,7 @@ impl LocalSocket {
         &self,
         names: &Names,
         to: Name,
-        from: SocketAddr,
+        Origin { from, marked }: Origin,
         packet: &[u8],
     ) -> SendOutcome {
         if packet.len() > MESSAGE_MAX_BYTES - HEADER_BYTES {
@@ -82,7 +99,8 @@ impl LocalSocket {
         let mut message = [0; MESSAGE_MAX_BYTES];
         message[..16].copy_from_slice(&ip.octets());
         message[16..20].copy_from_slice(&scope.to_ne_bytes());
-        message[20..HEADER_BYTES].copy_from_slice(&from.port().to_ne_bytes());
+        message[20..22].copy_from_slice(&from.port().to_ne_bytes());
+        message[22] = marked.into();
         message[HEADER_BYTES..HEADER_BYTES + packet.len()].copy_from_slice(packet);
         let message = &message[..HEADER_BYTES + packet.len()];
         let sent = names.address(to).and_then(|to| {
@@ -135,7 +153,8 @@ impl LocalSocket {
             }
             if len >= HEADER_BYTES {
                 let (header, packet) = buffer.0[..len].split_at(HEADER_BYTES);
-                return Ok(Some(LocalMessage::Packet { from: parse_sender(header), packet }));
+                let origin = Origin { from: parse_sender(header), marked: header[22] != 0 };
+                return Ok(Some(LocalMessage::Packet { origin, packet }));
             }
         }
     }

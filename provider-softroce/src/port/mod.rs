@@ -16,7 +16,7 @@
 //! more part.
 //!
 //! Adapters find each other by local sockets in a directory that only their user can enter
-//! ([`names`]): `/tmp/opendat-UID/NETNS/v2-ADDRESS`.
+//! ([`names`]): `/tmp/opendat-UID/NETNS/v3-ADDRESS`.
 //!
 //! | file | owner and purpose |
 //! |---|---|
@@ -50,7 +50,9 @@ use telemetry::environment::is_trusted;
 use telemetry::user_directory::NoDirectory;
 
 pub(crate) use self::liveness::{LivenessConnection, LivenessListener};
-pub(crate) use self::local_socket::{LocalMessage, LocalSocket, ReceiveBuffer, SocketRequest};
+pub(crate) use self::local_socket::{
+    LocalMessage, LocalSocket, Origin, ReceiveBuffer, SocketRequest,
+};
 pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
@@ -319,14 +321,15 @@ impl Port {
     pub(crate) fn forward(
         &mut self,
         slot: Slot,
-        (from, of_peer): (SocketAddr, bool),
+        (origin, of_peer): (Origin, bool),
         packet: &[u8],
         now: Instant,
     ) {
-        if SLOTS.contains(&slot) && (of_peer || self.forward_allowances.take(now, from.ip())) {
+        if SLOTS.contains(&slot) && (of_peer || self.forward_allowances.take(now, origin.from.ip()))
+        {
             let Port { send_queue, local_socket, names, .. } = self;
-            let send = |to, from, packet: &[u8]| local_socket.send(names, to, from, packet);
-            send_queue.send(Name::Slot(slot), from, packet, now, send);
+            let send = |to, origin, packet: &[u8]| local_socket.send(names, to, origin, packet);
+            send_queue.send(Name::Slot(slot), origin, packet, now, send);
         }
     }
 
@@ -348,12 +351,13 @@ impl Port {
         if !forward_allowances.take(now, from.ip()) && !services.has(names, service, now) {
             return true;
         }
-        let send = |to, from, packet: &[u8]| local_socket.send(names, to, from, packet);
-        if send_queue.send(Name::Service(service), from, packet, now, send) {
+        let send = |to, origin, packet: &[u8]| local_socket.send(names, to, origin, packet);
+        let origin = from.into();
+        if send_queue.send(Name::Service(service), origin, packet, now, send) {
             return true;
         }
         services.remove(service);
-        send_queue.send(Name::ClosedService(service), from, packet, now, send)
+        send_queue.send(Name::ClosedService(service), origin, packet, now, send)
     }
 
     /// The number of packets of unknown senders that this adapter dropped because of the limit.
@@ -364,7 +368,7 @@ impl Port {
     /// Tries again to forward the packets that wait because a receiver's queue was full.
     pub(crate) fn retry_sends(&mut self, now: Instant) {
         let Port { send_queue, local_socket, names, .. } = self;
-        send_queue.retry(now, |to, from, packet| local_socket.send(names, to, from, packet));
+        send_queue.retry(now, |to, origin, packet| local_socket.send(names, to, origin, packet));
     }
 
     /// The time at which to call [`retry_sends`](Self::retry_sends).

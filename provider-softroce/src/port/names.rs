@@ -2,8 +2,8 @@
 //! that only their user can enter ([`UserDirectory`]). The kernel keeps other users from connecting
 //! to these sockets, from sending to them and from taking their names.
 //!
-//! The directory is `/tmp/opendat-UID/NETNS/v2-ADDRESS`. Adapters of earlier versions of OpenDAT,
-//! whose slots have other numbers, use another directory, so that they find the port taken. Each
+//! The directory is `/tmp/opendat-UID/NETNS/v3-ADDRESS`. Adapters of earlier versions of OpenDAT,
+//! whose slots or messages differ, use another directory, so that they find the port taken. Each
 //! network namespace has its own ports and therefore its own directories. systemd-tmpfiles removes
 //! old files from /tmp, but skips directories that a process has locked. Therefore each adapter
 //! holds a shared lock on its directory. An adapter that ends tries to lock the directory
@@ -331,8 +331,8 @@ impl Names {
 /// /dev/shm.
 fn name_of(address: SocketAddr) -> String {
     match address {
-        SocketAddr::V4(v4) => format!("v2-{}", v4.ip()),
-        SocketAddr::V6(v6) => format!("v2-{:032x}-{:x}", u128::from(*v6.ip()), v6.scope_id()),
+        SocketAddr::V4(v4) => format!("v3-{}", v4.ip()),
+        SocketAddr::V6(v6) => format!("v3-{:032x}-{:x}", u128::from(*v6.ip()), v6.scope_id()),
     }
 }
 

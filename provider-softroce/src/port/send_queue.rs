@@ -2,12 +2,12 @@
 //! socket (net.unix.max_dgram_qlen), and hundreds of clients may connect to a server at once.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use rnic::allowance::network;
 
-use super::local_socket::SendOutcome;
+use super::local_socket::{Origin, SendOutcome};
 use super::names::Name;
 
 /// The maximum number of messages that wait in all. Further messages are dropped, as a network may
@@ -45,20 +45,20 @@ struct ReceiverQueue {
 }
 
 struct Message {
-    from: SocketAddr,
+    origin: Origin,
     packet: Vec<u8>,
 }
 
 impl ReceiverQueue {
     fn push(&mut self, message: Message) {
-        *self.by_address.entry(network(message.from.ip())).or_default() += 1;
+        *self.by_address.entry(network(message.origin.from.ip())).or_default() += 1;
         self.messages.push_back(message);
     }
 
     /// Removes the message at this position.
     fn remove(&mut self, position: usize) {
         let Some(message) = self.messages.remove(position) else { return };
-        let address = network(message.from.ip());
+        let address = network(message.origin.from.ip());
         if let Some(count) = self.by_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
@@ -77,7 +77,7 @@ impl ReceiverQueue {
         let own = self.by_address.get(&network(from)).copied().unwrap_or(0);
         let most = self.by_address.iter().max_by_key(|&(_, &count)| count);
         let Some((&address, _)) = most.filter(|&(_, &count)| count > own + 1) else { return false };
-        let newest = self.messages.iter().rposition(|of| network(of.from.ip()) == address);
+        let newest = self.messages.iter().rposition(|of| network(of.origin.from.ip()) == address);
         newest.map(|position| self.remove(position)).is_some()
     }
 }
@@ -88,13 +88,13 @@ impl SendQueue {
     pub(super) fn send(
         &mut self,
         to: Name,
-        from: SocketAddr,
+        origin: Origin,
         packet: &[u8],
         now: Instant,
-        send: impl FnOnce(Name, SocketAddr, &[u8]) -> SendOutcome,
+        send: impl FnOnce(Name, Origin, &[u8]) -> SendOutcome,
     ) -> bool {
         if !self.queues.contains_key(&to) {
-            match send(to, from, packet) {
+            match send(to, origin, packet) {
                 SendOutcome::Sent => return true,
                 SendOutcome::NoReceiver => return false,
                 SendOutcome::Full => {}
@@ -103,12 +103,12 @@ impl SendQueue {
         let waiting = self.queues.get(&to).map_or(0, |queue| queue.messages.len());
         let has_room = self.len < MAX_MESSAGES && waiting < MAX_MESSAGES_PER_RECEIVER;
         if !has_room {
-            if !self.queues.get_mut(&to).is_some_and(|queue| queue.make_room(from.ip())) {
+            if !self.queues.get_mut(&to).is_some_and(|queue| queue.make_room(origin.from.ip())) {
                 return true;
             }
             self.len -= 1;
         }
-        self.queues.entry(to).or_default().push(Message { from, packet: packet.to_vec() });
+        self.queues.entry(to).or_default().push(Message { origin, packet: packet.to_vec() });
         self.len += 1;
         self.due.get_or_insert(now + RETRY_INTERVAL);
         true
@@ -118,15 +118,15 @@ impl SendQueue {
     pub(super) fn retry(
         &mut self,
         now: Instant,
-        mut send: impl FnMut(Name, SocketAddr, &[u8]) -> SendOutcome,
+        mut send: impl FnMut(Name, Origin, &[u8]) -> SendOutcome,
     ) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
         let SendQueue { queues, len, .. } = self;
         queues.retain(|&to, queue| {
-            while let Some(Message { from, packet }) = queue.messages.front() {
-                if matches!(send(to, *from, packet), SendOutcome::Full) {
+            while let Some(Message { origin, packet }) = queue.messages.front() {
+                if matches!(send(to, *origin, packet), SendOutcome::Full) {
                     return true;
                 }
                 queue.remove(0);
@@ -145,6 +145,8 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     /// For each receiver, the number of messages for which it still has room, and the messages that
@@ -190,7 +192,7 @@ mod tests {
         now: Instant,
         receivers: &mut Receivers,
     ) -> bool {
-        send_queue.send(to, FROM, &[n], now, |to, _, packet| receivers.send(to, packet))
+        send_queue.send(to, FROM.into(), &[n], now, |to, _, packet| receivers.send(to, packet))
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
             (SendQueue::default(), Receivers::new(&[A]), Instant::now());
         let mut send_from = |address: [u8; 4], n: u8| {
             let from = SocketAddr::new(IpAddr::from(address), 5);
-            send_queue.send(A, from, &[n], now, |to, _, packet| receivers.send(to, packet));
+            send_queue.send(A, from.into(), &[n], now, |to, _, packet| receivers.send(to, packet));
         };
         for n in 1..=3 {
             for _ in 0..2 * MAX_MESSAGES_PER_RECEIVER {

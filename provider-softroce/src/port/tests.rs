@@ -173,8 +173,8 @@ fn requests_reach_the_adapter_that_listens() {
     );
     let mut buffer = ReceiveBuffer::default();
     match service.local_socket.receive(&mut buffer) {
-        Ok(Some(LocalMessage::Packet { from: sender, packet })) => {
-            assert_eq!((sender, packet), (from, &b"request"[..]));
+        Ok(Some(LocalMessage::Packet { origin, packet })) => {
+            assert_eq!((origin, packet), (from.into(), &b"request"[..]));
         }
         _ => panic!("no packet has arrived"),
     }
@@ -205,11 +205,14 @@ fn requests_reach_the_adapter_that_listens() {
     first.listen(0x0106_1234).expect("the service is free again");
     // Here the adapter forwards a packet by the slot of its receiver, and not by a service.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
-    first.forward(second.slot(), (from, false), b"astray", now);
-    assert!(matches!(
-        second.local_socket.receive(&mut buffer),
-        Ok(Some(LocalMessage::Packet { from: sender, packet: b"astray" })) if sender == from
-    ));
+    for marked in [false, true] {
+        let sent = Origin { from, marked };
+        first.forward(second.slot(), (sent, false), b"astray", now);
+        assert!(matches!(
+            second.local_socket.receive(&mut buffer),
+            Ok(Some(LocalMessage::Packet { origin, packet: b"astray" })) if origin == sent
+        ));
+    }
 }
 
 /// The number of unknown services that an adapter looks for is limited, and so is the number of
@@ -231,7 +234,7 @@ fn a_flood_is_passed_on_in_part() {
     );
     assert_eq!(first.dropped(), FLOOD - asked);
     for n in 0..FLOOD {
-        first.forward((n % 128) as Slot, (from, false), b"forged", now);
+        first.forward((n % 128) as Slot, (from.into(), false), b"forged", now);
     }
     let mut buffer = ReceiveBuffer::default();
     assert!(second.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
@@ -246,7 +249,7 @@ fn a_flood_is_passed_on_in_part() {
         service.local_socket.receive(&mut buffer),
         Ok(Some(LocalMessage::Packet { packet: b"request", .. }))
     ));
-    first.forward(second.slot(), (from, true), b"astray", soon);
+    first.forward(second.slot(), (from.into(), true), b"astray", soon);
     assert!(matches!(
         second.local_socket.receive(&mut buffer),
         Ok(Some(LocalMessage::Packet { packet: b"astray", .. }))
@@ -266,7 +269,7 @@ fn a_full_queue_loses_nothing() {
     let service = second.listen(0x0106_1234).expect("the service is free");
     for n in 0..REQUESTS {
         assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
-        first.forward(second.slot(), (first.address(), true), &n.to_be_bytes(), now);
+        first.forward(second.slot(), (first.address().into(), true), &n.to_be_bytes(), now);
     }
     let (mut buffer, mut requests, mut packets) = (ReceiveBuffer::default(), 0, 0);
     for (local_socket, count) in

@@ -12,8 +12,25 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) to: SocketAddr,
     /// The first octets of the packet, starting with the BTH.
     pub(crate) packet: &'a [u8],
-    /// Whether the host has reported that no process has the port.
-    pub(crate) refused: bool,
+    pub(crate) cause: Cause,
+}
+
+/// The reason for which a packet was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The host has reported that no process has the port.
+    Refused,
+    /// This host has not sent the packet, because it is longer than the MTU of the interface, `mtu`
+    /// octets of an IP packet. `packet` is empty.
+    TooLongForInterface {
+        mtu: usize,
+    },
+    /// An ICMP message says that a router carries only IP packets of `mtu` octets. The message may
+    /// be forged.
+    TooLongForRouter {
+        mtu: usize,
+    },
+    Other,
 }
 
 /// The maximum number of reports that one call reads, so that forged reports cannot keep the reader
@@ -45,12 +62,21 @@ impl Udp {
             // SAFETY: all pointers in `msg` refer to memory that is valid during the call.
             let n = unsafe { libc::recvmsg(self.as_raw_fd(), &mut msg, flags) };
             let Ok(n) = usize::try_from(n) else { return };
-            let refused = extended_error(&msg)
-                .is_some_and(|error| error.ee_errno == libc::ECONNREFUSED as u32);
+            let cause = extended_error(&msg).map_or(Cause::Other, |error| cause(&error));
             if let Some(to) = address_of(&name, msg.msg_namelen) {
-                each(Undelivered { to, packet: &octets[..n.min(octets.len())], refused });
+                each(Undelivered { to, packet: &octets[..n.min(octets.len())], cause });
             }
         }
+    }
+}
+
+fn cause(error: &libc::sock_extended_err) -> Cause {
+    let mtu = error.ee_info as usize;
+    match (error.ee_errno as libc::c_int, error.ee_origin) {
+        (libc::ECONNREFUSED, _) => Cause::Refused,
+        (libc::EMSGSIZE, libc::SO_EE_ORIGIN_LOCAL) => Cause::TooLongForInterface { mtu },
+        (libc::EMSGSIZE, _) => Cause::TooLongForRouter { mtu },
+        _ => Cause::Other,
     }
 }
 

@@ -4,8 +4,13 @@
 //! set nor read these fields. But their values are predictable: an *unconnected* socket that
 //! forbids fragmentation sends identification 0, and in a batch that the kernel splits into packets
 //! (UDP_SEGMENT), packet k has identification k. Therefore the sockets here are not connected,
-//! except for [`ConnectedSocket`](crate::connected_socket::ConnectedSocket), and path MTU discovery
-//! is always on.
+//! except for [`ConnectedSocket`](crate::connected_socket::ConnectedSocket), and they always forbid
+//! fragmentation.
+//!
+//! The kernel believes any ICMP message that says that a router carries only shorter packets.
+//! Therefore the sockets ignore the path MTU that the kernel has learned (IP_PMTUDISC_PROBE). The
+//! kernel refuses only packets that are longer than the MTU of the interface. The engine reads the
+//! ICMP messages itself and [checks](crate::packet_io::ToldBy) them.
 
 mod errors;
 mod receive;
@@ -19,6 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
+pub(crate) use self::errors::Cause;
 pub(crate) use self::receive::{Datagrams, ReceiveStrategy, RxBatch};
 pub(crate) use self::send::{MAX_BATCH_BYTES, MAX_SEGMENTS, Sent};
 
@@ -116,10 +122,11 @@ impl Udp {
     pub(crate) fn configure(&self, address: SocketAddr) -> io::Result<()> {
         match address {
             SocketAddr::V4(_) => {
-                self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+                self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
             }
             SocketAddr::V6(_) => {
-                self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+                let probe = libc::IPV6_PMTUDISC_PROBE;
+                self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
                 // Accept packets without a UDP checksum, because the kernel's rxe and RDMA adapters
                 // send such packets.
                 self.set(libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
@@ -188,8 +195,8 @@ impl Udp {
     }
 
     /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. Do not use this for
-    /// sockets that share a port, because the kernel reports an error to any of them, without
-    /// regard to the sender.
+    /// sockets that share an address and port, because the kernel reports an error to any of them,
+    /// without regard to the sender.
     pub(crate) fn enable_error_queue(&self) -> io::Result<()> {
         match self.local_addr()? {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),

@@ -20,7 +20,8 @@ pub(crate) enum Sent {
     All,
     /// The socket's buffer has no room.
     NoRoom,
-    /// A packet is longer than the path MTU.
+    /// A packet is longer than the MTU of the interface. If the socket has an error queue, the
+    /// reason may also be that an ICMP message has arrived; the queue tells which.
     TooLong,
     /// The batch was not sent, for example because there is no route. The protocol retransmits the
     /// packets.
@@ -31,24 +32,23 @@ impl Udp {
     /// Sends packets that are stored one after the other. Each has `segment` octets, except that
     /// the last one may be shorter.
     pub(crate) fn send(&self, to: SocketAddr, packets: &[u8], segment: usize) -> Sent {
-        // The kernel reports an error of an earlier packet once, instead of sending. In that case
-        // the call is repeated.
+        // The kernel reports an error of an earlier packet once, instead of sending. Therefore the
+        // call is repeated.
         for _ in 0..2 {
             match self.send_once(to, packets, segment) {
                 Ok(()) => return Sent::All,
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR | libc::ECONNREFUSED | libc::EHOSTUNREACH) => {}
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Sent::NoRoom,
                     Some(libc::EMSGSIZE) => return Sent::TooLong,
                     // Some kernels refuse a batch in this way if its packets are longer than the
-                    // path MTU. A single packet shows the reason.
+                    // MTU. A single packet shows the reason.
                     Some(libc::EINVAL) if packets.len() > segment => {
                         return match self.send(to, &packets[..segment], segment) {
                             Sent::All => Sent::Failed,
                             reason => reason,
                         };
                     }
-                    _ => return Sent::Failed,
+                    _ => {}
                 },
             }
         }

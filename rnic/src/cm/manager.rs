@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, Timeout};
+use wire::rocev2::PathMtu;
 
 use super::connection::{Conn, Peer};
 use super::half_open::HalfOpen;
@@ -46,7 +47,13 @@ pub struct Cm {
     pub(super) timers: BTreeSet<(Instant, u32)>,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) events: VecDeque<(ConnId, Event)>,
+    /// Returns the path MTU of the route to a caller. `None`: the routes have no limits of their
+    /// own.
+    pub(super) route_mtu: Option<RouteMtu>,
 }
+
+/// Returns the path MTU of the route to a caller.
+pub type RouteMtu = Box<dyn Fn(IpAddr) -> PathMtu + Send>;
 
 impl Cm {
     /// The maximum number of octets of private data in a request.
@@ -75,7 +82,15 @@ impl Cm {
             timers: BTreeSet::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            route_mtu: None,
         }
+    }
+
+    /// Limits the path MTU of callers at other addresses by the route to them. `route_mtu` is
+    /// called for requests that would be admitted otherwise.
+    pub fn with_route_mtu(mut self, route_mtu: RouteMtu) -> Self {
+        self.route_mtu = Some(route_mtu);
+        self
     }
 
     /// Calls a peer. [`Event::Accepted`] or the reason of the failure follows.

@@ -142,6 +142,13 @@ struct Refusal {
     ari: Vec<u8>,
 }
 
+impl Refusal {
+    /// The refusal of a path MTU, which contains the largest path MTU that is accepted.
+    fn of_path_mtu(largest: PathMtu) -> Self {
+        Refusal { reason: Reason::INVALID_MTU, ari: vec![largest.code()] }
+    }
+}
+
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Self {
         Refusal { reason, ari: Vec::new() }
@@ -265,8 +272,9 @@ impl Cm {
                 match reason {
                     Reason::STALE_CONNECTION => self.challenge((from, req.ca_guid, req.qpn)),
                     Reason::INVALID_MTU => {
-                        let (proposed, largest) =
-                            (PathMtu::new(req.path_mtu), self.max_path_mtu(from, to));
+                        let largest = ari.first().and_then(|&code| PathMtu::new(code));
+                        let largest = largest.unwrap_or_else(|| self.max_path_mtu(from, to));
+                        let proposed = PathMtu::new(req.path_mtu);
                         let event = Event::PathMtuRefused { from, proposed, largest };
                         self.events.push_back((ConnId(0), event));
                     }
@@ -360,7 +368,7 @@ impl Cm {
         }
     }
 
-    /// The largest path MTU that is accepted from a caller.
+    /// The largest path MTU that is accepted from a caller, if the route to it carries as much.
     pub fn max_path_mtu(&self, from: IpAddr, to: IpAddr) -> PathMtu {
         if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu }
     }
@@ -395,12 +403,18 @@ impl Cm {
             return Err(Reason::STALE_CONNECTION.into());
         }
         let max_path_mtu = self.max_path_mtu(from, to);
-        let path_mtu =
-            PathMtu::new(req.path_mtu).filter(|&mtu| mtu <= max_path_mtu).ok_or_else(|| {
-                Refusal { reason: Reason::INVALID_MTU, ari: vec![max_path_mtu.code()] }
-            })?;
+        let path_mtu = PathMtu::new(req.path_mtu)
+            .filter(|&mtu| mtu <= max_path_mtu)
+            .ok_or_else(|| Refusal::of_path_mtu(max_path_mtu))?;
         if listener.is_full() {
             return Err(Reason::NO_RESOURCES.into());
+        }
+        // Looking up a route takes longer than the other checks, so it comes last.
+        if from != to
+            && let Some(largest) = self.route_mtu.as_ref().map(|route_mtu| route_mtu(from))
+            && path_mtu > largest
+        {
+            return Err(Refusal::of_path_mtu(largest.min(max_path_mtu)));
         }
         Ok(Caller {
             from: (from, header.source_port).into(),

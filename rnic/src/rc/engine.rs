@@ -399,6 +399,13 @@ impl ReliableConnection {
         self.stats.tx_packets += u64::from(is_sent);
     }
 
+    /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
+    /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
+    /// the connection's packets would have to guess the PSN.
+    pub fn may_have_sent(&self, psn: Psn) -> bool {
+        self.requester.is_unacknowledged(psn) || self.path_check.is_probe(psn)
+    }
+
     /// The path MTU of the connection.
     pub fn path_mtu(&self) -> PathMtu {
         self.path.mtu

@@ -19,7 +19,11 @@
 //!
 //! When a connection is established, the adapter can send a *probe*: a write of one full packet
 //! that the peer must treat like the question. A router that cannot forward the probe says so by
-//! ICMP before the consumer sends anything.
+//! ICMP, so the adapter may learn it before the consumer sends anything.
+//!
+//! Anybody can forge an ICMP message. The message quotes the packet that was not forwarded, so the
+//! adapter believes it only if [this end may have sent that packet](
+//! super::ReliableConnection::may_have_sent) and the peer has not acknowledged it.
 
 use wire::rocev2::{Extension, Opcode, Operation, Packet, Position, Psn, Reth, Syndrome};
 
@@ -43,8 +47,8 @@ pub(super) struct PathCheck {
     has_sent: bool,
     /// Whether a full packet of a READ response has arrived.
     has_received: bool,
-    /// Whether a probe was sent and has not been answered.
-    probe_is_open: bool,
+    /// The PSN of a probe that was sent and has not been answered.
+    probe: Option<Psn>,
     stall: Stall,
 }
 
@@ -71,14 +75,21 @@ impl PathCheck {
     /// Whether the check needs to be told of responses.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
-        !(self.has_sent && self.has_received) || self.probe_is_open
+        !(self.has_sent && self.has_received) || self.probe.is_some()
     }
 
     /// Adds a probe to the burst.
     pub(super) fn send_probe(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) -> bool {
         let is_sent = push_write(path, acknowledged, path.mtu.octets(), burst);
-        self.probe_is_open |= is_sent;
+        if is_sent {
+            self.probe = Some(acknowledged);
+        }
         is_sent
+    }
+
+    /// Whether this is the PSN of a probe that has not been answered.
+    pub(super) fn is_probe(&self, psn: Psn) -> bool {
+        self.probe == Some(psn)
     }
 
     /// Whether [`send_question`](Self::send_question) would add a question.
@@ -105,7 +116,7 @@ impl PathCheck {
     /// probe or a question.
     #[inline]
     pub(super) fn is_answer(&mut self, requester: &Requester, packet: &Packet<'_>) -> bool {
-        (self.probe_is_open || self.stall.asks) && self.take_answer(requester, packet)
+        (self.probe.is_some() || self.stall.asks) && self.take_answer(requester, packet)
     }
 
     #[cold]
@@ -121,8 +132,7 @@ impl PathCheck {
         if is_answer {
             // If requests are in flight, the answer may be to a question, or to a request that the
             // peer had acknowledged before.
-            self.has_sent |= self.probe_is_open && requester.in_flight() == 0;
-            self.probe_is_open = false;
+            self.has_sent |= self.probe.take().is_some() && requester.in_flight() == 0;
             self.stall.take_answer();
         }
         is_answer

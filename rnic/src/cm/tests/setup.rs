@@ -1,5 +1,9 @@
 //! Connection setup without losses.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use wire::cm::{Mad, Message, Path, Req, ServiceId, Timeout};
 
 use super::*;
@@ -174,6 +178,49 @@ fn a_path_mtu_that_is_too_large() {
     };
     assert_eq!(pair.events(B), [(ConnId(0), told)]);
     assert!(pair.is_empty());
+}
+
+/// The route to the caller carries less than the interface. The caller learns how much. The route is
+/// looked up only for a request that would be admitted otherwise.
+#[test]
+fn a_path_mtu_that_is_too_large_for_the_route() {
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let mut pair = Pair::new();
+    let counter = Arc::clone(&lookups);
+    let route_mtu = move |caller| {
+        assert_eq!(caller, address(A));
+        counter.fetch_add(1, Relaxed);
+        PathMtu::Octets512
+    };
+    let [a, b, c] = pair.cms;
+    pair.cms = [a, b.with_route_mtu(Box::new(route_mtu)), c];
+    pair.cms[B].cfg.path_mtu = PathMtu::Octets1024;
+    pair.connect_with(|call| call.path_mtu = PathMtu::Octets512);
+    pair.run();
+    pair.events(A);
+    pair.cms[B].listen(PORT, 1).unwrap();
+    for (proposed, takes) in [
+        (PathMtu::Octets2048, Some(PathMtu::Octets1024)),
+        (PathMtu::Octets1024, Some(PathMtu::Octets512)),
+        (PathMtu::Octets512, None),
+    ] {
+        assert_eq!(lookups.swap(0, Relaxed), 0);
+        pair.connect_with(|call| call.path_mtu = proposed);
+        pair.run();
+        let events = [A, B].map(|side| pair.events(side));
+        match takes {
+            Some(largest) => {
+                let refused = Event::Refused { reason: Reason::INVALID_MTU, path_mtu: takes };
+                assert_eq!(events[A][0].1, refused);
+                let from = address(A);
+                let told = Event::PathMtuRefused { from, proposed: Some(proposed), largest };
+                assert_eq!(events[B], [(ConnId(0), told)]);
+            }
+            None => assert!(matches!(&events[B][..], [(_, Event::Request(_))])),
+        }
+        let expected = usize::from(proposed <= PathMtu::Octets1024);
+        assert_eq!(lookups.swap(0, Relaxed), expected);
+    }
 }
 
 #[test]

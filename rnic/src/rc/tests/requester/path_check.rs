@@ -202,3 +202,30 @@ fn a_probe_is_a_full_packet_that_changes_nothing() {
     path.ours.rc.probe_path(&mut path.ours.burst);
     assert_eq!(path.run().1, Ok(()));
 }
+
+/// An ICMP message may quote a packet in flight or the probe, but no other packet.
+#[test]
+fn only_unacknowledged_packets_may_be_quoted() {
+    let mut fixture = Fixture::new();
+    let quotable = |fixture: &Fixture| {
+        let psns = (-3..6).filter(|&ahead| fixture.side.rc.may_have_sent(psn(fixture, ahead)));
+        psns.collect::<Vec<_>>()
+    };
+    fn psn(fixture: &Fixture, ahead: i32) -> Psn {
+        fixture.psn.previous().previous().previous() + (ahead + 3) as u32
+    }
+    assert_eq!(quotable(&fixture), [0; 0]);
+    fixture.side.rc.probe_path(&mut fixture.side.burst);
+    fixture.side.sent();
+    assert_eq!(quotable(&fixture), [-1]);
+    let source = fixture.side.buf(4 * OCTETS);
+    fixture.side.post(send(1, &[source.seg(0, 4 * OCTETS)]));
+    fixture.sent();
+    assert_eq!(quotable(&fixture), [-1, 0, 1, 2, 3]);
+    fixture.take(&answer(Syndrome::ACK, fixture.psn.previous())).unwrap();
+    assert_eq!(quotable(&fixture), [0, 1, 2, 3]);
+    fixture.ack(1);
+    assert_eq!(quotable(&fixture), [2, 3]);
+    fixture.ack(3);
+    assert_eq!(quotable(&fixture), [0; 0]);
+}
