@@ -7,7 +7,10 @@
 //! trips.
 //!
 //! A responder has no round-trip time of its own, and its requester may have nothing to send. So
-//! the policy measures the time from a NAK to the arrival of the missing packet.
+//! the policy measures the time from a NAK to the arrival of the missing packet. A packet that was
+//! only overtaken arrives sooner than the answer to the NAK, so this time may be too short. The
+//! answer then arrives as a duplicate, and the time from the NAK to the duplicate is measured
+//! instead.
 
 use std::time::{Duration, Instant};
 
@@ -25,9 +28,14 @@ const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
 /// The maximum delay of a NAK: a quarter of a round trip around half of the earth.
 const NAK_DELAY_MAX: Duration = Duration::from_millis(50);
-/// The maximum time from a NAK to the repetition of the packet that it reports. After a longer
-/// time, the repetition may have been caused by a timer of the peer.
-const REPETITION_MAX: Duration = Duration::from_millis(5);
+/// The minimum round-trip time, so that NAKs are not repeated in a burst.
+const ROUND_TRIP_MIN: Duration = Duration::from_micros(25);
+/// The maximum time from a NAK to a duplicate that certainly answers it. After a longer time, a
+/// timer of the peer may have caused the duplicate.
+const ANSWER_MAX: Duration = Duration::from_millis(5);
+/// The factor by which the round-trip time grows if a duplicate shows that it is much longer. It
+/// does not grow to the measured time, because a timer of the peer may have caused the duplicate.
+const ROUND_TRIP_GROWTH: u32 = 4;
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
 
@@ -107,7 +115,8 @@ pub(super) struct GapPolicy {
     reordering: Duration,
     /// Whether the peer answers a NAK with all packets from the missing one on, if that is known.
     peer_goes_back: Option<bool>,
-    /// The last gaps for which a NAK was sent, the latest one first.
+    /// The latest gaps for which a NAK was sent, the latest one first. The last place keeps its gap
+    /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered.
     closed: [Option<ClosedGap>; 4],
     /// Whether no packet has arrived since the latest of these gaps closed.
     is_just_closed: bool,
@@ -118,9 +127,12 @@ pub(super) struct GapPolicy {
 struct ClosedGap {
     /// The PSN of the packet that was missing.
     psn: Psn,
+    /// The highest PSN of the packets that had arrived then.
+    highest: Psn,
     /// The time of the first NAK.
     nak: Instant,
-    /// The duration of the gap.
+    /// The duration of the gap, or 0 if several NAKs were sent: a duplicate may then answer another
+    /// NAK than the first arrival, so it does not show that the packet was only overtaken.
     lasted: Duration,
 }
 
@@ -169,9 +181,17 @@ impl GapPolicy {
     /// Records that the missing packet has arrived.
     pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, now: Instant) {
         let Report::Sent { naks, first, .. } = gap.report else { return };
-        let lasted = now.saturating_duration_since(gap.since);
-        self.closed.rotate_right(1);
-        self.closed[0] = Some(ClosedGap { psn, nak: first, lasted });
+        let lasted = match naks {
+            1 => now.saturating_duration_since(gap.since),
+            _ => Duration::ZERO,
+        };
+        let is_recent = |gap: &ClosedGap| now.saturating_duration_since(gap.nak) < ROUND_TRIP_MAX;
+        let [places @ .., last] = &mut self.closed;
+        match last.as_ref().is_some_and(is_recent) {
+            true => places.rotate_right(1),
+            false => self.closed.rotate_right(1),
+        }
+        self.closed[0] = Some(ClosedGap { psn, highest: gap.highest, nak: first, lasted });
         self.is_just_closed = true;
         self.reordering = self.reordering * 7 / 8;
         let measured = now.saturating_duration_since(first);
@@ -181,7 +201,7 @@ impl GapPolicy {
             Some(smoothed) if naks > 1 => smoothed * 2,
             Some(smoothed) => (smoothed + measured) / 2,
         };
-        self.round_trip = Some(round_trip.min(ROUND_TRIP_MAX));
+        self.round_trip = Some(round_trip.clamp(ROUND_TRIP_MIN, ROUND_TRIP_MAX));
     }
 
     /// The gap that remains when the missing packet has arrived and this PSN is expected, because
@@ -213,15 +233,23 @@ impl GapPolicy {
     }
 
     /// Handles a packet that had arrived before.
-    pub(super) fn on_duplicate(&mut self, psn: Psn, gap: Option<&mut Gap>, now: Instant) {
+    pub(super) fn on_duplicate(
+        &mut self,
+        (psn, expected): (Psn, Psn),
+        gap: Option<&mut Gap>,
+        now: Instant,
+    ) {
         let is_closed = |gap: &&mut Option<ClosedGap>| gap.is_some_and(|gap| gap.psn == psn);
         if let Some(closed) = self.closed.iter_mut().find(is_closed).and_then(Option::take) {
             // Both the packet and its repetition have arrived, so the NAK was sent too soon. The
-            // repetition has taken a round trip. If it took longer, the peer's timer has expired.
-            let round_trip = now.saturating_duration_since(closed.nak);
-            if round_trip <= REPETITION_MAX.max(self.round_trip() * 4) {
+            // repetition has taken a round trip, unless a timer of the peer has caused it.
+            let measured = now.saturating_duration_since(closed.nak);
+            let has_sent_more = expected.is_after(closed.highest.next());
+            if measured <= ANSWER_MAX.max(self.round_trip() * ROUND_TRIP_GROWTH) {
                 self.reordering = self.reordering.max(closed.lasted);
-                self.round_trip = self.round_trip.max(Some(round_trip));
+                self.round_trip = self.round_trip.max(Some(measured.min(ROUND_TRIP_MAX)));
+            } else if measured <= ROUND_TRIP_MAX && has_sent_more {
+                self.round_trip = Some(self.round_trip() * ROUND_TRIP_GROWTH);
             }
         } else if self.closed[0].is_some_and(|latest| psn.is_after(latest.psn)) {
             (self.peer_goes_back, self.is_just_closed) = (Some(true), false);

@@ -115,7 +115,7 @@ impl Responder {
             }
             _ => {
                 stats.duplicates += 1;
-                self.gap_policy.on_duplicate(psn, self.gap.as_mut(), now);
+                self.gap_policy.on_duplicate((psn, self.expected), self.gap.as_mut(), now);
                 self.on_duplicate(path, packet);
                 Ok(())
             }

@@ -1,0 +1,186 @@
+//! Tests of the responder while a packet is missing: which round-trip time it learns, how long it
+//! keeps early packets, and which answers the peer gets.
+
+use super::order::{FIRST_DELAY, Fixture};
+use super::*;
+
+/// An empty WRITE, which needs no receive and no key. It does not request an acknowledgement.
+fn silent_write(psn: Psn) -> Vec<u8> {
+    let mut bytes = asking_write(psn);
+    bytes[8] = 0;
+    bytes
+}
+
+/// An empty WRITE that requests an acknowledgement.
+fn asking_write(psn: Psn) -> Vec<u8> {
+    let nowhere = Reth { va: 0, r_key: 0, len: 0 };
+    packet(Opcode::WriteOnly, psn, Extension::Reth(nowhere), &[])
+}
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// The time for which packets are kept although the missing packet does not arrive.
+const KEPT_MAX: Duration = Duration::from_secs(2);
+
+/// A responder, and a path to its peer with this round-trip time.
+struct Path {
+    fixture: Fixture,
+    round_trip: Duration,
+    next: Psn,
+}
+
+impl Path {
+    fn new(round_trip: Duration) -> Path {
+        let fixture = Fixture::new();
+        Path { next: fixture.psn, fixture, round_trip }
+    }
+
+    fn take(&mut self, psn: Psn) {
+        self.fixture.take(&silent_write(psn)).unwrap();
+        self.fixture.sent();
+    }
+
+    /// A packet arrives early. Returns the PSN of the missing packet and the time of the NAK.
+    fn miss(&mut self) -> (Psn, Instant) {
+        let missing = self.next;
+        self.next = missing + 2;
+        self.take(missing + 1);
+        self.run(self.fixture.side.rc.deadline().unwrap());
+        (missing, self.fixture.now)
+    }
+
+    /// Advances the clock to this time. Returns the number of NAKs that were sent.
+    fn run(&mut self, until: Instant) -> u64 {
+        let before = self.naks();
+        while let Some(at) = self.fixture.side.rc.deadline().filter(|&at| at <= until) {
+            self.fixture.wait(at.saturating_duration_since(self.fixture.now));
+            self.fixture.sent();
+        }
+        self.fixture.now = self.fixture.now.max(until);
+        self.naks() - before
+    }
+
+    fn naks(&self) -> u64 {
+        self.fixture.side.rc.stats().tx_sequence_naks
+    }
+
+    /// A packet is lost, and arrives a round trip after the NAK. Returns the delay of the NAK and
+    /// the number of times that it was repeated too early.
+    fn lose(&mut self) -> (Duration, u64) {
+        let noticed = self.fixture.now;
+        let (missing, nak) = self.miss();
+        let repeated = self.run(nak + self.round_trip);
+        self.take(missing);
+        (nak - noticed, repeated)
+    }
+
+    /// This number of packets in a row are overtaken, and each of them arrives this time after its
+    /// NAK. The peer sends one more packet, and answers the NAKs.
+    fn overtake(&mut self, packets: usize, late: Duration) {
+        let answers: Vec<_> = (0..packets)
+            .map(|_| {
+                let (missing, nak) = self.miss();
+                self.run(nak + late);
+                self.take(missing);
+                (missing, nak + self.round_trip)
+            })
+            .collect();
+        self.take(self.next);
+        self.next = self.next.next();
+        for (missing, at) in answers {
+            self.run(at);
+            self.take(missing);
+        }
+    }
+}
+
+const ROUND_TRIPS: [Duration; 9] = [
+    Duration::from_micros(10),
+    Duration::from_micros(100),
+    Duration::from_millis(1),
+    Duration::from_millis(4),
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+];
+
+/// On a path that loses packets, the responder learns the round-trip time from the first losses.
+#[test]
+fn the_round_trip_is_learned_from_losses() {
+    for round_trip in ROUND_TRIPS {
+        let mut path = Path::new(round_trip);
+        for _ in 0..4 {
+            path.lose();
+        }
+        let (delay, repeated) = path.lose();
+        assert_eq!(repeated, 0, "{round_trip:?}: the NAK was repeated before it was answered");
+        assert!(delay <= (round_trip / 2).max(25 * MICROSECOND), "{round_trip:?}: {delay:?}");
+    }
+}
+
+/// Packets that were only overtaken arrive sooner than a round trip after the NAK. Their
+/// repetitions show that the round-trip time is longer.
+#[test]
+fn the_round_trip_is_learned_although_packets_are_overtaken() {
+    for round_trip in ROUND_TRIPS {
+        let late = (round_trip / 8).min(MILLISECOND);
+        for (packets, times) in [(1, 8), (20, 3)] {
+            let mut path = Path::new(round_trip);
+            for _ in 0..times {
+                path.overtake(packets, late);
+            }
+            let (_, repeated) = path.lose();
+            assert_eq!(repeated, 0, "{round_trip:?}, {packets} packets");
+            // When no more packets are overtaken, the NAKs are sent earlier again.
+            for _ in 0..32 {
+                path.lose();
+            }
+            let (delay, repeated) = path.lose();
+            assert_eq!(repeated, 0, "{round_trip:?}, {packets} packets");
+            assert!(delay <= (round_trip / 2).max(25 * MICROSECOND), "{round_trip:?}: {delay:?}");
+        }
+    }
+}
+
+/// A path becomes much longer, for example because its route has changed.
+#[test]
+fn a_round_trip_that_grows_is_learned() {
+    let mut path = Path::new(100 * MICROSECOND);
+    for _ in 0..4 {
+        path.lose();
+    }
+    path.round_trip = 100 * MILLISECOND;
+    for _ in 0..12 {
+        path.lose();
+    }
+    assert_eq!(path.lose().1, 0);
+}
+
+/// A peer's timer repeats a packet half a second later. This is no answer to the NAK.
+#[test]
+fn the_timer_of_the_peer_is_not_taken_for_a_round_trip() {
+    let mut path = Path::new(100 * MICROSECOND);
+    for _ in 0..4 {
+        path.lose();
+    }
+    let (missing, nak) = path.miss();
+    path.run(nak + path.round_trip);
+    path.take(missing);
+    path.run(nak + 536 * MILLISECOND);
+    path.take(missing);
+    assert!(path.lose().0 <= 50 * MICROSECOND);
+}
+
+/// A NAK is not repeated at once, even if the missing packet came at the same time as the last
+/// NAK.
+#[test]
+fn a_nak_is_never_repeated_at_once() {
+    let mut path = Path::new(Duration::ZERO);
+    for _ in 0..8 {
+        path.lose();
+    }
+    let (_, nak) = path.miss();
+    assert!(path.fixture.side.rc.deadline().unwrap() - nak >= 50 * MICROSECOND);
+}
