@@ -199,7 +199,7 @@ impl Responder {
         let Some(gap) = self.gap.take() else { return Ok(()) };
         self.gap_policy.on_closed(&gap, psn, now);
         if let Some(early) = &mut self.early {
-            early.advance(psns);
+            early.advance(psns, now);
         }
         let requests = self.ack_requests;
         let result = self.execute_early(work, path, now, &gap, stats);
@@ -233,7 +233,7 @@ impl Responder {
                     return Ok(());
                 }
                 match self.accept(work, path, now, &packet, stats)? {
-                    Some(psns) => early.advance(psns),
+                    Some(psns) => early.advance(psns, now),
                     None => return Ok(()),
                 }
                 skips = true;
@@ -311,7 +311,7 @@ impl Responder {
     ) {
         let keeping = match &self.gap {
             Some(gap) if gap.is_refused() => Keeping::Dropped,
-            _ => self.keep(path, packet, ahead),
+            _ => self.keep(path, now, packet, ahead),
         };
         stats.kept += u64::from(keeping == Keeping::Kept);
         if self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now) {
@@ -320,10 +320,10 @@ impl Responder {
     }
 
     /// Keeps a packet, and takes memory for the purpose if it is the first one.
-    fn keep(&mut self, path: &Path, packet: &Packet<'_>, ahead: u32) -> Keeping {
+    fn keep(&mut self, path: &Path, now: Instant, packet: &Packet<'_>, ahead: u32) -> Keeping {
         if ahead < EARLY_PSNS && self.early.is_none() {
             self.early =
-                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu));
+                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu, now));
         }
         self.early.as_mut().map_or(Keeping::Dropped, |early| early.keep(packet, ahead))
     }
@@ -341,14 +341,17 @@ impl Responder {
     /// The time at which to call [`expire`](Self::expire).
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.gap.as_ref()?.nak_due()
+        let gap = self.gap.as_ref()?;
+        let drop_at = self.early.as_ref().map(EarlyPackets::drop_at);
+        [gap.nak_due(), drop_at].into_iter().flatten().min()
     }
 
     /// Handles a deadline that has passed.
     pub(super) fn expire(&mut self, now: Instant, stats: &mut Stats) {
-        if self.deadline().is_some_and(|due| due <= now) {
+        if self.gap.as_ref().and_then(Gap::nak_due).is_some_and(|due| due <= now) {
             self.report_gap(now, stats);
         }
+        self.early.take_if(|early| early.drop_at() <= now);
     }
 
     /// Handles a packet that was received before. The peer sends it again if the answer was lost.

@@ -184,3 +184,35 @@ fn a_nak_is_never_repeated_at_once() {
     let (_, nak) = path.miss();
     assert!(path.fixture.side.rc.deadline().unwrap() - nak >= 50 * MICROSECOND);
 }
+
+/// A peer falls silent while a packet is missing.
+#[test]
+fn packets_are_not_kept_for_ever() {
+    let (mut fixture, _sink) = Fixture::with_receives(8);
+    fixture.send(2);
+    fixture.wait(KEPT_MAX / 2);
+    fixture.send(4);
+    assert!(fixture.used() > 0);
+    // The missing packet comes, so the rest is kept for as long again.
+    fixture.send(0);
+    fixture.send(1);
+    fixture.wait(KEPT_MAX - MICROSECOND);
+    assert!(fixture.used() > 0);
+    let deadline = fixture.side.rc.deadline();
+    assert!(deadline.is_some_and(|at| at <= fixture.now + MICROSECOND));
+    while fixture.side.rc.deadline().is_some_and(|at| at <= fixture.now + MICROSECOND) {
+        fixture.wait(MICROSECOND);
+    }
+    assert_eq!(fixture.used(), 0);
+    while let Some(at) = fixture.side.rc.deadline() {
+        fixture.wait(at - fixture.now);
+    }
+    // The peer continues. It learns that the packets after the missing one must come again.
+    fixture.sent();
+    fixture.send(3);
+    assert_eq!((fixture.received(), fixture.sent()), (4, vec![fixture.ack(3)]));
+    fixture.wait(fixture.side.rc.deadline().unwrap() - fixture.now);
+    assert_eq!(fixture.sent(), [fixture.ack(3), fixture.nak(4)]);
+    fixture.send(4);
+    assert_eq!((fixture.received(), fixture.used(), fixture.side.rc.deadline()), (1, 0, None));
+}

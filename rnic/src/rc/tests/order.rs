@@ -286,6 +286,7 @@ fn a_nak_waits_follows_an_acknowledgement_and_is_repeated() {
     let (mut fixture, _sink) = Fixture::with_receives(8);
     fixture.send(0);
     fixture.sent();
+    let noticed = fixture.now;
     fixture.send(2);
     assert_eq!(fixture.side.rc.deadline(), Some(fixture.now + FIRST_DELAY));
     fixture.wait(FIRST_DELAY);
@@ -300,7 +301,8 @@ fn a_nak_waits_follows_an_acknowledgement_and_is_repeated() {
         fixture.wait(due - fixture.now);
         assert_eq!(fixture.sent(), told);
     }
-    assert_eq!(fixture.side.rc.deadline(), None);
+    // No NAK follows. Later the kept packets are dropped.
+    assert_eq!(fixture.side.rc.deadline(), Some(noticed + Duration::from_secs(2)));
     // The missing packet comes, and requests the acknowledgement.
     fixture.send(1);
     assert_eq!(fixture.sent(), [fixture.ack(3)]);
