@@ -6,6 +6,10 @@
 //! packet that the peer sends again. Therefore the NAK is repeated after 2, 4, 8 and 16 round
 //! trips.
 //!
+//! A packet that is too far ahead to be kept may be forged, because half of all PSNs are too far
+//! ahead. So it causes a NAK at once only if a nearer packet has arrived, too, or if
+//! [`FAR_PACKETS_MIN`] of such packets have. If the missing packet arrives before, nothing was lost.
+//!
 //! A responder has no round-trip time of its own, and its requester may have nothing to send. So
 //! the policy measures the time from a NAK to the arrival of the missing packet. A packet that was
 //! only overtaken arrives sooner than the answer to the NAK, so this time may be too short. The
@@ -36,6 +40,9 @@ const ANSWER_MAX: Duration = Duration::from_millis(5);
 /// The factor by which the round-trip time grows if a duplicate shows that it is much longer. It
 /// does not grow to the measured time, because a timer of the peer may have caused the duplicate.
 const ROUND_TRIP_GROWTH: u32 = 4;
+/// This number of packets that are too far ahead to be kept show that the peer sends them. After a
+/// loss of so many packets in a row, they arrive sooner than the delay of a NAK ends.
+const FAR_PACKETS_MIN: u32 = 16;
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
 
@@ -46,6 +53,8 @@ pub(super) struct Gap {
     /// The highest PSN of the packets that arrived after the missing packet and were near enough to
     /// be kept.
     highest: Psn,
+    /// The number of packets that were too far ahead to be kept.
+    far_packets: u32,
     /// The time at which the gap was noticed.
     since: Instant,
     /// Whether the gap remained when an earlier gap closed.
@@ -74,7 +83,7 @@ impl Gap {
     /// The gap after a packet that found no receive buffer.
     pub(super) fn refused(psn: Psn, now: Instant) -> Self {
         let report = Report::Refused;
-        Gap { last: psn, highest: psn, since: now, remained: false, report }
+        Gap { last: psn, highest: psn, far_packets: 0, since: now, remained: false, report }
     }
 
     /// The gap before a packet that is kept and must wait.
@@ -150,19 +159,22 @@ impl GapPolicy {
             // The missing packet was not followed by the packets after it.
             self.peer_goes_back = Some(false);
         }
-        let gap = gap.get_or_insert_with(|| {
-            let highest = psn - ahead;
-            Gap { highest, ..self.new_gap(psn.previous(), now, self.nak_delay()) }
-        });
+        let expected = psn - ahead;
+        let gap = gap.get_or_insert_with(|| self.new_gap(expected, now, self.nak_delay()));
+        let is_waiting = matches!(gap.report, Report::Waiting(_)) && !gap.remained;
+        if ahead >= EARLY_PSNS {
+            gap.far_packets += 1;
+            return is_waiting && (gap.highest != expected || gap.far_packets >= FAR_PACKETS_MIN);
+        }
         // The packets arrive once more, so the peer has sent them again. But the missing packet is
         // still missing, so it was lost again.
         let is_repeated = keeping != Keeping::Kept && !psn.is_after(gap.last);
         gap.last = psn;
-        if psn.is_after(gap.highest) && ahead < EARLY_PSNS && !gap.is_refused() {
+        if psn.is_after(gap.highest) && !gap.is_refused() {
             gap.highest = psn;
         }
         match gap.report {
-            Report::Waiting(_) => keeping == Keeping::Dropped && !gap.remained,
+            Report::Waiting(_) => keeping == Keeping::Dropped && is_waiting,
             Report::Sent { .. } | Report::Refused => is_repeated,
             Report::Paused => false,
         }
@@ -263,7 +275,7 @@ impl GapPolicy {
 
     fn new_gap(&self, last: Psn, now: Instant, delay: Duration) -> Gap {
         let report = Report::Waiting(now + delay);
-        Gap { last, highest: last, since: now, remained: false, report }
+        Gap { last, highest: last, far_packets: 0, since: now, remained: false, report }
     }
 
     /// The time that a NAK waits: a quarter of a round trip, or longer if the path was seen to

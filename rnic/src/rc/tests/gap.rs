@@ -216,3 +216,45 @@ fn packets_are_not_kept_for_ever() {
     fixture.send(4);
     assert_eq!((fixture.received(), fixture.used(), fixture.side.rc.deadline()), (1, 0, None));
 }
+
+/// A packet may be forged if it is so far ahead that it cannot be kept.
+#[test]
+fn a_lone_packet_far_ahead_is_not_believed_at_once() {
+    for ahead in [64, 1000, (1 << 23) - 1] {
+        let (mut fixture, _sink) = Fixture::with_receives(4);
+        fixture.send(ahead);
+        assert_eq!((fixture.sent(), fixture.used()), (vec![], 0));
+        // The peer's next packet arrives, so nothing is missing.
+        fixture.send(0);
+        assert_eq!(fixture.sent(), [fixture.ack(0)]);
+        assert_eq!(fixture.side.rc.deadline(), None);
+        // If the next packet does not arrive, the NAK waits as any other.
+        fixture.send(ahead + 1);
+        assert_eq!(fixture.side.rc.deadline(), Some(fixture.now + FIRST_DELAY));
+        fixture.wait(FIRST_DELAY);
+        assert_eq!(fixture.sent(), [fixture.ack(0), fixture.nak(1)]);
+        // Further packets cause no further NAK.
+        for again in [ahead + 1, 65, ahead + 1, 66, 65] {
+            fixture.send(again);
+            assert_eq!(fixture.sent(), [""; 0]);
+        }
+    }
+}
+
+/// More packets in a row were lost than the responder can keep.
+#[test]
+fn a_long_loss_is_reported_at_once() {
+    let mut fixture = Fixture::new();
+    for ahead in 100..115 {
+        fixture.send(ahead);
+        assert_eq!(fixture.sent(), [""; 0]);
+    }
+    fixture.send(115);
+    assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+    // The same holds if the first packets after the loss were kept.
+    let mut fixture = Fixture::new();
+    fixture.send(63);
+    assert_eq!(fixture.sent(), [""; 0]);
+    fixture.send(64);
+    assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+}

@@ -516,7 +516,7 @@ fn the_number_of_kept_packets_is_limited() {
     assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)], "the NAK does not wait");
     // Packets that are too far ahead leave no trace.
     let (mut other, _sink) = Fixture::with_receives(2);
-    other.send(64);
+    (0..16).for_each(|_| other.send(64));
     assert_eq!((other.sent().len(), other.used()), (2, 0));
     other.send(0);
     assert_eq!((other.sent(), other.side.rc.deadline()), (vec![other.ack(0)], None));
