@@ -59,6 +59,8 @@ pub(super) struct Gap {
     since: Instant,
     /// Whether the gap remained when an earlier gap closed.
     remained: bool,
+    /// Whether a NAK was sent for an earlier gap, and this gap has remained or is paused since then.
+    follows_nak: bool,
     report: Report,
 }
 
@@ -83,12 +85,21 @@ impl Gap {
     /// The gap after a packet that found no receive buffer.
     pub(super) fn refused(psn: Psn, now: Instant) -> Self {
         let report = Report::Refused;
-        Gap { last: psn, highest: psn, far_packets: 0, since: now, remained: false, report }
+        Gap {
+            last: psn,
+            highest: psn,
+            far_packets: 0,
+            since: now,
+            remained: false,
+            follows_nak: false,
+            report,
+        }
     }
 
-    /// The gap before a packet that is kept and must wait.
+    /// The gap before a packet that is kept and must wait. `before` is the gap that has closed.
     pub(super) fn paused(before: &Gap, now: Instant) -> Self {
-        Gap { since: now, report: Report::Paused, ..*before }
+        let follows_nak = before.follows_nak || before.is_reported();
+        Gap { since: now, follows_nak, report: Report::Paused, ..*before }
     }
 
     pub(super) fn is_refused(&self) -> bool {
@@ -100,7 +111,7 @@ impl Gap {
     }
 
     /// Whether a NAK for the missing packet has been sent.
-    pub(super) fn is_reported(&self) -> bool {
+    fn is_reported(&self) -> bool {
         matches!(self.report, Report::Sent { .. })
     }
 
@@ -241,7 +252,14 @@ impl GapPolicy {
             // get an acknowledgement and a NAK while it sends a message again.
             _ => self.nak_delay(),
         };
-        Some(Gap { remained: true, ..self.new_gap(before.highest, now, delay) })
+        let follows_nak = before.follows_nak || before.is_reported();
+        let gap = self.new_gap(before.highest, now, delay);
+        Some(Gap { remained: true, follows_nak, ..gap })
+    }
+
+    /// Whether the peer may be sending the packets after this gap again, because it has got a NAK.
+    pub(super) fn peer_may_go_back(&self, gap: &Gap) -> bool {
+        gap.is_reported() || gap.follows_nak && self.peer_goes_back != Some(false)
     }
 
     /// Handles a packet that had arrived before.
@@ -275,7 +293,15 @@ impl GapPolicy {
 
     fn new_gap(&self, last: Psn, now: Instant, delay: Duration) -> Gap {
         let report = Report::Waiting(now + delay);
-        Gap { last, highest: last, far_packets: 0, since: now, remained: false, report }
+        Gap {
+            last,
+            highest: last,
+            far_packets: 0,
+            since: now,
+            remained: false,
+            follows_nak: false,
+            report,
+        }
     }
 
     /// The time that a NAK waits: a quarter of a round trip, or longer if the path was seen to

@@ -201,20 +201,32 @@ impl Responder {
         if let Some(early) = &mut self.early {
             early.advance(psns, now);
         }
-        let requests = self.ack_requests;
-        let result = self.execute_early(work, path, now, &gap, stats);
-        if gap.is_reported() {
+        self.continue_after(work, path, now, &gap, stats)
+    }
+
+    /// Carries out the early packets that are expected now. `before` is the gap before them.
+    fn continue_after(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        before: &Gap,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let ack_requests = self.ack_requests;
+        let result = self.execute_early(work, path, now, before, stats);
+        if self.gap_policy.peer_may_go_back(before) {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
             // in the packets after it if the peer sends all of them again. Kernel rxe must not get
             // an acknowledgement earlier. If it is sending a message again and the end of this
             // message is acknowledged, it does not complete the message, and it stops its timer.
-            self.ack_requests = requests;
+            self.ack_requests = ack_requests;
         }
         result
     }
 
-    /// Carries out the early packets that are expected now, in order. `before` is the gap before
-    /// them.
+    /// Carries out the early packets that are expected now, in order, until one is missing or must
+    /// wait.
     fn execute_early(
         &mut self,
         work: &mut Work,
@@ -260,7 +272,7 @@ impl Responder {
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         match self.gap.take_if(|gap| gap.is_paused()) {
-            Some(gap) => self.execute_early(work, path, now, &gap, stats),
+            Some(gap) => self.continue_after(work, path, now, &gap, stats),
             None => Ok(()),
         }
     }
@@ -397,8 +409,9 @@ impl Responder {
     ) -> Result<(), Failure> {
         if self.resources.is_due() {
             match self.resources.transmit(work, path, self.msn, burst, reserved) {
-                // The last response acknowledges all requests before it.
-                Ok(Some(until)) if until == self.expected => {
+                // The last response acknowledges all requests before it. If it was awaited by early
+                // packets, these packets are carried out now and acknowledged, too.
+                Ok(Some(until)) if until == self.expected && !self.is_paused() => {
                     (self.ack_requests, self.unacknowledged_packets) = (0, 0)
                 }
                 Ok(_) => {}

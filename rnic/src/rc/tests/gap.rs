@@ -258,3 +258,76 @@ fn a_long_loss_is_reported_at_once() {
     fixture.send(64);
     assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
 }
+
+/// A peer that goes back must not get an acknowledgement of a message that it is sending again,
+/// unless it asks for one. This holds although a kept packet had to wait for the responses to a
+/// READ.
+#[test]
+fn a_pause_does_not_make_the_responder_forget_its_nak() {
+    for asks in [false, true] {
+        let mut fixture = Fixture::new();
+        let shown = fixture.side.buf(OCTETS);
+        let reth = Reth { va: shown.addr(), r_key: shown.key(), len: 1 };
+        let psn = fixture.psn;
+        let read = packet(Opcode::ReadRequest, psn + 1, Extension::Reth(reth), &[]);
+        fixture.take(&read).unwrap();
+        fixture.take(&asking_write(psn + 2)).unwrap();
+        fixture.wait(FIRST_DELAY);
+        assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+        let missing = if asks { asking_write(psn) } else { silent_write(psn) };
+        fixture.take(&missing).unwrap();
+        let response = format!("{} READ response only ACK 1", psn + 1);
+        let mut expected = vec![response];
+        expected.extend(asks.then(|| fixture.ack(2)));
+        assert_eq!(fixture.sent(), expected);
+        // The peer sends all packets again, and asks in the last one.
+        fixture.take(&asking_write(psn + 2)).unwrap();
+        assert_eq!(fixture.sent(), [fixture.ack(2)]);
+        assert_eq!((fixture.side.rc.stats().rx_messages, fixture.used()), (3, 0));
+    }
+}
+
+/// Two packets are missing, and only the first one was reported. The peer sends all packets again.
+#[test]
+fn a_second_gap_does_not_make_the_responder_forget_its_nak() {
+    let mut fixture = Fixture::new();
+    let psn = fixture.psn;
+    for ahead in [1, 3] {
+        fixture.take(&asking_write(psn + ahead)).unwrap();
+    }
+    fixture.wait(FIRST_DELAY);
+    assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+    for ahead in [0, 1] {
+        fixture.take(&silent_write(psn + ahead)).unwrap();
+    }
+    fixture.sent();
+    fixture.take(&silent_write(psn + 2)).unwrap();
+    assert_eq!((fixture.sent(), fixture.side.rc.stats().rx_messages), (vec![], 4));
+    fixture.take(&asking_write(psn + 3)).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(3)]);
+}
+
+/// A packet that was carried out before asks for an acknowledgement while others are kept, while
+/// they wait for the responses to a READ, and afterwards.
+#[test]
+fn a_duplicate_is_acknowledged_in_each_state_of_a_gap() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(OCTETS);
+    let reth = Reth { va: shown.addr(), r_key: shown.key(), len: 1 };
+    let psn = fixture.psn;
+    fixture.take(&silent_write(psn)).unwrap();
+    fixture.take(&packet(Opcode::ReadRequest, psn + 2, Extension::Reth(reth), &[])).unwrap();
+    fixture.take(&silent_write(psn + 3)).unwrap();
+    fixture.take(&asking_write(psn)).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(0)], "a packet is missing");
+    fixture.wait(FIRST_DELAY);
+    assert_eq!(fixture.sent(), [fixture.ack(0), fixture.nak(1)]);
+    fixture.take(&asking_write(psn)).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(0)], "a packet is missing and was reported");
+    fixture.take(&silent_write(psn + 1)).unwrap();
+    fixture.take(&asking_write(psn)).unwrap();
+    let response = format!("{} READ response only ACK 1", psn + 2);
+    assert_eq!(fixture.sent(), [response, fixture.ack(3)], "a packet waits for a response");
+    fixture.take(&asking_write(psn)).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(3)], "no packet is missing");
+}
