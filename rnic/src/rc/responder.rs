@@ -326,7 +326,9 @@ impl Responder {
             _ => self.keep(path, now, packet, ahead),
         };
         stats.kept += u64::from(keeping == Keeping::Kept);
-        if self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now) {
+        let is_due = self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now);
+        // A NAK that has not been sent yet answers the same PSN. It may be an RNR NAK.
+        if is_due && self.nak.is_none() {
             self.report_gap(now, stats);
         }
     }

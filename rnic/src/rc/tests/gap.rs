@@ -331,3 +331,22 @@ fn a_duplicate_is_acknowledged_in_each_state_of_a_gap() {
     fixture.take(&asking_write(psn)).unwrap();
     assert_eq!(fixture.sent(), [fixture.ack(3)], "no packet is missing");
 }
+
+/// A packet finds no receive buffer, and its RNR NAK must wait for the responses to a READ. Packets
+/// that arrive meanwhile do not displace it.
+#[test]
+fn an_rnr_nak_that_waits_is_not_displaced() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(100 * OCTETS);
+    let len = 100 * OCTETS as u32;
+    let reth = Reth { va: shown.addr(), r_key: shown.key(), len };
+    let read = packet(Opcode::ReadRequest, fixture.psn, Extension::Reth(reth), &[]);
+    fixture.take(&read).unwrap();
+    for ahead in [100, 101, 102, 101, 100, 101] {
+        fixture.send(ahead);
+    }
+    let sent = fixture.sent();
+    let not_ready = format!("{} ACK RNR NAK 640µs 0", fixture.psn + 100);
+    assert_eq!(sent[100..], [not_ready]);
+    assert_eq!(fixture.side.rc.stats().tx_sequence_naks, 0);
+}
