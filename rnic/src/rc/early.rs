@@ -1,17 +1,23 @@
 //! Request packets that arrived early: before an earlier packet of the same connection.
 //!
 //! A connection takes memory when the first packet arrives early, and returns it when no packet is
-//! missing any more. The memory of all connections of an adapter is limited, because peers decide
-//! how much of it is used. A connection that gets none keeps no packets, as if the packets had been
-//! lost: the peer sends them again after a NAK.
+//! missing any more, or when the missing packet has not arrived for [`KEPT_MAX`]. The memory of all
+//! connections of an adapter is limited, because peers decide how much of it is used. A connection
+//! that gets none keeps no packets, as if the packets had been lost: the peer sends them again
+//! after a NAK.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use wire::rocev2::{Packet, PathMtu, Psn};
 
 /// The number of PSNs from the missing packet to the last packet that is kept. The missing packet
 /// counts, so at most 63 packets of a connection are kept.
 pub(super) const EARLY_PSNS: u32 = u64::BITS;
+/// The maximum time for which packets are kept although the missing packet does not arrive. A peer
+/// that is alive sends the missing packet again after its ACK timeout, which is usually 0.5 s, and
+/// seldom more than 1 s.
+const KEPT_MAX: Duration = Duration::from_secs(2);
 /// The maximum number of octets that an adapter uses. With an MTU of 4096, 63 connections can keep
 /// packets at the same time; with an MTU of 1024, 240 connections can. A packet is missing for
 /// about one round trip, so many connections use the memory in turn. An adapter's sockets may have
@@ -104,12 +110,14 @@ pub(super) struct EarlyPackets {
     kept: u64,
     /// A slot for each PSN modulo 64: the length of the packet and the packet.
     octets: Vec<u8>,
+    /// The time at which the packets are dropped if the missing packet has not arrived.
+    drop_at: Instant,
 }
 
 impl EarlyPackets {
-    pub(super) fn new(pool: &Arc<EarlyPool>, mtu: PathMtu) -> Option<Self> {
+    pub(super) fn new(pool: &Arc<EarlyPool>, mtu: PathMtu, now: Instant) -> Option<Self> {
         let octets = pool.take(EARLY_PSNS as usize * (SLOT_OVERHEAD + mtu.octets()))?;
-        Some(EarlyPackets { pool: Arc::clone(pool), kept: 0, octets })
+        Some(EarlyPackets { pool: Arc::clone(pool), kept: 0, octets, drop_at: now + KEPT_MAX })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -143,9 +151,15 @@ impl EarlyPackets {
         Packet::parse(place.get(..usize::from(u16::from_ne_bytes(*prefix)))?).ok()
     }
 
+    /// The time at which the packets are to be dropped.
+    pub(super) fn drop_at(&self) -> Instant {
+        self.drop_at
+    }
+
     /// Records that the expected PSN has advanced by `psns`.
-    pub(super) fn advance(&mut self, psns: u32) {
+    pub(super) fn advance(&mut self, psns: u32, now: Instant) {
         self.kept = self.kept.checked_shr(psns).unwrap_or(0);
+        self.drop_at = now + KEPT_MAX;
     }
 
     fn slot(&self, psn: Psn) -> std::ops::Range<usize> {

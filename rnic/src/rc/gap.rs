@@ -6,8 +6,15 @@
 //! packet that the peer sends again. Therefore the NAK is repeated after 2, 4, 8 and 16 round
 //! trips.
 //!
+//! A packet that is too far ahead to be kept may be forged, because half of all PSNs are too far
+//! ahead. So it causes a NAK at once only if a nearer packet has arrived, too, or if
+//! [`FAR_PACKETS_MIN`] of such packets have. If the missing packet arrives before, nothing was lost.
+//!
 //! A responder has no round-trip time of its own, and its requester may have nothing to send. So
-//! the policy measures the time from a NAK to the arrival of the missing packet.
+//! the policy measures the time from a NAK to the arrival of the missing packet. A packet that was
+//! only overtaken arrives sooner than the answer to the NAK, so this time may be too short. The
+//! answer then arrives as a duplicate, and the time from the NAK to the duplicate is measured
+//! instead.
 
 use std::time::{Duration, Instant};
 
@@ -25,9 +32,17 @@ const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
 /// The maximum delay of a NAK: a quarter of a round trip around half of the earth.
 const NAK_DELAY_MAX: Duration = Duration::from_millis(50);
-/// The maximum time from a NAK to the repetition of the packet that it reports. After a longer
-/// time, the repetition may have been caused by a timer of the peer.
-const REPETITION_MAX: Duration = Duration::from_millis(5);
+/// The minimum round-trip time, so that NAKs are not repeated in a burst.
+const ROUND_TRIP_MIN: Duration = Duration::from_micros(25);
+/// The maximum time from a NAK to a duplicate that certainly answers it. After a longer time, a
+/// timer of the peer may have caused the duplicate.
+const ANSWER_MAX: Duration = Duration::from_millis(5);
+/// The factor by which the round-trip time grows if a duplicate shows that it is much longer. It
+/// does not grow to the measured time, because a timer of the peer may have caused the duplicate.
+const ROUND_TRIP_GROWTH: u32 = 4;
+/// This number of packets that are too far ahead to be kept show that the peer sends them. After a
+/// loss of so many packets in a row, they arrive sooner than the delay of a NAK ends.
+const FAR_PACKETS_MIN: u32 = 16;
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
 
@@ -38,10 +53,14 @@ pub(super) struct Gap {
     /// The highest PSN of the packets that arrived after the missing packet and were near enough to
     /// be kept.
     highest: Psn,
+    /// The number of packets that were too far ahead to be kept.
+    far_packets: u32,
     /// The time at which the gap was noticed.
     since: Instant,
     /// Whether the gap remained when an earlier gap closed.
     remained: bool,
+    /// Whether a NAK was sent for an earlier gap, and this gap has remained or is paused since then.
+    follows_nak: bool,
     report: Report,
 }
 
@@ -66,12 +85,21 @@ impl Gap {
     /// The gap after a packet that found no receive buffer.
     pub(super) fn refused(psn: Psn, now: Instant) -> Self {
         let report = Report::Refused;
-        Gap { last: psn, highest: psn, since: now, remained: false, report }
+        Gap {
+            last: psn,
+            highest: psn,
+            far_packets: 0,
+            since: now,
+            remained: false,
+            follows_nak: false,
+            report,
+        }
     }
 
-    /// The gap before a packet that is kept and must wait.
+    /// The gap before a packet that is kept and must wait. `before` is the gap that has closed.
     pub(super) fn paused(before: &Gap, now: Instant) -> Self {
-        Gap { since: now, report: Report::Paused, ..*before }
+        let follows_nak = before.follows_nak || before.is_reported();
+        Gap { since: now, follows_nak, report: Report::Paused, ..*before }
     }
 
     pub(super) fn is_refused(&self) -> bool {
@@ -83,7 +111,7 @@ impl Gap {
     }
 
     /// Whether a NAK for the missing packet has been sent.
-    pub(super) fn is_reported(&self) -> bool {
+    fn is_reported(&self) -> bool {
         matches!(self.report, Report::Sent { .. })
     }
 
@@ -107,7 +135,8 @@ pub(super) struct GapPolicy {
     reordering: Duration,
     /// Whether the peer answers a NAK with all packets from the missing one on, if that is known.
     peer_goes_back: Option<bool>,
-    /// The last gaps for which a NAK was sent, the latest one first.
+    /// The latest gaps for which a NAK was sent, the latest one first. The last place keeps its gap
+    /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered.
     closed: [Option<ClosedGap>; 4],
     /// Whether no packet has arrived since the latest of these gaps closed.
     is_just_closed: bool,
@@ -118,9 +147,12 @@ pub(super) struct GapPolicy {
 struct ClosedGap {
     /// The PSN of the packet that was missing.
     psn: Psn,
+    /// The highest PSN of the packets that had arrived then.
+    highest: Psn,
     /// The time of the first NAK.
     nak: Instant,
-    /// The duration of the gap.
+    /// The duration of the gap, or 0 if several NAKs were sent: a duplicate may then answer another
+    /// NAK than the first arrival, so it does not show that the packet was only overtaken.
     lasted: Duration,
 }
 
@@ -138,19 +170,22 @@ impl GapPolicy {
             // The missing packet was not followed by the packets after it.
             self.peer_goes_back = Some(false);
         }
-        let gap = gap.get_or_insert_with(|| {
-            let highest = psn - ahead;
-            Gap { highest, ..self.new_gap(psn.previous(), now, self.nak_delay()) }
-        });
+        let expected = psn - ahead;
+        let gap = gap.get_or_insert_with(|| self.new_gap(expected, now, self.nak_delay()));
+        let is_waiting = matches!(gap.report, Report::Waiting(_)) && !gap.remained;
+        if ahead >= EARLY_PSNS {
+            gap.far_packets += 1;
+            return is_waiting && (gap.highest != expected || gap.far_packets >= FAR_PACKETS_MIN);
+        }
         // The packets arrive once more, so the peer has sent them again. But the missing packet is
         // still missing, so it was lost again.
         let is_repeated = keeping != Keeping::Kept && !psn.is_after(gap.last);
         gap.last = psn;
-        if psn.is_after(gap.highest) && ahead < EARLY_PSNS && !gap.is_refused() {
+        if psn.is_after(gap.highest) && !gap.is_refused() {
             gap.highest = psn;
         }
         match gap.report {
-            Report::Waiting(_) => keeping == Keeping::Dropped && !gap.remained,
+            Report::Waiting(_) => keeping == Keeping::Dropped && is_waiting,
             Report::Sent { .. } | Report::Refused => is_repeated,
             Report::Paused => false,
         }
@@ -169,9 +204,17 @@ impl GapPolicy {
     /// Records that the missing packet has arrived.
     pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, now: Instant) {
         let Report::Sent { naks, first, .. } = gap.report else { return };
-        let lasted = now.saturating_duration_since(gap.since);
-        self.closed.rotate_right(1);
-        self.closed[0] = Some(ClosedGap { psn, nak: first, lasted });
+        let lasted = match naks {
+            1 => now.saturating_duration_since(gap.since),
+            _ => Duration::ZERO,
+        };
+        let is_recent = |gap: &ClosedGap| now.saturating_duration_since(gap.nak) < ROUND_TRIP_MAX;
+        let [places @ .., last] = &mut self.closed;
+        match last.as_ref().is_some_and(is_recent) {
+            true => places.rotate_right(1),
+            false => self.closed.rotate_right(1),
+        }
+        self.closed[0] = Some(ClosedGap { psn, highest: gap.highest, nak: first, lasted });
         self.is_just_closed = true;
         self.reordering = self.reordering * 7 / 8;
         let measured = now.saturating_duration_since(first);
@@ -181,7 +224,7 @@ impl GapPolicy {
             Some(smoothed) if naks > 1 => smoothed * 2,
             Some(smoothed) => (smoothed + measured) / 2,
         };
-        self.round_trip = Some(round_trip.min(ROUND_TRIP_MAX));
+        self.round_trip = Some(round_trip.clamp(ROUND_TRIP_MIN, ROUND_TRIP_MAX));
     }
 
     /// The gap that remains when the missing packet has arrived and this PSN is expected, because
@@ -209,19 +252,34 @@ impl GapPolicy {
             // get an acknowledgement and a NAK while it sends a message again.
             _ => self.nak_delay(),
         };
-        Some(Gap { remained: true, ..self.new_gap(before.highest, now, delay) })
+        let follows_nak = before.follows_nak || before.is_reported();
+        let gap = self.new_gap(before.highest, now, delay);
+        Some(Gap { remained: true, follows_nak, ..gap })
+    }
+
+    /// Whether the peer may be sending the packets after this gap again, because it has got a NAK.
+    pub(super) fn peer_may_go_back(&self, gap: &Gap) -> bool {
+        gap.is_reported() || gap.follows_nak && self.peer_goes_back != Some(false)
     }
 
     /// Handles a packet that had arrived before.
-    pub(super) fn on_duplicate(&mut self, psn: Psn, gap: Option<&mut Gap>, now: Instant) {
+    pub(super) fn on_duplicate(
+        &mut self,
+        (psn, expected): (Psn, Psn),
+        gap: Option<&mut Gap>,
+        now: Instant,
+    ) {
         let is_closed = |gap: &&mut Option<ClosedGap>| gap.is_some_and(|gap| gap.psn == psn);
         if let Some(closed) = self.closed.iter_mut().find(is_closed).and_then(Option::take) {
             // Both the packet and its repetition have arrived, so the NAK was sent too soon. The
-            // repetition has taken a round trip. If it took longer, the peer's timer has expired.
-            let round_trip = now.saturating_duration_since(closed.nak);
-            if round_trip <= REPETITION_MAX.max(self.round_trip() * 4) {
+            // repetition has taken a round trip, unless a timer of the peer has caused it.
+            let measured = now.saturating_duration_since(closed.nak);
+            let has_sent_more = expected.is_after(closed.highest.next());
+            if measured <= ANSWER_MAX.max(self.round_trip() * ROUND_TRIP_GROWTH) {
                 self.reordering = self.reordering.max(closed.lasted);
-                self.round_trip = self.round_trip.max(Some(round_trip));
+                self.round_trip = self.round_trip.max(Some(measured.min(ROUND_TRIP_MAX)));
+            } else if measured <= ROUND_TRIP_MAX && has_sent_more {
+                self.round_trip = Some(self.round_trip() * ROUND_TRIP_GROWTH);
             }
         } else if self.closed[0].is_some_and(|latest| psn.is_after(latest.psn)) {
             (self.peer_goes_back, self.is_just_closed) = (Some(true), false);
@@ -235,7 +293,15 @@ impl GapPolicy {
 
     fn new_gap(&self, last: Psn, now: Instant, delay: Duration) -> Gap {
         let report = Report::Waiting(now + delay);
-        Gap { last, highest: last, since: now, remained: false, report }
+        Gap {
+            last,
+            highest: last,
+            far_packets: 0,
+            since: now,
+            remained: false,
+            follows_nak: false,
+            report,
+        }
     }
 
     /// The time that a NAK waits: a quarter of a round trip, or longer if the path was seen to

@@ -115,7 +115,7 @@ impl Responder {
             }
             _ => {
                 stats.duplicates += 1;
-                self.gap_policy.on_duplicate(psn, self.gap.as_mut(), now);
+                self.gap_policy.on_duplicate((psn, self.expected), self.gap.as_mut(), now);
                 self.on_duplicate(path, packet);
                 Ok(())
             }
@@ -199,22 +199,34 @@ impl Responder {
         let Some(gap) = self.gap.take() else { return Ok(()) };
         self.gap_policy.on_closed(&gap, psn, now);
         if let Some(early) = &mut self.early {
-            early.advance(psns);
+            early.advance(psns, now);
         }
-        let requests = self.ack_requests;
-        let result = self.execute_early(work, path, now, &gap, stats);
-        if gap.is_reported() {
+        self.continue_after(work, path, now, &gap, stats)
+    }
+
+    /// Carries out the early packets that are expected now. `before` is the gap before them.
+    fn continue_after(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        before: &Gap,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let ack_requests = self.ack_requests;
+        let result = self.execute_early(work, path, now, before, stats);
+        if self.gap_policy.peer_may_go_back(before) {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
             // in the packets after it if the peer sends all of them again. Kernel rxe must not get
             // an acknowledgement earlier. If it is sending a message again and the end of this
             // message is acknowledged, it does not complete the message, and it stops its timer.
-            self.ack_requests = requests;
+            self.ack_requests = ack_requests;
         }
         result
     }
 
-    /// Carries out the early packets that are expected now, in order. `before` is the gap before
-    /// them.
+    /// Carries out the early packets that are expected now, in order, until one is missing or must
+    /// wait.
     fn execute_early(
         &mut self,
         work: &mut Work,
@@ -233,7 +245,7 @@ impl Responder {
                     return Ok(());
                 }
                 match self.accept(work, path, now, &packet, stats)? {
-                    Some(psns) => early.advance(psns),
+                    Some(psns) => early.advance(psns, now),
                     None => return Ok(()),
                 }
                 skips = true;
@@ -260,7 +272,7 @@ impl Responder {
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         match self.gap.take_if(|gap| gap.is_paused()) {
-            Some(gap) => self.execute_early(work, path, now, &gap, stats),
+            Some(gap) => self.continue_after(work, path, now, &gap, stats),
             None => Ok(()),
         }
     }
@@ -311,19 +323,21 @@ impl Responder {
     ) {
         let keeping = match &self.gap {
             Some(gap) if gap.is_refused() => Keeping::Dropped,
-            _ => self.keep(path, packet, ahead),
+            _ => self.keep(path, now, packet, ahead),
         };
         stats.kept += u64::from(keeping == Keeping::Kept);
-        if self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now) {
+        let is_due = self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now);
+        // A NAK that has not been sent yet answers the same PSN. It may be an RNR NAK.
+        if is_due && self.nak.is_none() {
             self.report_gap(now, stats);
         }
     }
 
     /// Keeps a packet, and takes memory for the purpose if it is the first one.
-    fn keep(&mut self, path: &Path, packet: &Packet<'_>, ahead: u32) -> Keeping {
+    fn keep(&mut self, path: &Path, now: Instant, packet: &Packet<'_>, ahead: u32) -> Keeping {
         if ahead < EARLY_PSNS && self.early.is_none() {
             self.early =
-                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu));
+                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu, now));
         }
         self.early.as_mut().map_or(Keeping::Dropped, |early| early.keep(packet, ahead))
     }
@@ -341,14 +355,17 @@ impl Responder {
     /// The time at which to call [`expire`](Self::expire).
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.gap.as_ref()?.nak_due()
+        let gap = self.gap.as_ref()?;
+        let drop_at = self.early.as_ref().map(EarlyPackets::drop_at);
+        [gap.nak_due(), drop_at].into_iter().flatten().min()
     }
 
     /// Handles a deadline that has passed.
     pub(super) fn expire(&mut self, now: Instant, stats: &mut Stats) {
-        if self.deadline().is_some_and(|due| due <= now) {
+        if self.gap.as_ref().and_then(Gap::nak_due).is_some_and(|due| due <= now) {
             self.report_gap(now, stats);
         }
+        self.early.take_if(|early| early.drop_at() <= now);
     }
 
     /// Handles a packet that was received before. The peer sends it again if the answer was lost.
@@ -394,8 +411,9 @@ impl Responder {
     ) -> Result<(), Failure> {
         if self.resources.is_due() {
             match self.resources.transmit(work, path, self.msn, burst, reserved) {
-                // The last response acknowledges all requests before it.
-                Ok(Some(until)) if until == self.expected => {
+                // The last response acknowledges all requests before it. If it was awaited by early
+                // packets, these packets are carried out now and acknowledged, too.
+                Ok(Some(until)) if until == self.expected && !self.is_paused() => {
                     (self.ack_requests, self.unacknowledged_packets) = (0, 0)
                 }
                 Ok(_) => {}

@@ -3,6 +3,7 @@
 
 mod ack_only;
 mod bottleneck;
+mod gap;
 mod hostile;
 mod lossy;
 mod notification;

@@ -3,9 +3,9 @@
 use netem::Probability;
 
 use super::order::End;
-use super::rxe::{Rxe, RxeCfg};
 use super::*;
 use crate::WcStatus;
+use rxe_model::{Rxe, RxeCfg};
 
 const OUTAGE: Duration = Duration::from_secs(8);
 /// The time in which a transfer must end after the outage.

@@ -219,8 +219,10 @@ fn responses_to_a_read_come_before_a_later_nak() {
     fixture
         .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[])
         .unwrap();
-    let behind = packet(Opcode::SendOnly, first + 164, Extension::None, b"x");
-    fixture.side.take(fixture.now, &behind).unwrap();
+    for ahead in 164..180 {
+        let behind = packet(Opcode::SendOnly, first + ahead, Extension::None, b"x");
+        fixture.side.take(fixture.now, &behind).unwrap();
+    }
     let mut said = Vec::new();
     while fixture.side.rc.wants_tx() {
         fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
