@@ -171,7 +171,26 @@ pub(crate) const WITH_GUEST: &[Transaction] = &[
     },
 ];
 
+/// Transfers with a guest that loses packets, each with one operation. In the first table, the guest
+/// is the client.
+pub(crate) const OF_LOSSY_CLIENT: &[Transaction] = &[
+    of_lossy("write", &[Op("client", Write, 1 << 18, 1)]),
+    of_lossy("read", &[Op("client", Read, 1 << 16, 1)]),
+    of_lossy("send", &[Op("client", Send, 1 << 18, 1)]),
+];
+/// The same transfers for a guest that is the server.
+pub(crate) const OF_LOSSY_SERVER: &[Transaction] = &[
+    of_lossy("write", &[Op("server", Write, 1 << 18, 1)]),
+    of_lossy("read", &[Op("server", Read, 1 << 16, 1)]),
+    of_lossy("send", &[Op("server", Send, 1 << 18, 1)]),
+];
+
+const fn of_lossy(name: &'static str, operations: &'static [Op]) -> Transaction {
+    Transaction { threads: 1, endpoints: 2, iterations: 4, operations, ..transaction(name, &[]) }
+}
+
 /// Transfers of eight endpoints at the same time, each with data in one direction.
+pub(crate) const INCAST: Transaction = Transaction { iterations: 1, ..READS };
 pub(crate) const READS: Transaction = of_one("reads", &[Op("client", Read, 1 << 20, 1)]);
 pub(crate) const WRITES: Transaction = of_one("writes", &[Op("client", Write, 1 << 20, 1)]);
 pub(crate) const SENDS: Transaction = of_one("sends", &[Op("client", Send, 1 << 20, 1)]);
@@ -232,6 +251,11 @@ impl Transaction {
     pub(crate) fn octets(&self) -> u64 {
         let octets = self.operations.iter().map(|Op(_, _, size, segments)| size * segments);
         octets.sum::<u64>() * self.threads * self.endpoints * self.iterations
+    }
+
+    /// Returns the rate of a run that took this long, in MB/s.
+    pub(crate) fn rate(&self, seconds: f64) -> f64 {
+        self.octets() as f64 / seconds / 1e6
     }
 
     /// Starts the server and the client of dapltest, and does not wait until they end.

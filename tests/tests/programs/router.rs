@@ -37,6 +37,7 @@ struct Transfer {
 }
 
 const TRANSFERS: &[Transfer] = &[
+    Transfer { name: "incast", transaction: &dapltest::INCAST, out: "far", marks: false },
     Transfer { name: "reads", transaction: &dapltest::READS, out: "far", marks: false },
     Transfer { name: "writes", transaction: &dapltest::WRITES, out: "near", marks: false },
     Transfer { name: "sends", transaction: &dapltest::SENDS, out: "near", marks: false },
