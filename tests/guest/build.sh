@@ -16,7 +16,8 @@ user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-
 # The kernel modules, in the order in which init inserts them.
 modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
     crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c
-    ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy veth"
+    ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy veth
+    ifb sch_ingress sch_netem cls_u32 act_mirred"
 
 # apt reads this empty list of installed packages, so that it finds all dependencies of a package
 # and not only those that this host lacks.
@@ -36,7 +37,7 @@ main() {
         echo "$hash" >of
     fi
     # The archive of the guest's scripts is small, so it is made on each run.
-    (cd "$here" && printf '%s\n' init serve device apart | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
+    (cd "$here" && printf '%s\n' init serve device apart lossy pair | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
     cat system.cpio init.cpio >initrd
 }
 

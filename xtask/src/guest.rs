@@ -17,10 +17,14 @@ pub(crate) struct Options {
     /// Number of rounds; each figure is the median of all rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Instead, let the kernel's rxe write, read and send to softroce on a wire that loses packets
+    #[arg(long, conflicts_with = "rounds")]
+    loss: bool,
 }
 
 /// Measures provider-verbs and provider-softroce side by side with Debian's libdaplofa in the
-/// guest. The figures have no required minimum, so no figure makes the measurement fail.
+/// guest, or rxe with softroce on a wire that loses packets. The figures have no required minimum,
+/// so no figure makes the measurement fail.
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(true);
     let dist = dist::build(Profile::Dist)?;
@@ -30,11 +34,14 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     };
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]);
-    // With `guest-speed`, the test program measures this many rounds and does nothing else.
-    Environment { dist, settings: Vec::new() }
-        .with("guest", machine)
-        .with("guest-speed", options.rounds.to_string())
-        .apply(&mut command);
+    let environment = Environment { dist, settings: Vec::new() }.with("guest", machine);
+    // With `guest-speed`, the test program measures this many rounds and does nothing else, and with
+    // `guest-loss` it has only the transfers on a wire that loses packets.
+    let environment = match options.loss {
+        true => environment.with("guest-loss", "on"),
+        false => environment.with("guest-speed", options.rounds.to_string()),
+    };
+    environment.apply(&mut command);
     Ok(command.status().context("cargo does not start")?.success())
 }
 

@@ -93,7 +93,7 @@ impl AttackRun {
             false => vec![server.port().to_string(), NEWCOMERS_PORT.to_string()],
         });
         if let Some(host) = &host {
-            attacker = host.command(&attacker);
+            attacker = host.namespace().command(&attacker);
         }
         let attacker = start("attacker", attacker)?;
         if ["stale_requests", "injections"].contains(&attack.kind) {

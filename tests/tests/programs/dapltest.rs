@@ -171,6 +171,34 @@ pub(crate) const WITH_GUEST: &[Transaction] = &[
     },
 ];
 
+/// Transfers with a guest that loses packets, each with one operation. In the first table, the guest
+/// is the client.
+pub(crate) const OF_LOSSY_CLIENT: &[Transaction] = &[
+    of_lossy("write", &[Op("client", Write, 1 << 18, 1)]),
+    of_lossy("read", &[Op("client", Read, 1 << 16, 1)]),
+    of_lossy("send", &[Op("client", Send, 1 << 18, 1)]),
+];
+/// The same transfers for a guest that is the server.
+pub(crate) const OF_LOSSY_SERVER: &[Transaction] = &[
+    of_lossy("write", &[Op("server", Write, 1 << 18, 1)]),
+    of_lossy("read", &[Op("server", Read, 1 << 16, 1)]),
+    of_lossy("send", &[Op("server", Send, 1 << 18, 1)]),
+];
+
+const fn of_lossy(name: &'static str, operations: &'static [Op]) -> Transaction {
+    Transaction { threads: 1, endpoints: 2, iterations: 4, operations, ..transaction(name, &[]) }
+}
+
+/// Transfers of eight endpoints at the same time, each with data in one direction.
+pub(crate) const INCAST: Transaction = Transaction { iterations: 1, ..READS };
+pub(crate) const READS: Transaction = of_one("reads", &[Op("client", Read, 1 << 20, 1)]);
+pub(crate) const WRITES: Transaction = of_one("writes", &[Op("client", Write, 1 << 20, 1)]);
+pub(crate) const SENDS: Transaction = of_one("sends", &[Op("client", Send, 1 << 20, 1)]);
+
+const fn of_one(name: &'static str, operations: &'static [Op]) -> Transaction {
+    Transaction { threads: 1, endpoints: 8, iterations: 4, operations, ..transaction(name, &[]) }
+}
+
 /// A transfer that is long enough for one outage.
 pub(crate) const LONG: Transaction =
     Transaction { threads: 2, endpoints: 2, iterations: 2000, ..transaction("long", &[]) };
@@ -195,6 +223,11 @@ impl Transaction {
     }
 
     pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
+        self.time(registry, route).map(drop)
+    }
+
+    /// Runs the transaction, and returns the seconds that dapltest has measured.
+    pub(crate) fn time(&self, registry: &Registry, route: &Route<'_>) -> Result<f64, Stop> {
         let pair = with_server(registry, route, Some(&self.args()))?;
         let mut complaints = complaints_about_ends(&pair, route);
         let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
@@ -209,7 +242,20 @@ impl Transaction {
                 ));
             }
         }
-        pair.verdict(&complaints).map_err(Stop::Fail)
+        pair.verdict(&complaints)?;
+        let seconds = total(&pair.client.text, "Total Time");
+        seconds.ok_or_else(|| Stop::Fail(format!("no time in\n{}", pair.client.text)))
+    }
+
+    /// Returns the octets of all operations.
+    pub(crate) fn octets(&self) -> u64 {
+        let octets = self.operations.iter().map(|Op(_, _, size, segments)| size * segments);
+        octets.sum::<u64>() * self.threads * self.endpoints * self.iterations
+    }
+
+    /// Returns the rate of a run that took this long, in MB/s.
+    pub(crate) fn rate(&self, seconds: f64) -> f64 {
+        self.octets() as f64 / seconds / 1e6
     }
 
     /// Starts the server and the client of dapltest, and does not wait until they end.

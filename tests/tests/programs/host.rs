@@ -45,16 +45,13 @@ impl Family {
     }
 }
 
-/// The other host, with its end of the wire.
-pub(crate) struct Host {
-    family: Family,
+/// A network namespace, which a process of its own holds.
+pub(crate) struct Namespace {
     holder: Child,
 }
 
-impl Host {
-    /// Creates a host that has addresses of this family alone, with packets of at most `mtu` octets
-    /// on the wire.
-    pub(crate) fn new(family: Family, mtu: u32) -> Result<Self, Stop> {
+impl Namespace {
+    pub(crate) fn new() -> Result<Self, Stop> {
         if !has_own_network() {
             return Err(Skip(
                 "no network namespaces (they need unshare, ip and the permission)".into(),
@@ -69,31 +66,22 @@ impl Host {
             .map_err(|error| format!("unshare: {error}"))?;
         let mut line = String::new();
         let read = holder.stdout.take().map(|output| BufReader::new(output).read_line(&mut line));
-        let host = Host { family, holder };
-        if !matches!(read, Some(Ok(_))) || line != "up\n" {
-            return Err(format!("the other host did not start: {line:?}").into());
+        let namespace = Namespace { holder };
+        match read {
+            Some(Ok(_)) if line == "up\n" => Ok(namespace),
+            _ => Err(format!("the other host did not start: {line:?}").into()),
         }
-
-        here(&format!("ip link add {WIRE} type veth peer name {WIRE} netns {}", host.holder.id()))?;
-        let [near, far] = family.addresses().map(|address| family.addr_arguments(address));
-        let set = |run: &dyn Fn(&str) -> Result<(), String>, addr_arguments: &str| {
-            run(&format!("ip addr add {addr_arguments}"))?;
-            run(&format!("ip link set {WIRE} mtu {mtu} up"))
-        };
-        set(&here, &near)?;
-        set(&|command| host.run(command), &far)?;
-        Ok(host)
     }
 
-    /// Returns the address by which the other host knows this one.
-    pub(crate) fn near(&self) -> &'static str {
-        self.family.addresses()[0]
+    /// Returns the ID of the process that holds the namespace.
+    pub(crate) fn id(&self) -> u32 {
+        self.holder.id()
     }
 
-    /// Returns a command that starts the same program on the other host.
+    /// Returns a command that starts the same program in the namespace.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
+        command.arg(format!("--net=/proc/{}/ns/net", self.id())).arg("--");
         command.arg(program.get_program()).args(program.get_args());
         for (name, value) in program.get_envs() {
             match value {
@@ -104,9 +92,67 @@ impl Host {
         command
     }
 
-    /// Runs a command on the other host. The words of the command are separated by blanks.
-    fn run(&self, command: &str) -> Result<(), String> {
-        finish(&mut self.command(&words(command)))
+    /// Runs a command in the namespace. The words of the command are separated by blanks.
+    pub(crate) fn run(&self, command: &str) -> Result<(), String> {
+        self.run_with(command, "")
+    }
+
+    /// Does the same as `run` with this input for the command.
+    pub(crate) fn run_with(&self, command: &str, input: &str) -> Result<(), String> {
+        finish_with(&mut self.command(&words(command)), input)
+    }
+
+    /// Returns what the command prints.
+    pub(crate) fn output(&self, command: &str) -> Result<String, String> {
+        let output = self.command(&words(command)).output();
+        let output = output.map_err(|error| format!("{command}: {error}"))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        self.holder.wait().ok();
+    }
+}
+
+/// The other host, with its end of the wire.
+pub(crate) struct Host {
+    family: Family,
+    namespace: Namespace,
+}
+
+impl Host {
+    /// Creates a host that has addresses of this family alone, with packets of at most `mtu` octets
+    /// on the wire.
+    pub(crate) fn new(family: Family, mtu: u32) -> Result<Self, Stop> {
+        let host = Host { family, namespace: Namespace::new()? };
+        here(&format!(
+            "ip link add {WIRE} type veth peer name {WIRE} netns {}",
+            host.namespace.id()
+        ))?;
+        let [near, far] = family.addresses().map(|address| family.addr_arguments(address));
+        let set = |run: &dyn Fn(&str) -> Result<(), String>, addr_arguments: &str| {
+            run(&format!("ip addr add {addr_arguments}"))?;
+            run(&format!("ip link set {WIRE} mtu {mtu} up"))
+        };
+        set(&here, &near)?;
+        set(&|command| host.namespace.run(command), &far)?;
+        Ok(host)
+    }
+
+    /// Returns the address by which the other host knows this one.
+    pub(crate) fn near(&self) -> &'static str {
+        self.family.addresses()[0]
+    }
+
+    /// Returns the namespace of the other host.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// Removes this host's address.
@@ -139,7 +185,7 @@ impl Host {
 
     /// Sets the other host's end of the wire "down" or "up".
     pub(crate) fn set_link_there(&self, to: &str) -> Result<(), String> {
-        self.run(&format!("ip link set {WIRE} {to}"))
+        self.namespace.run(&format!("ip link set {WIRE} {to}"))
     }
 
     /// Sends a signal to the programs of this name on this host.
@@ -149,7 +195,7 @@ impl Host {
 
     /// Sends a signal to the programs of this name on the other host.
     pub(crate) fn signal_there(&self, signal: &str, program: &str) -> Result<(), String> {
-        send_signal(signal, program, &self.holder.id().to_string())
+        send_signal(signal, program, &self.namespace.id().to_string())
     }
 
     /// Adds a rule to this host's firewall for incoming ("input") or outgoing ("output") packets.
@@ -158,7 +204,7 @@ impl Host {
             "table inet outage {{ chain rules {{\n\
              type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
         );
-        finish_with(&mut words("nft -f -"), &rules)
+        here_with("nft -f -", &rules)
     }
 
     /// Makes this host's firewall refuse incoming packets for this many seconds. The kernel's clock
@@ -177,7 +223,7 @@ impl Host {
                 }}
             }}\n"
         );
-        finish_with(&mut words("nft -f -"), &rules)
+        here_with("nft -f -", &rules)
     }
 
     /// Removes the firewall's rules.
@@ -197,14 +243,8 @@ impl Host {
             Family::V6 => "ip6",
         };
         for (peer, run) in [
-            (
-                far,
-                &(|command: &str, input: &str| finish_with(&mut words(command), input))
-                    as &dyn Fn(&str, &str) -> _,
-            ),
-            (near, &|command: &str, input: &str| {
-                finish_with(&mut self.command(&words(command)), input)
-            }),
+            (far, &here_with as &dyn Fn(&str, &str) -> _),
+            (near, &|command: &str, input: &str| self.namespace.run_with(command, input)),
         ] {
             let rules = format!(
                 "table {table} bad {{
@@ -251,7 +291,7 @@ impl Host {
                 }}
             }}\n"
         );
-        Ok(finish_with(&mut words("nft -f -"), &rules)?)
+        Ok(here_with("nft -f -", &rules)?)
     }
 
     /// Returns the number of DREQs that were dropped.
@@ -268,8 +308,6 @@ impl Drop for Host {
         here(&format!("ip link del {WIRE}")).ok();
         here("nft delete table inet ends").ok();
         here("nft delete table inet outage").ok();
-        drop(self.holder.stdin.take());
-        self.holder.wait().ok();
     }
 }
 
@@ -294,7 +332,12 @@ pub(crate) fn wait_for(octets: u64, limit: Duration, mut over: impl FnMut() -> b
 }
 
 pub(crate) fn here(command: &str) -> Result<(), String> {
-    finish(&mut words(command))
+    here_with(command, "")
+}
+
+/// Runs a command on this host with this input.
+pub(crate) fn here_with(command: &str, input: &str) -> Result<(), String> {
+    finish_with(&mut words(command), input)
 }
 
 /// Waits for a command that must succeed.

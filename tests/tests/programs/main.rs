@@ -24,6 +24,7 @@ mod outages;
 mod packages;
 mod pair;
 mod rendezvous;
+mod router;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -77,7 +78,10 @@ fn main() -> ExitCode {
     let trials = match (guest::image(), packages) {
         (Some(image), _) => guest::trials(&image, &dist, &arguments),
         (None, Some(packages)) => packages::trials(&packages, &dist),
-        (None, None) => PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).collect(),
+        (None, None) => {
+            let routed = if is_short_run() { Vec::new() } else { router::trials(&dist) };
+            PROVIDERS.iter().flat_map(|provider| over(provider, &dist)).chain(routed).collect()
+        }
     };
     opendat_tests::run(&arguments, trials)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use opendat_tests::{Ended, Registry, Running};
 
 use crate::guest::{Guest, GuestEnvironment};
-use crate::host::Host;
+use crate::host::{Host, Namespace};
 use crate::packages::Debian;
 
 /// The time after which a case counts as hanging. On an idle machine, no case takes 5 s. But where
@@ -29,7 +29,7 @@ pub(crate) struct Route<'p> {
 pub(crate) enum Place<'p> {
     Here,
     /// The program runs on another host, with this host's registry.
-    Host(&'p Host),
+    Host(&'p Namespace),
     /// The program runs in a clean Debian, which shares this host's network and has its own
     /// registry.
     Debian(&'p Debian),
@@ -43,7 +43,7 @@ impl<'p> Route<'p> {
 
     /// Returns a route for a server on this host and a client on another host.
     pub(crate) fn from(host: &'p Host) -> Self {
-        Route { to: host.near(), server: Place::Here, client: Place::Host(host) }
+        Route { to: host.near(), server: Place::Here, client: Place::Host(host.namespace()) }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | name | test |
 //! |---|---|
 //! | `guest::{rxe,siw}::` WIRE, caller, program | a program on this host, its peer in the guest |
+//! | `guest::rxe::outages::` | transfers between rxe and softroce that go on after outages |
 //! | `guest::{rxe,siw}::verbs::` family, caller, program | the peer in the guest uses verbs |
 //! | `guest::matrix::` registry, provider, program | both programs in the guest |
 //! | `guest::rights::` | the error messages for a user with fewer rights than root |
@@ -16,7 +17,8 @@
 //! | `guest::verbs::` program | both programs in the guest, over provider-verbs |
 //!
 //! The registry of a test in the matrix is `ours` or `debian`. All other tests in the guest use
-//! this project's registry. `guest::verbs::` also contains `ipv6::`, `behaviour::` and tests of
+//! this project's registry. `cargo xtask guest --loss` runs the transfers of `loss` instead.
+//! `guest::verbs::` also contains `ipv6::`, `behaviour::` and tests of
 //! devices that fail.
 
 mod behaviour;
@@ -25,6 +27,7 @@ mod devices;
 mod endings;
 mod engines;
 mod in_guest;
+mod loss;
 mod machine;
 mod perftest;
 mod relay;
@@ -127,6 +130,9 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
         return vec![speed::trial(image, dist)];
     }
     let machine = Arc::new(Machine::new(image, dist));
+    if loss::is_measured() {
+        return loss::trials(&machine, dist);
+    }
     let mut trials = in_guest::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
     trials.extend(rights::trials(&machine));
