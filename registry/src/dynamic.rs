@@ -4,13 +4,14 @@
 //! is linked into it.
 
 use std::ffi::CStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use dat_sys::*;
 use telemetry::{Category, report};
 
 use crate::handle;
 use crate::list::{Mismatch, Offer, Wanted};
+use crate::signal_lock::{SignalGuard, lock};
 
 /// One registration of a provider.
 struct Registration {
@@ -81,10 +82,10 @@ struct Registrations {
     serial: u64,
 }
 
-fn registrations() -> MutexGuard<'static, Registrations> {
+fn registrations() -> SignalGuard<Registrations> {
     static REGISTRATIONS: Mutex<Registrations> =
         Mutex::new(Registrations { all: Vec::new(), serial: 0 });
-    REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REGISTRATIONS)
 }
 
 /// Implements dat_registry_add_provider.
