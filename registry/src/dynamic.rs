@@ -124,6 +124,11 @@ pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     Ok(())
 }
 
+/// Whether a provider is registered under this IA name.
+pub fn has_name(name: &str) -> bool {
+    registrations().all.iter().any(|r| r.interface.name == name)
+}
+
 /// Whether this table is registered under any name.
 pub(crate) fn is_registered(table: Table) -> bool {
     registrations().all.iter().any(|r| r.table == table)
