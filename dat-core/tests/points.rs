@@ -175,6 +175,40 @@ fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
+/// Nobody can answer a request whose event is lost with its EVD (uDAPL 1.2, dat_evd_free), so the
+/// peer is refused, and nothing of the request stays.
+#[test]
+fn a_request_that_waits_in_a_freed_evd_is_refused() {
+    for flags in [DAT_PSP_CONSUMER_FLAG, DAT_PSP_PROVIDER_FLAG] {
+        let fabric = fabric();
+        let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+        let desk = evd::create(b.ia, 4, None, DAT_EVD_CR_FLAG).unwrap();
+        let objects = b.ia.object_count();
+        let point = psp::create(b.ia, Port::Any, desk, flags).unwrap();
+        let x = a.ep();
+        let to = point.qualifier();
+        x.connect(address(0), to, 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
+        // SAFETY: after these calls nobody uses a reference to the objects.
+        unsafe {
+            psp::free(point).unwrap();
+            evd::free(desk).unwrap();
+        }
+        assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        assert_eq!(b.ia.object_count(), objects - 1);
+    }
+}
+
+#[test]
+fn no_service_point_has_the_qualifier_0() {
+    let side = Side::new(&fabric());
+    let refused = Some(Error::arg(2));
+    let point = psp::create(side.ia, Port::Qualifier(0), side.cr, DAT_PSP_CONSUMER_FLAG);
+    assert_eq!(point.err(), refused);
+    let ep = side.ep();
+    assert_eq!(rsp::create(side.ia, 0, ep, side.cr).err(), refused);
+    assert_eq!(ep.state(), State::Unconnected);
+}
+
 /// Whether poll(2) reports at this moment that the file descriptor is readable.
 fn readable(fd: DAT_FD) -> bool {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

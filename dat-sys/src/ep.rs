@@ -227,7 +227,7 @@ records! {
         /// The number of receives that were posted and not yet taken by an EP, or
         /// `DAT_VALUE_UNKNOWN`.
         pub available_dto_count: DAT_COUNT,
-        /// The number of receives that were posted and are not yet completed, or
+        /// The number of receives that were posted and whose events are not yet dequeued, or
         /// `DAT_VALUE_UNKNOWN`.
         pub outstanding_dto_count: DAT_COUNT,
     }

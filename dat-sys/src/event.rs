@@ -187,8 +187,7 @@ records! {
     /// The payload of the event that a connection request has arrived.
     #[derive(Debug)]
     pub struct DAT_CR_ARRIVAL_EVENT_DATA {
-        /// The service point that received the connection request. The handle is null if an RSP
-        /// received it, because the RSP is gone then.
+        /// The service point that received the connection request.
         pub sp_handle: DAT_SP_HANDLE,
         /// The address of the local IA. The provider owns the memory.
         pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,

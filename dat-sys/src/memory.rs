@@ -146,9 +146,10 @@ records! {
         pub lmr_context: DAT_LMR_CONTEXT,
         /// The key for remote peers.
         pub rmr_context: DAT_RMR_CONTEXT,
-        /// The size of the registered memory in bytes, after rounding to pages.
+        /// The size of the registered memory in bytes. Providers may round it up to pages. This
+        /// library's providers never do.
         pub registered_size: DAT_VLEN,
-        /// The start of the registered memory, after rounding to pages.
+        /// The start of the registered memory. Providers may round it down to a page.
         pub registered_address: DAT_VADDR,
     }
 

@@ -76,8 +76,8 @@ pub const DAT_HANDLE_NULL: DAT_HANDLE = core::ptr::null_mut();
 /// The value that a consumer passes to dat_ia_open instead of an asynchronous EVD, if the IA is
 /// already open and has an asynchronous EVD.
 pub const DAT_EVD_ASYNC_EXISTS: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(1);
-/// The value that dat_ia_query returns in place of the asynchronous EVD after an open with
-/// [`DAT_EVD_ASYNC_EXISTS`].
+/// The value that dat_ia_query returns in place of the asynchronous EVD if the IA has none: after
+/// an open with [`DAT_EVD_ASYNC_EXISTS`], or when the EVD that it shared is gone.
 pub const DAT_EVD_OUT_OF_SCOPE: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(2);
 
 /// The address of an interface adapter: a socket address of the family `sa_family`.

@@ -199,6 +199,11 @@ impl Device {
         self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
     }
 
+    /// Returns whether the device has memory windows of type 1 or 2.
+    pub(crate) fn has_any_windows(&self) -> bool {
+        self.has_windows(false) || self.has_windows(true)
+    }
+
     /// Returns the kernel driver, if the device is emulated and not hardware.
     fn detect_kernel_driver(&self) -> Option<KernelDriver> {
         let has_hardware = Path::new(SYSFS).join(&self.name).join("device").exists();
@@ -262,7 +267,7 @@ impl Device {
             max_evds: count(attr.max_cq),
             max_evd_depth: count(attr.max_cqe).saturating_sub(MARKER_CAPACITY_MIN),
             max_regions: count(attr.max_mr),
-            max_windows: if self.has_windows(false) { count(attr.max_mw) } else { 0 },
+            max_windows: if self.has_any_windows() { count(attr.max_mw) } else { 0 },
             extended: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,
             max_region_size: attr.max_mr_size,
             max_pds: count(attr.max_pd),

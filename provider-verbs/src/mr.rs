@@ -97,7 +97,7 @@ impl Mr {
     pub(crate) unsafe fn new(pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
         let domain = Arc::clone(&pd.0);
         let verbs = &domain.device.core.verbs;
-        let windows = if domain.device.has_windows(false) { IBV_ACCESS_MW_BIND } else { 0 };
+        let windows = if domain.device.has_any_windows() { IBV_ACCESS_MW_BIND } else { 0 };
         let (addr, flags) = (mem.addr.cast(), (map::access(access, false) | windows) as i32);
         // A zero-based region is a region whose I/O virtual address is 0.
         let mr = NonNull::new(match mem.zero_based {

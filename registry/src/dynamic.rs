@@ -4,13 +4,14 @@
 //! is linked into it.
 
 use std::ffi::CStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use dat_sys::*;
 use telemetry::{Category, report};
 
 use crate::handle;
 use crate::list::{Mismatch, Offer, Wanted};
+use crate::signal_lock::{SignalGuard, lock};
 
 /// One registration of a provider.
 struct Registration {
@@ -81,10 +82,10 @@ struct Registrations {
     serial: u64,
 }
 
-fn registrations() -> MutexGuard<'static, Registrations> {
+fn registrations() -> SignalGuard<Registrations> {
     static REGISTRATIONS: Mutex<Registrations> =
         Mutex::new(Registrations { all: Vec::new(), serial: 0 });
-    REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REGISTRATIONS)
 }
 
 /// Implements dat_registry_add_provider.
@@ -121,6 +122,11 @@ pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
         handle::remove_table(table);
     }
     Ok(())
+}
+
+/// Whether a provider is registered under this IA name.
+pub fn has_name(name: &str) -> bool {
+    registrations().all.iter().any(|r| r.interface.name == name)
 }
 
 /// Whether this table is registered under any name.

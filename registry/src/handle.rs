@@ -11,12 +11,12 @@
 
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use dat_sys::{DAT_HANDLE, DAT_PROVIDER};
 
 use crate::dynamic::Table;
+use crate::signal_lock::lock;
 
 /// The number of bytes that one entry of the page cache covers. This is the smallest page size of
 /// any machine, so an entry never covers more than one page.
@@ -137,7 +137,7 @@ pub fn has_extensions(table: *const DAT_PROVIDER) -> bool {
 
 /// Records that a provider has extensions.
 pub(crate) fn set_has_extensions(table: Table) {
-    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = lock(&WRITE_LOCK);
     if let Some(slot) = slot_of(table.0) {
         HAS_EXTENSIONS[slot].store(true, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ fn is_readable(address: DAT_HANDLE) -> bool {
 /// Makes the objects of this provider valid. Returns `false` if there are too many providers. A
 /// second call for the same table has no effect.
 pub(crate) fn add_table(table: Table) -> bool {
-    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = lock(&WRITE_LOCK);
     if is_registered(table.0) {
         return true;
     }
@@ -184,7 +184,7 @@ pub(crate) fn add_table(table: Table) -> bool {
 /// Makes the objects of this provider invalid and clears the page cache, because the provider's
 /// memory may be unmapped next.
 pub(crate) fn remove_table(table: Table) {
-    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = lock(&WRITE_LOCK);
     if let Some(slot) = slot_of(table.0) {
         HAS_EXTENSIONS[slot].store(false, Ordering::Relaxed);
         REGISTERED_TABLES[slot].store(ptr::null_mut(), Ordering::Relaxed);

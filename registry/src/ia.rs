@@ -3,19 +3,22 @@
 //! OFED's registry also returns integers. Programs print and compare them, and use them as indices.
 //! Providers translate them with `dats_get_ia_handle`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use dat_sys::*;
 
 use crate::dynamic::{self, Table};
 use crate::handle;
 use crate::load::Provider;
+use crate::signal_lock::{SignalGuard, lock};
 use crate::status::in_version;
 
-/// The step by which the range of integer handles grows. The range never overlaps with pointers,
-/// because the lowest 64 KiB of the address space are not mapped.
-const HANDLE_RANGE_STEP: usize = 64;
+/// Handles below this value are integers, and all others are pointers: no system maps memory below
+/// 32 KiB (vm.mmap_min_addr). One more than the number of IAs that can be open at the same time.
+const INTEGER_HANDLES_END: usize = 1 << 15;
 
 struct OpenIa {
     provider_ia: ProviderIa,
@@ -37,36 +40,38 @@ unsafe impl Send for ProviderIa {}
 // from.
 unsafe impl Sync for ProviderIa {}
 
-/// The open IAs. The index is the consumer's handle. Index 0 is never used.
-static OPEN_IAS: RwLock<Vec<Option<OpenIa>>> = RwLock::new(Vec::new());
-/// Handles below this value are integers, and all others are pointers. The value is the size of the
-/// table of open IAs, rounded up.
-static INTEGER_HANDLES_END: AtomicUsize = AtomicUsize::new(HANDLE_RANGE_STEP);
+/// The provider's handles of the open IAs. The index is the consumer's handle. Index 0 is never
+/// used, and an unused place is null. Readers take no lock, because a signal handler may have
+/// interrupted a thread that holds or waits for one.
+static PROVIDER_IAS: [AtomicPtr<c_void>; INTEGER_HANDLES_END] =
+    [const { AtomicPtr::new(null_mut()) }; INTEGER_HANDLES_END];
+/// One more than the highest index of [`PROVIDER_IAS`] that was ever used.
+static USED_END: AtomicUsize = AtomicUsize::new(1);
 
-fn open_ias() -> RwLockReadGuard<'static, Vec<Option<OpenIa>>> {
-    OPEN_IAS.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn open_ias_mut() -> RwLockWriteGuard<'static, Vec<Option<OpenIa>>> {
-    OPEN_IAS.write().unwrap_or_else(PoisonError::into_inner)
+/// The open IAs, each at the index of its handle. [`PROVIDER_IAS`] changes under this lock.
+fn open_ias() -> SignalGuard<Vec<Option<OpenIa>>> {
+    static OPEN_IAS: Mutex<Vec<Option<OpenIa>>> = Mutex::new(Vec::new());
+    lock(&OPEN_IAS)
 }
 
 /// Whether a handle is in the range of the integers. All other handles are pointers.
 fn is_integer(handle: DAT_HANDLE) -> bool {
-    handle.addr() < INTEGER_HANDLES_END.load(Ordering::Relaxed)
+    handle.addr() < INTEGER_HANDLES_END
 }
 
 /// The provider's handle for a consumer's IA handle.
 pub fn provider_ia(ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
-    Some(open_ias().get(ia.addr())?.as_ref()?.provider_ia.0)
+    let provider_ia = PROVIDER_IAS.get(ia.addr())?.load(Ordering::Acquire);
+    (!provider_ia.is_null()).then_some(provider_ia)
 }
 
 /// The consumer's handle for a provider's IA handle.
 pub fn consumer_ia(provider_ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
-    let wanted = ProviderIa(provider_ia);
-    let index = open_ias()
-        .iter()
-        .position(|slot| slot.as_ref().is_some_and(|ia| ia.provider_ia == wanted))?;
+    if provider_ia.is_null() {
+        return None;
+    }
+    let used = &PROVIDER_IAS[..USED_END.load(Ordering::Acquire)];
+    let index = used.iter().position(|ia| ia.load(Ordering::Acquire) == provider_ia)?;
     Some(std::ptr::without_provenance_mut(index))
 }
 
@@ -95,27 +100,26 @@ pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
 }
 
 /// Records an IA that a provider has opened, under the lowest free integer. Returns that handle and
-/// the table of the IA's objects. From now on the handles of these objects are valid.
-pub(crate) fn insert(provider_ia: DAT_IA_HANDLE, provider: Provider) -> (DAT_IA_HANDLE, Table) {
-    dynamic::count_ia(provider.table, &provider.interface, true);
-    let mut open = open_ias_mut();
+/// the table of the IA's objects. From now on the handles of these objects are valid. If all
+/// integers are in use, the provider is returned as the error.
+pub(crate) fn insert(
+    provider_ia: DAT_IA_HANDLE,
+    provider: Provider,
+) -> Result<(DAT_IA_HANDLE, Table), Provider> {
+    let mut open = open_ias();
+    let index = 1 + open.iter().skip(1).take_while(|ia| ia.is_some()).count();
+    let Some(place) = PROVIDER_IAS.get(index) else { return Err(provider) };
     let table = handle::table_of_new(provider_ia).filter(|&table| handle::add_table(table));
     let table = table.unwrap_or(provider.table);
-    let entry = OpenIa { provider_ia: ProviderIa(provider_ia), table, provider: Some(provider) };
-    if open.is_empty() {
-        open.push(None);
+    dynamic::count_ia(provider.table, &provider.interface, true);
+    if open.len() <= index {
+        open.resize_with(index + 1, || None);
     }
-    let index = match open.iter().skip(1).position(Option::is_none) {
-        Some(free) => free + 1,
-        None => {
-            open.push(None);
-            INTEGER_HANDLES_END
-                .store(open.len().next_multiple_of(HANDLE_RANGE_STEP), Ordering::Relaxed);
-            open.len() - 1
-        }
-    };
-    open[index] = Some(entry);
-    (std::ptr::without_provenance_mut(index), table)
+    open[index] =
+        Some(OpenIa { provider_ia: ProviderIa(provider_ia), table, provider: Some(provider) });
+    place.store(provider_ia, Ordering::Release);
+    USED_END.fetch_max(index + 1, Ordering::Release);
+    Ok((std::ptr::without_provenance_mut(index), table))
 }
 
 /// Closes an IA. If the provider agrees, the handle becomes invalid and the provider is released.
@@ -129,7 +133,7 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     // The lock is not held while the provider is called, because the provider may translate handles
     // while it closes.
     let (provider_ia, table, provider) = {
-        let mut open = open_ias_mut();
+        let mut open = open_ias();
         let Some(Some(entry)) = open.get_mut(ia.addr()) else { return invalid };
         let Some(provider) = entry.provider.take() else { return invalid };
         (entry.provider_ia, entry.table, provider)
@@ -142,14 +146,15 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     // SAFETY: the call passes the provider's own handle to the provider's function.
     let status = close.map_or(missing, |close| unsafe { close(provider_ia.0, flags) });
     if status != DAT_SUCCESS {
-        if let Some(Some(entry)) = open_ias_mut().get_mut(ia.addr()) {
+        if let Some(Some(entry)) = open_ias().get_mut(ia.addr()) {
             entry.provider = Some(provider);
         }
         return status;
     }
     {
-        let mut open = open_ias_mut();
+        let mut open = open_ias();
         open[ia.addr()] = None;
+        PROVIDER_IAS[ia.addr()].store(null_mut(), Ordering::Release);
         // A table that is not registered is valid only as long as an IA uses it.
         if !dynamic::is_registered(table) && !open.iter().flatten().any(|ia| ia.table == table) {
             handle::remove_table(table);

@@ -25,9 +25,10 @@ pub mod entry;
 pub mod list;
 pub mod toml;
 
-// The host, and the boundary to C:
+// Locks, the host, and the boundary to C:
 pub mod boundary;
 pub mod host;
+mod signal_lock;
 pub mod status;
 
 pub use abi::FNS;

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use dat_sys::*;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -13,6 +13,7 @@ use crate::abi;
 use crate::dynamic::{self, Interface, Table};
 use crate::entry::{Entry, Excerpt, Origin};
 use crate::list::{Builtin, Candidate};
+use crate::signal_lock::{SignalGuard, lock};
 use crate::status::Status;
 
 /// The reason for which the provider of an entry could not be loaded.
@@ -122,9 +123,9 @@ struct Providers {
 /// Locks the table of loaded providers. The lock is held during load, init, fini and unload, so
 /// that these never overlap. Consequently a provider must not open an IA from its
 /// `dat_provider_init` or `dat_provider_fini`. No known provider does.
-fn providers() -> MutexGuard<'static, Providers> {
+fn providers() -> SignalGuard<Providers> {
     static PROVIDERS: Mutex<Providers> = Mutex::new(Providers { loaded: Vec::new(), last_id: 0 });
-    PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PROVIDERS)
 }
 
 /// Loads the provider of an entry. If the provider is loaded already, counts one more use of it.

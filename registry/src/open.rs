@@ -210,7 +210,19 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     if status != DAT_SUCCESS {
         return Err(Status { word: status, major });
     }
-    let (ia, ia_table) = ia::insert(provider_ia, provider);
+    let (ia, ia_table) = match ia::insert(provider_ia, provider) {
+        Ok(inserted) => inserted,
+        Err(provider) => {
+            // SAFETY: `provider` keeps the table in memory. The function gets the provider's own
+            // handle, which nobody else has.
+            unsafe {
+                (*table).ia_close_func.map(|close| close(provider_ia, DAT_CLOSE_ABRUPT_FLAG))
+            };
+            drop(provider);
+            let word = in_version(major, DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_NO_SUBTYPE));
+            return Err(Status { word, major });
+        }
+    };
     let Table(table) = ia_table;
     // A provider of uDAPL 1.2 is not queried, because that version has no extensions, and its query
     // fills in another structure.

@@ -58,6 +58,13 @@ impl BlockedSignals {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }
 
+    /// Blocks all signals except those of faults as long as the value exists, for a thread that
+    /// holds a lock which a signal handler may need. A handler that interrupts the thread would
+    /// wait for that lock without end.
+    pub fn under_lock() -> Self {
+        Self::all_except(&FAULT_SIGNALS)
+    }
+
     /// Blocks all signals except `signals`. Signals that are blocked already stay blocked.
     fn all_except(signals: &[libc::c_int]) -> Self {
         let before = if cfg!(miri) {

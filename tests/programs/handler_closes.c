@@ -9,6 +9,8 @@
  *                                 success, the peer is disconnected, and the process ends
  *   handler_closes moment COUNT   the signal comes at any moment, while data flows, to a thread
  *                                 that waits and to one that polls: the process ends
+ *   handler_closes call COUNT     the signal comes while the thread queries an adapter, or opens
+ *                                 and closes another one: the process ends
  *   handler_closes returns        the handler closes and returns: the wait ends with DAT_ABORT, and
  *                                 nothing is left
  */
@@ -281,6 +283,49 @@ static void test_interrupted_transfer(unsigned seed)
     close(introductions[1]);
 }
 
+/* Run by the child: calls the functions that look up the handle of an adapter, without a pause. */
+static void call_without_pause(unsigned seed)
+{
+    for (;;) {
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_HANDLE_TYPE type;
+        DAT_IA_HANDLE other;
+        if (seed % 3 == 0)
+            dat_get_handle_type(end.ia, &type);
+        if (seed % 3 == 1)
+            dat_ia_query(end.ia, NULL, 0, NULL, 0, NULL);
+        if (seed % 3 == 2 && dat_ia_open(ia_under_test(), 8, &async, &other) == DAT_SUCCESS)
+            dat_ia_close(other, DAT_CLOSE_ABRUPT_FLAG);
+    }
+}
+
+static void test_interrupted_call(unsigned seed)
+{
+    static const char *const calls[] = {"get_handle_type", "ia_query", "ia_open and ia_close"};
+    struct timespec delay = {0, (long)(seed * 2654435761u % 3000) * 1000};
+    int ready[2];
+    pid_t child;
+    char byte = 'x';
+
+    EXPECT(pipe(ready) == 0, "pipe: %s", strerror(errno));
+    child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        cleanup_kind = ABRUPT;
+        end_open(&end, SIZE, DTOS);
+        EXPECT(atexit(clean_up) == 0, "atexit fails");
+        handle(on_interrupt);
+        EXPECT(write(ready[1], &byte, 1) == 1, "the parent has ended");
+        call_without_pause(seed);
+    }
+    EXPECT(read(ready[0], &byte, 1) == 1, "the child has ended");
+    nanosleep(&delay, NULL);
+    EXPECT(kill(child, SIGINT) == 0, "kill: %s", strerror(errno));
+    expect_end(child, calls[seed % 3]);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 static int count_entries(const char *path)
 {
     struct dirent *entry;
@@ -357,12 +402,15 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "moment") == 0 && argc == 3) {
         for (unsigned seed = 0; seed < (unsigned)atoi(argv[2]); seed++)
             test_interrupted_transfer(seed);
+    } else if (strcmp(how, "call") == 0 && argc == 3) {
+        for (unsigned seed = 0; seed < (unsigned)atoi(argv[2]); seed++)
+            test_interrupted_call(seed);
     } else if (strcmp(how, "returns") == 0) {
         for (int wait = 0; wait < POLLING; wait++)
             for (int cleanup = 0; cleanup < GRACEFUL; cleanup++)
                 test_handler_that_returns((enum wait)wait, (enum cleanup)cleanup);
     } else {
-        FAIL("usage: handler_closes asleep | moment COUNT | returns");
+        FAIL("usage: handler_closes asleep | moment COUNT | call COUNT | returns");
     }
     puts("ok");
     return 0;

@@ -109,6 +109,11 @@ const BEHAVIOURS: &[Behaviour] = &[
         "handler_closes",
         &["moment", "50"],
     ),
+    built_in(
+        "a_handler_may_close_during_any_call_on_the_adapter",
+        "handler_closes",
+        &["call", "200"],
+    ),
     built_in("a_wait_that_a_handler_closes_ends_when_it_returns", "handler_closes", &["returns"]),
     under(
         Registry::debian,

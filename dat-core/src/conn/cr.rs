@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
-use crate::provider::Transport;
+use crate::provider::{Port, Transport};
 
 /// A connection request that waits for the consumer's answer. The request stays valid when its
 /// service point is freed (uDAPL 1.2, dat_psp_free).
@@ -190,11 +190,7 @@ pub unsafe fn begin_hand_off<T: Transport>(
     cr: &Node<Cr<T>>,
     qualifier: DAT_CONN_QUAL,
 ) -> Result<WithdrawnRequest<T>> {
-    // No service point has the qualifier 0, because 0 means any free qualifier when a service point
-    // is created.
-    if qualifier == 0 {
-        return Err(Error::arg(2));
-    }
+    super::check_qualifier(Port::Qualifier(qualifier))?;
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
     debug!(
         target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off"
@@ -202,8 +198,8 @@ pub unsafe fn begin_hand_off<T: Transport>(
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of abandoning a request in an abrupt dat_ia_close: makes the request's handle
-/// stale. Dropping the returned value is the second half.
+/// The first half of abandoning a request in an abrupt dat_ia_close or in dat_evd_free: makes the
+/// request's handle stale. Dropping the returned value is the second half.
 ///
 /// # Safety
 /// Nobody uses a reference to the request any more.

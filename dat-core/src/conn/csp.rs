@@ -105,9 +105,12 @@ fn check_comm(comm: &DAT_COMM, address: SocketAddr) -> Result<()> {
 /// Checks that this host has the address. The unspecified address, which stands for all addresses
 /// of the host, also passes.
 fn check_local(ip: IpAddr) -> Result<()> {
-    UdpSocket::bind((ip, 0))
-        .map(drop)
-        .map_err(|_| Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE))
+    UdpSocket::bind((ip, 0)).map(drop).map_err(|error| match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRINUSE) => {
+            Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+        }
+        _ => Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE),
+    })
 }
 
 fn port_in_use(error: Error) -> Error {

@@ -20,8 +20,9 @@ pub struct Psp<T: Transport> {
     pub ia: Ref<Ia<T>>,
     // The listener is declared before `handler`, so it is dropped first. No request arrives after
     // the listener is dropped.
-    listener: T::Listener,
+    _listener: T::Listener,
     handler: Arc<RequestHandler<T>>,
+    qualifier: DAT_CONN_QUAL,
 }
 
 impl<T: Transport> Object for Psp<T> {
@@ -42,6 +43,7 @@ pub fn create<T: Transport>(
         DAT_PSP_PROVIDER_FLAG => true,
         _ => return Err(Error::arg(4)),
     };
+    super::check_qualifier(port)?;
     let _control = ia.control();
     ia.add(|handle| {
         let handler = Arc::new(RequestHandler {
@@ -54,8 +56,15 @@ pub fn create<T: Transport>(
         });
         // SAFETY: the handler is dropped after the listener (field order in `Psp`).
         let sink = unsafe { Sink::new(&*handler) };
-        let listener = ia.transport.listen(port, evd.depth(), sink)?;
-        Ok(Psp { ia: Ref::new(ia), listener, handler })
+        let listener = ia
+            .transport
+            .listen(port, evd.depth(), sink)
+            .map_err(|error| if port == Port::Any { none_is_free(error) } else { error })?;
+        let qualifier = match port {
+            Port::Qualifier(qualifier) => qualifier,
+            Port::Any => ia.transport.port(&listener),
+        };
+        Ok(Psp { ia: Ref::new(ia), _listener: listener, handler, qualifier })
     })
     .inspect(|_| {
         ia.counters.count(match port {
@@ -63,6 +72,13 @@ pub fn create<T: Transport>(
             Port::Qualifier(_) => &[DCNT_IA_PSP_CREATE],
         });
     })
+}
+
+/// The error of dat_psp_create_any if no qualifier is free (uDAPL 1.2, dat_psp_create_any). Sockets
+/// report this failure as they report a qualifier that is in use.
+fn none_is_free(error: Error) -> Error {
+    let is_in_use = error == Error::of(DAT_CONN_QUAL_IN_USE);
+    if is_in_use { Error::of(DAT_CONN_QUAL_UNAVAILABLE) } else { error }
 }
 
 /// Implements dat_psp_free. Connection requests that have already arrived stay valid.
@@ -81,10 +97,7 @@ pub unsafe fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
 impl<T: Transport> Psp<T> {
     /// The connection qualifier that the service point listens on.
     pub fn qualifier(&self) -> DAT_CONN_QUAL {
-        match self.handler.port {
-            Port::Qualifier(qualifier) => qualifier,
-            Port::Any => self.ia.transport.port(&self.listener),
-        }
+        self.qualifier
     }
 
     /// Handles a request that the consumer has handed off to this service point.

@@ -60,6 +60,7 @@ pub fn create<T: Transport>(
     if ep.ia.handle() != ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
+    super::check_qualifier(Port::Qualifier(qualifier))?;
     let _control = ia.control();
     ep.apply(Event::Reserve)?;
     let made = ia.add(|handle| {

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
@@ -29,6 +29,9 @@ pub(super) struct EpShared<T: Transport> {
     /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
     pub(super) state: StateCell,
+    /// The maximum number of RDMA reads and atomic operations that may be outstanding, as agreed
+    /// with the peer of the latest connection.
+    pub(super) read_depth: AtomicU32,
     /// Whether the hard watermark is exceeded. The end of the connection is then reported as a
     /// broken connection, whatever its cause is.
     breaking: AtomicBool,
@@ -84,8 +87,15 @@ impl<T: Transport> EpShared<T> {
     ) -> Self {
         let (local, remote) = (Address::none(), Address::none());
         let conn = Conn { evd, private: Vec::new(), local, remote, number: 0 };
-        let (state, breaking) = (StateCell::new(state), AtomicBool::new(false));
-        EpShared { ep: ep as usize, ia, on_srq, state, breaking, conn: Mutex::new(conn) }
+        EpShared {
+            ep: ep as usize,
+            ia,
+            on_srq,
+            state: StateCell::new(state),
+            read_depth: AtomicU32::new(0),
+            breaking: AtomicBool::new(false),
+            conn: Mutex::new(conn),
+        }
     }
 
     pub(super) fn conn(&self) -> MutexGuard<'_, Conn<T>> {
@@ -199,7 +209,9 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
     /// Handles every report of the transport about this endpoint and its connection.
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
-            Upcall::Established { private, peer, local, .. } => {
+            Upcall::Established { private, peer, local, depth } => {
+                // A post checks the depth if it finds the endpoint connected.
+                self.read_depth.store(depth.outgoing, Ordering::Release);
                 let Ok(Transition { from, effect: Effect::To(_) }) = self.apply(Event::Established)
                 else {
                     return;

@@ -1,10 +1,12 @@
 //! The data path: posting work requests. It takes no lock and allocates no memory.
 
+use std::sync::atomic::Ordering;
+
 use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::requests::Claim;
-use super::state::States;
+use super::state::{State, States};
 use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
@@ -15,9 +17,9 @@ use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr,
 /// size of the array that [`shorten`] needs for an RDMA read.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
+/// The flags of all requests. The unsignalled and the solicited flag are added where they have a
+/// meaning.
 const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
-    | DAT_COMPLETION_SOLICITED_WAIT_FLAG
-    | DAT_COMPLETION_UNSIGNALLED_FLAG
     | DAT_COMPLETION_BARRIER_FENCE_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
@@ -139,13 +141,13 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         flags_arg: u32,
     ) -> Result<()> {
-        self.shared.state.check(States::POST_REQUEST)?;
+        let state = self.shared.state.check(States::POST_REQUEST)?;
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
         let bound = unsafe { self.qp_for_post() }?;
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
-        let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | bound.unsignalled;
+        let known = REQUEST_FLAGS | bound.unsignalled | solicited_flag(op);
         let flags = if flags & !known == 0 {
             flags
         } else {
@@ -164,6 +166,12 @@ impl<T: Transport> Node<Ep<T>> {
         let length = length(segments);
         if length > max_size {
             return Err(Error::of(DAT_LENGTH_ERROR));
+        }
+        if awaits_response(op)
+            && self.shared.read_depth.load(Ordering::Acquire) == 0
+            && state == State::Connected
+        {
+            return Err(no_read_depth());
         }
         let flow = &*bound.flow;
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
@@ -304,6 +312,41 @@ impl<T: Transport> Node<Ep<T>> {
         unsafe { self.bound_qp_ptr().as_ref() }
             .ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }
+}
+
+/// The flag for a solicited wait if the operation completes a receive of the peer, and otherwise 0
+/// (uDAPL 1.2, dat_ep_post_send, dat_ep_post_rdma_write, dat_ep_post_rdma_read). For atomic
+/// operations, which the standard does not define, OFED's extension lists no flags, so this flag is
+/// permitted.
+#[inline]
+const fn solicited_flag(op: SendOp) -> DAT_COMPLETION_FLAGS {
+    match op {
+        SendOp::Write(_) | SendOp::Read(_) | SendOp::ReadToWindow(_) => 0,
+        SendOp::Send { .. }
+        | SendOp::WriteImm { .. }
+        | SendOp::FetchAdd { .. }
+        | SendOp::CompareSwap { .. } => DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+    }
+}
+
+/// Whether the peer answers the operation, so that the read depth limits it.
+#[inline]
+const fn awaits_response(op: SendOp) -> bool {
+    match op {
+        SendOp::Read(_)
+        | SendOp::ReadToWindow(_)
+        | SendOp::FetchAdd { .. }
+        | SendOp::CompareSwap { .. } => true,
+        SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => false,
+    }
+}
+
+/// The error of a read or atomic operation on a connection that permits none of them: the two ends
+/// have agreed on 0 outstanding operations. The operation could never start, and no request behind
+/// it could either (docs/compatibility.md).
+#[cold]
+fn no_read_depth() -> Error {
+    Error::of(DAT_INSUFFICIENT_RESOURCES)
 }
 
 #[inline]

@@ -33,6 +33,7 @@ use self::take::StagedCompletions;
 use self::waiter_slot::WaiterSlot;
 use crate::allocate::no_memory;
 use crate::cno::Cno;
+use crate::conn::cr::{self, Cr};
 use crate::counters::{self, CounterQuery, EvdCounters};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref, Retired};
@@ -141,9 +142,11 @@ pub fn create<T: Transport>(
     })
 }
 
-/// Implements dat_evd_free. A thread that waits on the EVD leaves with `DAT_ABORT`, and this call
-/// waits until it has left. If this call is made in a signal handler, the waiter may be this very
-/// thread. Then another thread waits and frees the EVD.
+/// Implements dat_evd_free. All queued events are lost (uDAPL 1.2, dat_evd_free). Connection
+/// requests among them are refused, because nobody could answer them any more. A thread that waits
+/// on the EVD leaves with `DAT_ABORT`, and this call waits until it has left. If this call is made
+/// in a signal handler, the waiter may be this very thread. Then another thread waits and frees the
+/// EVD.
 ///
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the EVD after the call.
@@ -187,6 +190,7 @@ pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
 pub(crate) fn finish_free<T: Transport>(evd: Retired<Evd<T>>) {
     let ia = evd.ia.clone();
     evd.await_no_waiter();
+    evd.refuse_requests();
     let mut control = ia.control();
     // SAFETY: no waiter is left, and nobody else uses a retired object.
     unsafe { evd.retire_all() };
@@ -225,6 +229,24 @@ impl<T: Transport> Evd<T> {
     /// waiter. If the streams have different flags, the result is the default flag.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
         self.shared.streams.common_flags()
+    }
+
+    /// Removes all queued events, and refuses the connection requests among them. The caller holds
+    /// no lock.
+    fn refuse_requests(&self) {
+        let events = std::mem::take(&mut *self.queued_events());
+        for QueuedEvent { event, .. } in events {
+            if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
+                // SAFETY: the number of the event says that this member of the union is valid.
+                let cr = unsafe { event.event_data.cr_arrival_event_data.cr_handle };
+                // The handle is stale if the adapter is closing.
+                // SAFETY: the consumer has not taken the event, so no call uses the request.
+                let withdrawn = unsafe {
+                    handle::with_exclusive::<Cr<T>, _>(cr, |cr| Ok(cr::begin_abandon(cr)))
+                };
+                drop(withdrawn);
+            }
+        }
     }
 
     fn queued_events(&self) -> MutexGuard<'_, VecDeque<QueuedEvent>> {

@@ -3,6 +3,7 @@
 //! operations are not supported.
 
 use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::ib::*;
 use dat_sys::*;
@@ -14,7 +15,7 @@ use super::post::target;
 use super::register::{self, Version};
 use super::va_list::VaList;
 use crate::ep::{Atomic, Ep};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_memory};
 use crate::handle::{self, Node};
 use crate::provider::{Segment, Transport};
 
@@ -177,6 +178,9 @@ unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaL
         if handle.is_null() {
             return Error::arg(4).code();
         }
+        if queried().try_reserve(1).is_err() {
+            return no_memory(()).code();
+        }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
         let opened = ia::open_as(
             Version::V2_0,
@@ -188,8 +192,9 @@ unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaL
             &raw mut ia,
         );
         if opened != DAT_SUCCESS {
-            return opened;
+            return renumber_arguments(opened);
         }
+        queried().push(ia as usize);
         let requested = register::table_of_transport(ia).and_then(|table| {
             let query = table.ia_query_func?;
             Some(query(ia, std::ptr::null_mut(), ia_mask, ia_attr, provider_mask, provider_attr))
@@ -197,21 +202,42 @@ unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaL
         let requested = requested.unwrap_or(NO_ADAPTER);
         if requested != DAT_SUCCESS {
             close_query(ia);
-            return requested;
+            return renumber_arguments(requested);
         }
         handle.write(ia);
         DAT_SUCCESS
     }
 }
 
-/// Closes an adapter that [`open_query`] has opened.
+/// Corrects the argument position in a status of dat_ia_open or dat_ia_query. In dat_extension_op,
+/// the operation and the address of the adapter's handle precede the arguments of dat_ia_query.
+fn renumber_arguments(status: DAT_RETURN) -> DAT_RETURN {
+    let argument = (1..=6).find(|&argument| status == Error::arg(argument).code());
+    argument.map_or(status, |argument| Error::arg(argument + 2).code())
+}
+
+/// Closes an adapter that [`open_query`] has opened. The registry does not know such an adapter. It
+/// knows all other adapters, which only dat_ia_close closes.
 ///
 /// # Safety
 /// The requirements of dat_ia_close apply.
 unsafe fn close_query(ia: DAT_IA_HANDLE) -> DAT_RETURN {
+    if !queried().contains(&(ia as usize)) {
+        return NO_ADAPTER;
+    }
     let close = register::table_of_transport(ia).and_then(|table| table.ia_close_func);
     // SAFETY: the caller fulfils the contract of this function.
-    close.map_or(NO_ADAPTER, |close| unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) })
+    let status = close.map_or(NO_ADAPTER, |close| unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) });
+    if status == DAT_SUCCESS {
+        queried().retain(|queried| *queried != ia as usize);
+    }
+    status
+}
+
+/// The handles of the adapters that are open for queries.
+fn queried() -> MutexGuard<'static, Vec<usize>> {
+    static QUERIED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    QUERIED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The status for a handle that does not refer to an adapter.

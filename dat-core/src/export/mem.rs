@@ -1,7 +1,5 @@
 //! The functions of the table for protection zones, memory regions and shared receive queues.
 
-use std::borrow::Cow;
-
 use dat_sys::*;
 
 use super::convert::{control_functions, out, query, with_lock};
@@ -173,12 +171,12 @@ control_functions! {
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &segments_to_sync(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, segments_to_sync(iov, count)?)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &segments_to_sync(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, segments_to_sync(iov, count)?)
     }
 
     /// dat_srq_create.
@@ -221,31 +219,23 @@ control_functions! {
     }
 }
 
-/// Returns the segments of a dat_lmr_sync call. The argument at position 2 is the pointer to them,
-/// and the argument at position 3 is their number.
+/// Returns the segments of a dat_lmr_sync call. `V` is the triplet of uDAPL 1.2 or 2.0. The
+/// argument at position 2 is the pointer to them, and the argument at position 3 is their number.
 ///
 /// # Safety
-/// `iov` is NULL or leads to `count` triplets, which need not be aligned.
-unsafe fn segments_to_sync<'a>(
-    iov: *const DAT_LMR_TRIPLET,
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned. They exist as long as the
+/// result.
+pub(super) unsafe fn segments_to_sync<V: Copy>(
+    iov: *const V,
     count: DAT_VLEN,
-) -> Result<Cow<'a, [DAT_LMR_TRIPLET]>> {
-    match usize::try_from(count) {
-        Ok(0) => Ok(Cow::Borrowed(&[])),
-        Ok(count) if count <= isize::MAX as usize / size_of::<DAT_LMR_TRIPLET>() => {
-            if iov.is_null() {
-                return Err(Error::arg(2));
-            }
-            // SAFETY: the caller fulfils the contract of this function.
-            unsafe {
-                Ok(match iov.is_aligned() {
-                    true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),
-                    false => {
-                        Cow::Owned((0..count).map(|at| iov.add(at).read_unaligned()).collect())
-                    }
-                })
-            }
-        }
-        _ => Err(Error::arg(3)),
+) -> Result<impl Iterator<Item = V> + Clone> {
+    let count = usize::try_from(count).map_err(|_| Error::arg(3))?;
+    if count > isize::MAX as usize / size_of::<V>() {
+        return Err(Error::arg(3));
     }
+    if count > 0 && iov.is_null() {
+        return Err(Error::arg(2));
+    }
+    // SAFETY: the caller fulfils the contract of this function.
+    Ok((0..count).map(move |at| unsafe { iov.add(at).read_unaligned() }))
 }

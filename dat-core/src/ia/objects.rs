@@ -53,7 +53,18 @@ impl<T: Transport> Ia<T> {
             .collect()
     }
 
-    /// Finds an object of the adapter.
+    /// The handles of all objects of a type. Unlike [`Ia::objects`], this function fails if
+    /// there is no memory for the handles.
+    pub(crate) fn try_objects(&self, kind: DAT_HANDLE_TYPE) -> Result<Vec<*mut c_void>> {
+        let objects = self.objects.lock();
+        let of_kind = objects.get(&kind).into_iter().flatten();
+        let mut handles = Vec::new();
+        handles.try_reserve_exact(of_kind.clone().count()).map_err(no_memory)?;
+        handles.extend(of_kind.map(|handle| *handle as *mut c_void));
+        Ok(handles)
+    }
+
+    /// Finds an object of the adapter. `wanted` takes no lock.
     ///
     /// # Safety
     /// The caller holds the control lock, under which no object is freed, and does not use the
@@ -62,12 +73,11 @@ impl<T: Transport> Ia<T> {
         &self,
         wanted: impl Fn(&Node<O>) -> bool,
     ) -> Option<&Node<O>> {
+        let objects = self.objects.lock();
+        let handles = objects.get(&O::KIND).into_iter().flatten();
         // SAFETY: the caller holds the control lock, under which no object is freed.
-        let nodes = self
-            .objects(O::KIND)
-            .into_iter()
-            .filter_map(|handle| unsafe { handle::get::<O>(handle) }.ok());
-        nodes.into_iter().find(|node| wanted(node))
+        let node = |handle: &usize| unsafe { handle::get::<O>(*handle as *mut c_void) }.ok();
+        handles.filter_map(node).find(|node| wanted(node))
     }
 
     /// The number of objects of the adapter.

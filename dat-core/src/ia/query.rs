@@ -148,7 +148,13 @@ impl<T: Transport> Ia<T> {
             },
             ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,
-            rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
+            // The type has no value for "no scope". An adapter without windows reports 0 in
+            // max_rmrs, and the value of this attribute then has no meaning.
+            rmr_scope_supported: if attrs.max_windows > 0 {
+                DAT_RMR_SCOPE_ANY
+            } else {
+                DAT_RMR_SCOPE_EP
+            },
             num_provider_specific_attr: count(self.query_data.provider.len()),
             provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
             // The attributes that are zero say:

@@ -194,7 +194,7 @@ pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let (ia, handle) = (lmr.ia.clone(), lmr.handle());
     let control = ia.control_to_free::<Lmr<T>>(handle)?;
     if lmr.in_use() {
-        for rmr in ia.objects(DAT_HANDLE_TYPE_RMR) {
+        for rmr in ia.try_objects(DAT_HANDLE_TYPE_RMR)? {
             // SAFETY: while the control lock is held, no RMR is freed.
             if let Ok(rmr) = unsafe { handle::get::<Rmr<T>>(rmr) } {
                 rmr.release_unbound();
@@ -215,16 +215,17 @@ pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
 /// Implements dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so these
 /// calls only check that the segments are registered. The segments may belong to any protection
 /// zone.
-pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Result<()> {
+pub fn sync<T: Transport>(
+    ia: &Node<Ia<T>>,
+    mut segments: impl Iterator<Item = DAT_LMR_TRIPLET>,
+) -> Result<()> {
     let _control = ia.control();
-    let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
-    // SAFETY: while the control lock is held, no region of this adapter is freed.
-    let lmrs: Vec<&Node<Lmr<T>>> =
-        handles.into_iter().filter_map(|handle| unsafe { handle::get(handle) }.ok()).collect();
-    let inside = |segment: &DAT_LMR_TRIPLET| {
-        segment.segment_length == 0 || lmrs.iter().any(|lmr| lmr.contains(segment))
+    let is_registered = |segment: DAT_LMR_TRIPLET| {
+        segment.segment_length == 0
+            // SAFETY: the control lock is held, and the region is not used outside this function.
+            || unsafe { ia.find::<Lmr<T>>(|lmr| lmr.contains(&segment)) }.is_some()
     };
-    if segments.iter().all(inside) { Ok(()) } else { Err(Error::arg(2)) }
+    if segments.all(is_registered) { Ok(()) } else { Err(Error::arg(2)) }
 }
 
 impl<T: Transport> Lmr<T> {
@@ -235,7 +236,9 @@ impl<T: Transport> Lmr<T> {
 
     /// The memory key that peers use. 0 if the region was created without a remote privilege.
     pub fn rmr_context(&self) -> DAT_RMR_CONTEXT {
-        let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+        let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG
+            | DAT_MEM_PRIV_REMOTE_WRITE_FLAG
+            | DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
         if self.privileges & remote == 0 { 0 } else { self.mr.rkey() }
     }
 

@@ -173,6 +173,73 @@ fn unsupported_operations() {
     b.close();
 }
 
+/// The consumer sets the attributes of its endpoint to zero, so the peers agree on a read depth of
+/// 0. A read or an atomic operation could never start, so the post is refused. The connection
+/// continues.
+#[test]
+fn without_a_read_depth_reads_and_atomic_operations_are_refused() {
+    let (table, name) = loopback(false);
+    let (a, b) = (Side::new(table, &name), Side::new(table, &name));
+    let (x, y) = (a.new_ep(), b.new_ep());
+    let mut param = DAT_EP_PARAM::zeroed();
+    param.ep_attr.max_rdma_read_out = 0;
+    dat!(table, ep_modify_func(x, DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT, &mut param)).unwrap();
+    let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
+    a.connect(x, qualifier, b"");
+    dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
+    for side in [&a, &b] {
+        assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    let (mut near, mut far) = (vec![0u8; 8], vec![7u8; 8]);
+    let (to, from) = (a.register(&mut near), b.register(&mut far));
+    let (mut sink, remote) = (to.local(0, 8), from.remote(0, 8));
+    let refused = Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
+    assert_eq!(
+        dat!(table, ep_post_rdma_read_func(x, 1, &mut sink, cookie(1), &remote, 0)),
+        refused
+    );
+    let args = [1, word(&sink), 2, word(&remote), 0];
+    assert_eq!(extended(table, x, DAT_IB_FETCH_AND_ADD_OP, &args, 4), refused);
+
+    dat!(table, ep_post_rdma_write_func(x, 1, &mut sink, cookie(3), &remote, 0)).unwrap();
+    assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
+    // The peer may still read.
+    let (mut sink, remote) = (from.local(0, 8), to.remote(0, 8));
+    dat!(table, ep_post_rdma_read_func(y, 1, &mut sink, cookie(4), &remote, 0)).unwrap();
+    assert_eq!(b.completion().status, DAT_DTO_SUCCESS);
+    a.close();
+    b.close();
+}
+
+#[test]
+fn a_region_for_atomic_operations_alone_has_a_context_for_peers() {
+    let [(a, x), (b, _)] = connected(false);
+    let (mut near, mut far) = (0u64.to_ne_bytes(), Box::new(40u64));
+    let sink = a.register(&mut near).local(0, 8);
+    // SAFETY: the slice has the length of the word, and bytes may have any value.
+    let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *far).cast::<u8>(), 8) };
+    let target = b.register_as(bytes, DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_VA_TYPE_VA);
+    assert_ne!(target.rmr_context, 0);
+    let remote = target.remote(0, 8);
+    let args = [2, word(&sink), 5, word(&remote), 0];
+    extended(a.table, x, DAT_IB_FETCH_AND_ADD_OP, &args, 4).unwrap();
+    assert_eq!(extended_completion(&a).0.status, DAT_DTO_SUCCESS);
+    a.close();
+    b.close();
+    assert_eq!((*far, u64::from_ne_bytes(near)), (42, 40));
+}
+
+#[test]
+fn only_an_adapter_that_was_opened_for_queries_is_closed_as_one() {
+    let (table, name) = loopback(false);
+    let side = Side::new(table, &name);
+    assert_eq!(
+        extended(table, side.ia, DAT_IB_CLOSE_QUERY_OP, &[], 4),
+        Err(Error::handle(DAT_INVALID_HANDLE_IA))
+    );
+    side.close();
+}
+
 #[test]
 fn an_adapter_is_queried_by_name() {
     let (table, name) = loopback(false);
@@ -192,7 +259,8 @@ fn an_adapter_is_queried_by_name() {
     };
     let out = (&raw mut ia).expose_provenance() as u64;
     assert_eq!(query(0, 0, 0), Err(Error::arg(4)));
-    assert_eq!(query(out, u64::MAX, 0), Err(Error::arg(3)));
+    assert_eq!(query(out, u64::MAX, 0), Err(Error::arg(5)));
+    assert_eq!(query(out, 0, u64::MAX), Err(Error::arg(7)));
     query(out, DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL).unwrap();
     assert_eq!((attr.extension_supported, attr.extension_version), (DAT_EXTENSION_IB, 209));
     // SAFETY: the pointer leads to as many attributes as the count says, with terminated texts, as

@@ -412,9 +412,16 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     }
     assert_eq!(p.drain(p.request.0), 2, "the suppressed completion must not be reported");
 
-    // The library reports a failure even if the completion is suppressed.
     let mut buffer = [0u8; 8];
     let lmr = p.b.register(&mut buffer);
+    // Only a send can be solicited (uDAPL 1.2, dat_ep_post_rdma_write and dat_ep_post_rdma_read).
+    let (mut local, remote) = (lmr.local(0, 8), lmr.remote(0, 8));
+    let refused = Err(Error::arg(6));
+    let (table, y, id) = (p.b.table, p.y, cookie(6));
+    let write = dat!(table, ep_post_rdma_write_func(y, 1, &mut local, id, &remote, SOLICITED));
+    let read = dat!(table, ep_post_rdma_read_func(y, 1, &mut local, id, &remote, SOLICITED));
+    assert_eq!((write, read), (refused, refused));
+    // The library reports a failure even if the completion is suppressed.
     let nowhere = DAT_RMR_TRIPLET { rmr_context: 0, ..lmr.remote(0, 8) };
     let (mut from, quiet) = (lmr.local(0, 8), DAT_COMPLETION_SUPPRESS_FLAG);
     dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet))

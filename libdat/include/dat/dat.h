@@ -55,7 +55,7 @@ typedef DAT_HANDLE DAT_SRQ_HANDLE;   /* shared receive queue */
 
 /*
  * In place of an asynchronous EVD. Passed to dat_ia_open: another open of the IA has the EVD.
- * Returned by dat_ia_query: the IA was opened in that way.
+ * Returned by dat_ia_query: the IA was opened in that way, or the EVD that it shared is gone.
  */
 #define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)0x1)
 #define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)0x2)
@@ -173,8 +173,8 @@ typedef struct dat_lmr_param {
     DAT_MEM_PRIV_FLAGS mem_priv;        /* Privileges. */
     DAT_LMR_CONTEXT lmr_context;        /* Key for local segments. */
     DAT_RMR_CONTEXT rmr_context;        /* Key for remote peers. */
-    DAT_VLEN registered_size;           /* Bytes registered, after rounding to pages. */
-    DAT_VADDR registered_address;       /* Start of the registered memory, after rounding to pages. */
+    DAT_VLEN registered_size;           /* Bytes registered; other libraries may round up to pages. */
+    DAT_VADDR registered_address;       /* Start of the registered memory; others may round down. */
 } DAT_LMR_PARAM;
 
 /* Fields of DAT_LMR_PARAM wanted, dat_lmr_query. */
@@ -365,7 +365,7 @@ typedef struct dat_srq_param {
     DAT_COUNT max_recv_iov;          /* Segments of a receive. */
     DAT_COUNT low_watermark;         /* Receives left that raise an event. */
     DAT_COUNT available_dto_count;   /* Receives posted and not yet taken by an EP, or DAT_VALUE_UNKNOWN. */
-    DAT_COUNT outstanding_dto_count; /* Receives posted and not yet completed, or DAT_VALUE_UNKNOWN. */
+    DAT_COUNT outstanding_dto_count; /* Receives posted and not yet dequeued, or DAT_VALUE_UNKNOWN. */
 } DAT_SRQ_PARAM;
 
 /* Fields of DAT_SRQ_PARAM wanted, dat_srq_query. */
@@ -573,7 +573,7 @@ typedef struct dat_provider_attr {
      */
     DAT_BOOLEAN evd_stream_merging_supported[6][6];
     DAT_BOOLEAN srq_supported;                       /* Whether shared receive queues are supported. */
-    DAT_COUNT srq_watermarks_supported;              /* Number of SRQ watermarks. */
+    DAT_COUNT srq_watermarks_supported;              /* Mask: 0x1 low of an SRQ, 0x10 soft and 0x100 hard of an EP. */
     /* Whether an EP may have another protection zone than its SRQ. */
     DAT_BOOLEAN srq_ep_pz_difference_supported;
     DAT_COUNT srq_info_supported;                    /* Which counts dat_srq_query returns. */

@@ -242,7 +242,7 @@ typedef struct dat_ib_extension_event_data {
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_QUERY_COUNTERS_OP, \
         (int)(cntr), (DAT_UINT64 *)(p_cntrs_out), (int)(reset))
 
-/* Prints counters; the arguments are the same. */
+/* Prints the counters to stdout; otherwise as dat_ib_query_counters. */
 #define dat_ib_print_counters(dat_handle, cntr, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_PRINT_COUNTERS_OP, (int)(cntr), (int)(reset))
 

@@ -236,7 +236,7 @@ typedef union dat_sp_handle {
 
 /* A connection request arrived. */
 typedef struct dat_cr_arrival_event_data {
-    /* Service point that received it; null if it was an RSP, which is gone. */
+    /* Service point that received it. */
     DAT_SP_HANDLE sp_handle;
     DAT_IA_ADDRESS_PTR local_ia_address_ptr; /* Address of the local IA, owned by the provider. */
     DAT_CONN_QUAL conn_qual;                 /* Connection qualifier. */

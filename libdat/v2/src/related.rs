@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use dat_sys::*;
 use libdat::{ia_name, invalid};
-use registry::ia;
+use registry::{dynamic, ia};
 
 use crate::LIBRARY;
 
@@ -30,7 +30,10 @@ libdat::export! {
             return invalid(DAT_INVALID_ARG3);
         }
         let interfaces = LIBRARY.registry.list().interfaces();
-        if ![one, two].iter().all(|name| interfaces.iter().any(|entry| entry.ia_name == **name)) {
+        let is_known = |name: &str| {
+            interfaces.iter().any(|entry| entry.ia_name == name) || dynamic::has_name(name)
+        };
+        if !is_known(one) || !is_known(two) {
             return DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
         }
         // SAFETY: both names are NUL-terminated.

@@ -5,11 +5,12 @@ use dat_sys::*;
 use super::convert::{query, refuse, renumber, v1_functions};
 use super::record::lmr_triplet_to_2_0;
 use super::{mask, record};
-use crate::error::{Error, Result};
-use crate::export::mem;
+use crate::error::Error;
+use crate::export::convert::{Call, control_call};
+use crate::export::mem::{self, segments_to_sync};
 use crate::handle::{self, Node};
 use crate::ia::Ia;
-use crate::mem::lmr::Lmr;
+use crate::mem::lmr::{self, Lmr};
 use crate::mem::rmr::Rmr;
 use crate::provider::Transport;
 
@@ -48,24 +49,12 @@ v1_functions! {
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        match segments(iov, count) {
-            None => mem::lmr_sync_rdma_read::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(
-                ia, segments.as_ptr(), segments.len() as DAT_VLEN
-            ),
-            Some(Err(error)) => refuse::<Ia<T>>(ia, error),
-        }
+        sync::<T>(&const { Call::new("lmr_sync_rdma_read") }, ia, iov, count)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        match segments(iov, count) {
-            None => mem::lmr_sync_rdma_write::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(
-                ia, segments.as_ptr(), segments.len() as DAT_VLEN
-            ),
-            Some(Err(error)) => refuse::<Ia<T>>(ia, error),
-        }
+        sync::<T>(&const { Call::new("lmr_sync_rdma_write") }, ia, iov, count)
     }
 
     /// dat_rmr_query.
@@ -127,37 +116,33 @@ v1_functions! {
 /// Returns the region that has this context, among the regions of the RMR's adapter.
 fn find<T: Transport>(rmr: &Node<Rmr<T>>, context: DAT_LMR_CONTEXT) -> Option<DAT_LMR_HANDLE> {
     let _control = rmr.ia.control();
-    rmr.ia.objects(DAT_HANDLE_TYPE_LMR).into_iter().find(|&lmr| {
-        // SAFETY: while the control lock is held, no region of this adapter is freed.
-        unsafe { handle::get::<Lmr<T>>(lmr) }.is_ok_and(|lmr| lmr.context() == context)
-    })
+    // SAFETY: the control lock is held, and the region is not used outside this function.
+    let lmr = unsafe { rmr.ia.find::<Lmr<T>>(|lmr| lmr.context() == context) };
+    lmr.map(Node::handle)
 }
 
 /// The size of a process's address space in bytes. No region is larger.
 const ADDRESSES: u64 = 1 << 47;
 
-/// Converts the segments of a dat_lmr_sync call. Returns `None` if there is nothing to convert. The
-/// caller then passes `iov` and `count` to the 2.0 function unchanged.
+/// Implements dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write.
 ///
 /// # Safety
 /// `iov` is NULL or leads to `count` triplets, which need not be aligned.
-unsafe fn segments(
+unsafe fn sync<T: Transport>(
+    call: &Call,
+    ia: DAT_IA_HANDLE,
     iov: *const v1::DAT_LMR_TRIPLET,
     count: DAT_VLEN,
-) -> Option<Result<Vec<DAT_LMR_TRIPLET>>> {
-    let count = usize::try_from(count).ok()?;
-    if count == 0 || iov.is_null() {
-        return None;
-    }
-    if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
-        return Some(Err(Error::arg(3)));
-    }
+) -> DAT_RETURN {
     // SAFETY: the caller fulfils the contract of this function.
-    let segments = || (0..count).map(|at| unsafe { iov.add(at).read_unaligned() });
-    if segments().any(|segment| segment.segment_length > ADDRESSES) {
-        return Some(Err(Error::arg(2)));
-    }
-    Some(Ok(segments().flat_map(parts).collect()))
+    control_call(call, ia as usize, || unsafe {
+        let ia = handle::pin::<Ia<T>>(ia)?;
+        let segments = segments_to_sync(iov, count)?;
+        if segments.clone().any(|segment| segment.segment_length > ADDRESSES) {
+            return Err(Error::arg(2));
+        }
+        lmr::sync(&ia, segments.flat_map(parts))
+    })
 }
 
 /// Splits a segment whose length has 64 bits into segments whose lengths have 32 bits.

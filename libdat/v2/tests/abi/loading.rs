@@ -357,5 +357,18 @@ fn child_asks_for_relations() {
     assert_eq!(ask("b", "a"), Ok(DAT_HA_FALSE));
     assert_eq!(ask("a", "a"), Ok(DAT_HA_TRUE));
     assert_eq!(ask("a", "none"), Err(0x800a_0064));
+    // A provider that the program itself registers has a name, too.
+    static TABLE: DAT_PROVIDER = DAT_PROVIDER::zeroed();
+    type Register =
+        unsafe extern "C" fn(*const DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
+    // SAFETY: the function has this type.
+    let add = *unsafe { library.get::<Register>("dat_registry_add_provider") }
+        .expect("the library exports the function");
+    let mut info = DAT_PROVIDER_INFO { dapl_version_major: 2, ..DAT_PROVIDER_INFO::zeroed() };
+    info.ia_name[0] = b'x' as c_char;
+    // SAFETY: the arguments are valid, and the table stays in memory.
+    assert_eq!(unsafe { add(&TABLE, &info) }, DAT_SUCCESS);
+    assert_eq!(ask("a", "x"), Ok(DAT_HA_FALSE));
+    assert_eq!(ask("x", "x"), Ok(DAT_HA_UNKNOWN));
     close(&library, ia);
 }
