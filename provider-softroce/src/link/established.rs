@@ -86,8 +86,8 @@ impl PortRefusals {
     }
 }
 
-/// Divides an ACK timeout that is longer than [`REQUESTER_TIMEOUT_MAX`] into shorter ones, with more
-/// retries. The requester gives up after the same time, but sends again more often.
+/// Divides an ACK timeout that is longer than [`REQUESTER_TIMEOUT_MAX`] into shorter ones, with
+/// more retries. The requester gives up after the same time, but sends again more often.
 pub(super) fn divided(mut timeout: Timeout, mut retries: u8) -> (Timeout, u8) {
     while timeout.code() > REQUESTER_TIMEOUT_MAX.code()
         && let Some(doubled) = retries.checked_mul(2).and_then(|twice| twice.checked_add(1))

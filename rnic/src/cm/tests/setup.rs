@@ -180,8 +180,8 @@ fn a_path_mtu_that_is_too_large() {
     assert!(pair.is_empty());
 }
 
-/// The route to the caller carries less than the interface. The caller learns how much. The route is
-/// looked up only for a request that would be admitted otherwise.
+/// The route to the caller carries less than the interface. The caller learns how much. The route
+/// is looked up only for a request that would be admitted otherwise.
 #[test]
 fn a_path_mtu_that_is_too_large_for_the_route() {
     let lookups = Arc::new(AtomicUsize::new(0));

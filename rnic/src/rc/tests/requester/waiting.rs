@@ -242,9 +242,9 @@ fn a_peer_that_is_dead() {
     }
 }
 
-/// softroce uses an ACK timeout of 17 and 23 retries (its test `default_times`). With these values a
-/// connection waits for a silent peer for at least 8 s and at most 15 s, whatever the peer has sent
-/// last. This holds if nothing is known about the peer's host.
+/// softroce uses an ACK timeout of 17 and 23 retries (its test `default_times`). With these values
+/// a connection waits for a silent peer for at least 8 s and at most 15 s, whatever the peer has
+/// sent last. This holds if nothing is known about the peer's host.
 #[test]
 fn a_silent_peer_is_told_of_within_fifteen_seconds() {
     const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 23);
