@@ -520,6 +520,9 @@ fn bench_refuses_invalid_options_before_it_measures() {
         (&["--csv", "--json"], "cannot be used with"),
         (&["--plain", "--vs", "softroce"], "cannot be used with"),
         (&["--row", "64 B"], "--plain"),
+        (&["--network", "delay=1ms", "--watched"], "cannot be used with"),
+        (&["--network", "delay=1ms,time=1s"], "time: without a rate"),
+        (&["--network", "delay=1ms,"], "an empty condition: expected key=value"),
         (&["--vs", "nowhere"], "nowhere"),
     ] {
         let output = dat(&["bench"]).args(arguments).output().expect("the program starts");

@@ -48,8 +48,8 @@ pub struct Scenario {
     pub receives: Receives,
     /// The protocol at the other end of a flow, if it differs.
     pub peer: Option<Protocol>,
-    /// The cross traffic: the numbers of flows of CUBIC, Reno and rxe that share the network with the
-    /// flows under test. They write messages of 64 KiB until the end.
+    /// The cross traffic: the numbers of flows of CUBIC, Reno and rxe that share the network with
+    /// the flows under test. They write messages of 64 KiB until the end.
     pub cross_traffic: [(Protocol, usize); 3],
 }
 

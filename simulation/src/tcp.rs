@@ -1,5 +1,5 @@
-//! Sources and sinks that behave like TCP in bulk transfers. They are references: cross traffic for a
-//! protocol under test, and the same load in its place.
+//! Sources and sinks that behave like TCP in bulk transfers. They are references: cross traffic for
+//! a protocol under test, and the same load in its place.
 //!
 //! | file | what |
 //! |---|---|

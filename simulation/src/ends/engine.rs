@@ -21,8 +21,8 @@ const PEER_QPN: u32 = 0x11;
 
 /// The number of READs in flight, which consumers choose.
 const READ_DEPTH: u32 = 16;
-/// The values that provider-softroce chooses. It divides an ACK timeout of 2.1 s with 5 retries into
-/// these shorter timeouts.
+/// The values that provider-softroce chooses. It divides an ACK timeout of 2.1 s with 5 retries
+/// into these shorter timeouts.
 const WINDOW_MAX_OCTETS: usize = 1 << 20;
 const WINDOW_PACKETS_MAX: usize = 1024;
 const ACK_TIMEOUT_CODE: u8 = 17;
