@@ -35,8 +35,8 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]);
     let environment = Environment { dist, settings: Vec::new() }.with("guest", machine);
-    // With `guest-speed`, the test program measures this many rounds and does nothing else, and with
-    // `guest-loss` it has only the transfers on a wire that loses packets.
+    // With `guest-speed`, the test program measures this many rounds and does nothing else. With
+    // `guest-loss`, it has only the transfers on a wire that loses packets.
     let environment = match options.loss {
         true => environment.with("guest-loss", "on"),
         false => environment.with("guest-speed", options.rounds.to_string()),

@@ -216,8 +216,8 @@ fn middle() -> String {
 }
 
 /// Returns the router's rules. They count the packets that the router is to send, before its queues
-/// drop any. A mark is set if full packets exceed nine tenths of the rate, and 60 of them would wait
-/// at that rate. (A limit in octets would allow a whole second's octets at once.)
+/// drop any. A mark is set if full packets exceed nine tenths of the rate, and 60 of them would
+/// wait at that rate. (A limit in octets would allow a whole second's octets at once.)
 fn rules(out: &str, mark: Option<&Contender>) -> String {
     let mark = mark.map(|contender| {
         let packets = RATE * 9 / 10 / contender.packet;
