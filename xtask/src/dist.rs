@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, run_with_progress, target, workspace};
 use crate::notices;
+use crate::reference;
 
 /// A C library of DAT as it is installed.
 pub(crate) struct Library {
@@ -155,6 +156,7 @@ fn install_help(stage: &Path) -> Result<()> {
         .status()
         .context("dat does not start")?;
     ensure!(done.success(), "dat manual failed ({done})");
+    reference::install_manual(&stage.join("share/man/man3"))?;
     let man5 = stage.join("share/man/man5");
     fs::create_dir_all(&man5)?;
     copy(&workspace().join("docs/man/dat.conf.5"), &man5.join("dat.conf.5"))?;

@@ -1,5 +1,5 @@
 //! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | bench | mpi | guest |
-//! attacks | dist | package | deny`.
+//! attacks | dist | package | reference | deny`.
 #![forbid(unsafe_code)]
 
 mod attacks;
@@ -17,6 +17,7 @@ mod mutants;
 mod notices;
 mod package;
 mod prerequisites;
+mod reference;
 mod spread;
 mod test;
 mod tools;
@@ -61,6 +62,9 @@ enum Task {
     Guest(guest::Options),
     /// Measure transfers during attacks at full speed (not part of test)
     Attacks(attacks::Options),
+    /// Copy the prototypes of the C headers to the reference in dat-sys/reference, and the comments of
+    /// the reference to the headers
+    Reference(reference::Options),
     /// Check our dependencies: licences, sources, advisories (not part of test)
     Deny(deny::Options),
 }
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Bench(options) => bench::run(&options),
         Task::Mpi(options) => mpi::speed::run(&options),
+        Task::Reference(options) => reference::run(&options),
         Task::Deny(options) => deny::run(&options),
     };
     match outcome {

@@ -188,7 +188,9 @@ const DEVELOPMENT_PACKAGE: &str = "opendat-dev";
 const DEBIAN_PATHS: &[(&str, &str, &str)] = &[
     ("bin", RUNTIME_PACKAGE, "usr/bin"),
     ("include", DEVELOPMENT_PACKAGE, "usr/include"),
-    ("share/man", RUNTIME_PACKAGE, "usr/share/man"),
+    ("share/man/man1", RUNTIME_PACKAGE, "usr/share/man/man1"),
+    ("share/man/man3", DEVELOPMENT_PACKAGE, "usr/share/man/man3"),
+    ("share/man/man5", RUNTIME_PACKAGE, "usr/share/man/man5"),
     ("share/bash-completion", RUNTIME_PACKAGE, "usr/share/bash-completion"),
     ("share/fish", RUNTIME_PACKAGE, "usr/share/fish"),
     ("share/zsh/site-functions", RUNTIME_PACKAGE, "usr/share/zsh/vendor-completions"),
@@ -236,16 +238,19 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
         fs::write(&path, library.pkg_config("/usr", &libdir))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    compress(&stage.join(RUNTIME_PACKAGE).join("usr/share"))
+    compress(stage)
 }
 
 /// Compresses the manual pages and the changelog, as Debian's policy requires. cargo-deb does not
 /// do this, because it takes files whose paths begin with target/release for programs.
-fn compress(share: &Path) -> Result<()> {
-    let mut files = vec![share.join("doc/opendat/changelog")];
-    for section in fs::read_dir(share.join("man")).context("there is a manual")? {
-        for page in fs::read_dir(section?.path())? {
-            files.push(page?.path());
+fn compress(stage: &Path) -> Result<()> {
+    let mut files = vec![stage.join(RUNTIME_PACKAGE).join("usr/share/doc/opendat/changelog")];
+    for package in [RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE] {
+        let manual = stage.join(package).join("usr/share/man");
+        for section in fs::read_dir(manual).context("there is a manual")? {
+            for page in fs::read_dir(section?.path())? {
+                files.push(page?.path());
+            }
         }
     }
     run_checked(Command::new("gzip").arg("-9n").args(files))

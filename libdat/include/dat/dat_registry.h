@@ -15,10 +15,23 @@
 extern "C" {
 #endif
 
-/* A provider calls these to register and to unregister. */
+/*
+ * Registers a provider for an adapter name.
+ * provider: The function table of the provider, a DAT_PROVIDER.
+ * provider_info: What the provider offers: the name of the adapter (ia_name, 1 to 255 octets in
+ *     UTF-8 with a NUL at the end), the version of uDAPL (dapl_version_major, dapl_version_minor),
+ *     and whether the provider is thread-safe (is_thread_safe).
+ * See dat_registry_add_provider(3dat).
+ */
 extern DAT_RETURN DAT_API dat_registry_add_provider(
     const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 
+/*
+ * Removes the registration of a provider.
+ * provider: The function table that was registered.
+ * provider_info: The name, version and thread safety with which the function table was registered.
+ * See dat_registry_remove_provider(3dat).
+ */
 extern DAT_RETURN DAT_API dat_registry_remove_provider(
     const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 

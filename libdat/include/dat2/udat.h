@@ -286,6 +286,21 @@ typedef struct dat_event {
  * Interface adapters. dat_ia_open requests the version and thread safety of <dat2/udat_config.h>.
  */
 
+/*
+ * Opens an interface adapter (IA) by its name.
+ * name: The name of the adapter in the registry, a text of 1 to 255 octets in UTF-8 that ends with
+ *     a NUL, for example "tcp-emu".
+ * async_evd_min_qlen: The minimum length, in entries, of the EVD for asynchronous events that the
+ *     call creates.
+ * async_evd_handle: Input and output: the EVD to which the IA reports asynchronous events, such as
+ *     failures of the adapter.
+ * ia_handle: Output: the handle of the new IA.
+ * dapl_major: The major version of uDAPL that the program uses: 2 with libdat2, and 1 with
+ *     libdat.so.1.
+ * dapl_minor: The minimum minor version of uDAPL.
+ * thread_safety: DAT_TRUE if the program needs a thread-safe adapter, else DAT_FALSE.
+ * See dat_ia_open(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ia_openv(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
     DAT_IA_HANDLE *ia_handle, DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor, DAT_BOOLEAN thread_safety);
@@ -293,151 +308,552 @@ extern DAT_RETURN DAT_API dat_ia_openv(
 #define dat_ia_open(name, qlen, async_evd, ia) \
     dat_ia_openv((name), (qlen), (async_evd), (ia), DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_THREADSAFE)
 
+/*
+ * Returns the attributes of an IA and of its provider.
+ * ia_handle: The IA, as dat_ia_open returned it.
+ * async_evd_handle: Output: the EVD to which the IA reports asynchronous events.
+ * ia_attr_mask: The attributes of the adapter that the program wants, a union of the constants
+ *     DAT_IA_FIELD_....
+ * ia_attr: Output: the attributes of the adapter, in a structure of the program.
+ * provider_attr_mask: The attributes of the provider that the program wants, a union of the
+ *     constants DAT_PROVIDER_FIELD_....
+ * provider_attr: Output: the attributes of the provider, in a structure of the program.
+ * See dat_ia_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ia_query(
     DAT_IA_HANDLE ia_handle, DAT_EVD_HANDLE *async_evd_handle, DAT_IA_ATTR_MASK ia_attr_mask,
     DAT_IA_ATTR *ia_attr, DAT_PROVIDER_ATTR_MASK provider_attr_mask, DAT_PROVIDER_ATTR *provider_attr);
 
+/*
+ * Closes an IA, and frees its objects if the program wants that.
+ * ia_handle: The IA, as dat_ia_open returned it.
+ * close_flags: How to close the IA.
+ * See dat_ia_close(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS close_flags);
 
 /* Any object. */
 
+/*
+ * Stores a value of the program with an object.
+ * dat_handle: Any object: an IA, EP, EVD, CNO, CR, PSP, RSP, CSP, PZ, LMR, RMR or SRQ.
+ * context: The value, a DAT_CONTEXT.
+ * See dat_set_consumer_context(3dat).
+ */
 extern DAT_RETURN DAT_API dat_set_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT context);
 
+/*
+ * Returns the value that the program has stored with an object.
+ * dat_handle: Any object: an IA, EP, EVD, CNO, CR, PSP, RSP, CSP, PZ, LMR, RMR or SRQ.
+ * context: Output: the context of the object, a DAT_CONTEXT in memory of the program.
+ * See dat_get_consumer_context(3dat).
+ */
 extern DAT_RETURN DAT_API dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT *context);
 
+/*
+ * Returns the type of the object that a handle names.
+ * dat_handle: Any object.
+ * handle_type: Output: the type of the object, one of the values below.
+ * See dat_get_handle_type(3dat).
+ */
 extern DAT_RETURN DAT_API dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_type);
 
 /* Memory: protection zones, local and remote memory regions. */
 
+/*
+ * Creates a protection zone (PZ).
+ * ia_handle: The IA to which the PZ belongs.
+ * pz_handle: Output: the handle of the new PZ.
+ * See dat_pz_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_handle);
 
+/*
+ * Returns the parameters of a protection zone (PZ).
+ * pz_handle: The PZ.
+ * pz_param_mask: The parameters that the program wants.
+ * pz_param: Output: the parameters, in a structure of the program.
+ * See dat_pz_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_pz_query(
     DAT_PZ_HANDLE pz_handle, DAT_PZ_PARAM_MASK pz_param_mask, DAT_PZ_PARAM *pz_param);
 
+/*
+ * Frees a protection zone (PZ).
+ * pz_handle: The PZ.
+ * See dat_pz_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_pz_free(DAT_PZ_HANDLE pz_handle);
 
+/*
+ * Registers memory with an IA and creates a local memory region (LMR) for it.
+ * ia_handle: The IA.
+ * mem_type: What region_description describes: DAT_MEM_TYPE_VIRTUAL (a range of addresses),
+ *     DAT_MEM_TYPE_LMR (the memory of another LMR) or DAT_MEM_TYPE_SHARED_VIRTUAL (a range of
+ *     addresses that several processes share).
+ * region_description: The memory, a union that is passed by value.
+ * length: The length of the memory in octets, at least 1.
+ * pz_handle: The PZ of the LMR, which belongs to the same IA.
+ * privileges: What the LMR permits, a union of the flags in the description.
+ * va_type: How segments name the octets of the LMR: DAT_VA_TYPE_VA by their addresses in the memory
+ *     of this process, or DAT_VA_TYPE_ZB by their distances from the first octet of the LMR
+ *     (zero-based).
+ * lmr_handle: Output: the handle of the LMR.
+ * lmr_context: Output: the key with which this process names the LMR in local segments.
+ * rmr_context: Output: the key with which peers name the LMR.
+ * registered_length: Output: the length of the registered memory in octets.
+ * registered_address: Output: the address of the first registered octet in the memory of this
+ *     process, also for a zero-based LMR.
+ * See dat_lmr_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_lmr_create(
     DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type, DAT_REGION_DESCRIPTION region_description,
     DAT_VLEN length, DAT_PZ_HANDLE pz_handle, DAT_MEM_PRIV_FLAGS privileges, DAT_VA_TYPE va_type,
     DAT_LMR_HANDLE *lmr_handle, DAT_LMR_CONTEXT *lmr_context, DAT_RMR_CONTEXT *rmr_context,
     DAT_VLEN *registered_length, DAT_VADDR *registered_address);
 
+/*
+ * Returns the parameters of a local memory region (LMR).
+ * lmr_handle: The LMR.
+ * lmr_param_mask: The parameters that the program wants, a union of the constants
+ *     DAT_LMR_FIELD_....
+ * lmr_param: Output: the parameters, in a structure of the program.
+ * See dat_lmr_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_lmr_query(
     DAT_LMR_HANDLE lmr_handle, DAT_LMR_PARAM_MASK lmr_param_mask, DAT_LMR_PARAM *lmr_param);
 
+/*
+ * Frees a local memory region (LMR).
+ * lmr_handle: The LMR.
+ * See dat_lmr_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_lmr_free(DAT_LMR_HANDLE lmr_handle);
 
+/*
+ * Makes memory of this process visible to the RDMA reads of peers.
+ * ia_handle: The IA to which the LMRs of the segments belong.
+ * local_segments: An array of segments, each with the address, the length in octets and the LMR
+ *     context of a range of memory.
+ * num_segments: The number of segments.
+ * See dat_lmr_sync_rdma_read(3dat).
+ */
 extern DAT_RETURN DAT_API dat_lmr_sync_rdma_read(
     DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *local_segments, DAT_VLEN num_segments);
 
+/*
+ * Makes the RDMA writes of peers visible to this process.
+ * ia_handle: The IA to which the LMRs of the segments belong.
+ * local_segments: An array of segments, each with the address, the length in octets and the LMR
+ *     context of a range of memory.
+ * num_segments: The number of segments.
+ * See dat_lmr_sync_rdma_write(3dat).
+ */
 extern DAT_RETURN DAT_API dat_lmr_sync_rdma_write(
     DAT_IA_HANDLE ia_handle, const DAT_LMR_TRIPLET *local_segments, DAT_VLEN num_segments);
 
+/*
+ * Creates a remote memory region (RMR) for all endpoints of a protection zone.
+ * pz_handle: The protection zone (PZ) of the RMR.
+ * rmr_handle: A pointer to the variable that receives the handle of the new RMR.
+ * See dat_rmr_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_handle);
 
+/*
+ * Returns the parameters of a remote memory region (RMR) and its present binding.
+ * rmr_handle: The RMR.
+ * rmr_param_mask: A mask of the DAT_RMR_FIELD_ flags that names the requested members of rmr_param,
+ *     or DAT_RMR_FIELD_ALL.
+ * rmr_param: A pointer to a DAT_RMR_PARAM that the library fills.
+ * See dat_rmr_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rmr_query(
     DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK rmr_param_mask, DAT_RMR_PARAM *rmr_param);
 
+/*
+ * Gives peers access to a part of a local memory region, or ends the access.
+ * rmr_handle: The remote memory region (RMR) that is bound.
+ * lmr_handle: The local memory region (LMR) that contains the memory.
+ * lmr_triplet: A pointer to one triplet that names the memory: virtual_address is the address of
+ *     the first octet (or its offset, if the LMR is addressed from 0), segment_length is the length
+ *     in octets, and lmr_context is the LMR context of lmr_handle.
+ * mem_priv: The privileges that peers get: DAT_MEM_PRIV_REMOTE_READ_FLAG (0x02),
+ *     DAT_MEM_PRIV_REMOTE_WRITE_FLAG (0x20), both, or DAT_MEM_PRIV_NONE_FLAG (0).
+ * va_type: DAT_VA_TYPE_VA if peers address the memory by the addresses of this side, or
+ *     DAT_VA_TYPE_ZB if they address its first octet as 0.
+ * ep_handle: The endpoint (EP) to whose request queue the bind is posted.
+ * user_cookie: 64 bits that the event of the bind returns unchanged.
+ * completion_flags: A mask of completion flags.
+ * rmr_context: A pointer to the variable that receives the new RMR context.
+ * See dat_rmr_bind(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rmr_bind(
     DAT_RMR_HANDLE rmr_handle, DAT_LMR_HANDLE lmr_handle, const DAT_LMR_TRIPLET *lmr_triplet,
     DAT_MEM_PRIV_FLAGS mem_priv, DAT_VA_TYPE va_type, DAT_EP_HANDLE ep_handle, DAT_RMR_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags, DAT_RMR_CONTEXT *rmr_context);
 
+/*
+ * Frees a remote memory region (RMR), whether it is bound or not.
+ * rmr_handle: The RMR.
+ * See dat_rmr_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
 
+/*
+ * Creates a remote memory region (RMR) whose contexts only one peer can use.
+ * pz_handle: The protection zone (PZ) of the RMR.
+ * rmr_handle: A pointer to the variable that receives the handle of the new RMR.
+ * See dat_rmr_create_for_ep(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rmr_create_for_ep(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_handle);
 
 /* Event dispatchers and consumer notification objects. */
 
+/*
+ * Creates an event dispatcher.
+ * ia_handle: The open IA to which the EVD will belong.
+ * evd_min_qlen: The number of events that the EVD must be able to hold, from 1 to the attribute
+ *     max_evd_qlen of the IA (see dat_ia_attr).
+ * cno_handle: The CNO that the EVD triggers when an event arrives, or DAT_HANDLE_NULL for none.
+ * evd_flags: The streams of events that the EVD accepts: one or more of DAT_EVD_SOFTWARE_FLAG,
+ *     DAT_EVD_CR_FLAG, DAT_EVD_DTO_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_RMR_BIND_FLAG and
+ *     DAT_EVD_ASYNC_FLAG, combined by OR.
+ * evd_handle: Receives the handle of the new EVD.
+ * See dat_evd_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_create(
     DAT_IA_HANDLE ia_handle, DAT_COUNT evd_min_qlen, DAT_CNO_HANDLE cno_handle, DAT_EVD_FLAGS evd_flags,
     DAT_EVD_HANDLE *evd_handle);
 
+/*
+ * Returns the parameters and the state of an event dispatcher.
+ * evd_handle: The EVD.
+ * evd_param_mask: The members of evd_param that the program wants: values of
+ *     DAT_EVD_FIELD_IA_HANDLE (0x01), DAT_EVD_FIELD_EVD_QLEN (0x02), DAT_EVD_FIELD_EVD_STATE
+ *     (0x04), DAT_EVD_FIELD_CNO (0x08) and DAT_EVD_FIELD_EVD_FLAGS (0x10), combined by OR.
+ * evd_param: Receives the parameters.
+ * See dat_evd_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_query(
     DAT_EVD_HANDLE evd_handle, DAT_EVD_PARAM_MASK evd_param_mask, DAT_EVD_PARAM *evd_param);
 
+/*
+ * Changes the CNO that an event dispatcher triggers.
+ * evd_handle: The EVD.
+ * cno_handle: The new CNO, which must belong to the same IA, or DAT_HANDLE_NULL if the EVD is to
+ *     trigger none.
+ * See dat_evd_modify_cno(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_modify_cno(DAT_EVD_HANDLE evd_handle, DAT_CNO_HANDLE cno_handle);
 
+/*
+ * Lets the events of an event dispatcher trigger its CNO.
+ * evd_handle: The EVD.
+ * See dat_evd_enable(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_enable(DAT_EVD_HANDLE evd_handle);
 
+/*
+ * Keeps the events of an event dispatcher from triggering its CNO.
+ * evd_handle: The EVD.
+ * See dat_evd_disable(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
 
+/*
+ * Waits for events on an event dispatcher and takes the first one.
+ * evd_handle: The EVD.
+ * timeout: How long the call may wait, in microseconds.
+ * threshold: How many events must be queued before the call returns successfully, from 1 to the
+ *     length evd_qlen of the EVD (see dat_evd_query).
+ * event: Receives the first event.
+ * n_more_events: Receives the number of events that are still queued when the call returns.
+ * See dat_evd_wait(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_wait(
     DAT_EVD_HANDLE evd_handle, DAT_TIMEOUT timeout, DAT_COUNT threshold, DAT_EVENT *event,
     DAT_COUNT *n_more_events);
 
+/*
+ * Changes the number of events that an event dispatcher can hold.
+ * evd_handle: The EVD.
+ * evd_min_qlen: The number of events that the EVD must be able to hold from now on, from 1 to the
+ *     attribute max_evd_qlen of the IA (see dat_ia_attr).
+ * See dat_evd_resize(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_resize(DAT_EVD_HANDLE evd_handle, DAT_COUNT evd_min_qlen);
 
+/*
+ * Posts a software event to an event dispatcher.
+ * evd_handle: The EVD.
+ * event: The event.
+ * See dat_evd_post_se(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_post_se(DAT_EVD_HANDLE evd_handle, const DAT_EVENT *event);
 
+/*
+ * Takes the first event from an event dispatcher without waiting.
+ * evd_handle: The EVD.
+ * event: Receives the event.
+ * See dat_evd_dequeue(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_dequeue(DAT_EVD_HANDLE evd_handle, DAT_EVENT *event);
 
+/*
+ * Frees an event dispatcher.
+ * evd_handle: The EVD.
+ * See dat_evd_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_free(DAT_EVD_HANDLE evd_handle);
 
+/*
+ * Ends a wait on an event dispatcher and refuses further waits.
+ * evd_handle: The EVD.
+ * See dat_evd_set_unwaitable(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_set_unwaitable(DAT_EVD_HANDLE evd_handle);
 
+/*
+ * Permits threads to wait on an event dispatcher again.
+ * evd_handle: The EVD.
+ * See dat_evd_clear_unwaitable(3dat).
+ */
 extern DAT_RETURN DAT_API dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
 
+/*
+ * Creates a consumer notification object, on which threads wait for several EVDs.
+ * ia_handle: The open IA to which the CNO will belong.
+ * agent: The proxy agent, passed by value: a function proxy_agent_func of the program, which the
+ *     library calls at each trigger, and a pointer instance_data, which it passes to the function.
+ * cno_handle: Receives the handle of the new CNO.
+ * See dat_cno_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_create(
     DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent, DAT_CNO_HANDLE *cno_handle);
 
+/*
+ * Sets, replaces or removes the proxy agent of a consumer notification object.
+ * cno_handle: The CNO.
+ * agent: The new proxy agent, passed by value: see dat_cno_create.
+ * See dat_cno_modify_agent(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
 
+/*
+ * Returns the parameters of a consumer notification object.
+ * cno_handle: The CNO.
+ * cno_param_mask: The members of cno_param that the program wants: DAT_CNO_FIELD_IA_HANDLE (1),
+ *     DAT_CNO_FIELD_PROXY_TYPE (2), DAT_CNO_FIELD_PROXY (3) or DAT_CNO_FIELD_ALL (4).
+ * cno_param: Receives the parameters.
+ * See dat_cno_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_query(
     DAT_CNO_HANDLE cno_handle, DAT_CNO_PARAM_MASK cno_param_mask, DAT_CNO_PARAM *cno_param);
 
+/*
+ * Frees a consumer notification object.
+ * cno_handle: The CNO.
+ * See dat_cno_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_free(DAT_CNO_HANDLE cno_handle);
 
+/*
+ * Waits until an event dispatcher triggers a consumer notification object.
+ * cno_handle: The CNO.
+ * timeout: How long the call may wait, in microseconds.
+ * evd_handle: Receives the EVD that has triggered the CNO.
+ * See dat_cno_wait(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_wait(
     DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *evd_handle);
 
+/*
+ * Creates a consumer notification object with a file descriptor for poll(2).
+ * ia_handle: The open IA to which the CNO will belong.
+ * file_descriptor: Receives the file descriptor of the CNO.
+ * cno_handle: Receives the handle of the new CNO.
+ * See dat_cno_fd_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_fd_create(
     DAT_IA_HANDLE ia_handle, DAT_FD *file_descriptor, DAT_CNO_HANDLE *cno_handle);
 
+/*
+ * Takes a trigger from a consumer notification object without waiting.
+ * cno_handle: The CNO.
+ * evd_handle: Receives the EVD that has triggered the CNO.
+ * See dat_cno_trigger(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cno_trigger(DAT_CNO_HANDLE cno_handle, DAT_EVD_HANDLE *evd_handle);
 
 /* Endpoints. */
 
+/*
+ * Creates an endpoint, one end of a connection.
+ * ia_handle: The open IA to which the endpoint (EP) belongs.
+ * pz_handle: The protection zone (PZ) of the EP.
+ * recv_completion_evd_handle: The EVD that gets the completions of receives.
+ * request_completion_evd_handle: The EVD that gets the completions of requests: sends, RDMA writes,
+ *     RDMA reads, binds and atomic operations.
+ * connect_evd_handle: The EVD that gets the connection events.
+ * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains.
+ * ep_handle: A pointer to the variable that receives the handle of the new EP.
+ * See dat_ep_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_create(
     DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, DAT_EVD_HANDLE recv_completion_evd_handle,
     DAT_EVD_HANDLE request_completion_evd_handle, DAT_EVD_HANDLE connect_evd_handle,
     const DAT_EP_ATTR *ep_attributes, DAT_EP_HANDLE *ep_handle);
 
+/*
+ * Returns the parameters of an endpoint: objects, addresses, state, attributes.
+ * ep_handle: The endpoint (EP).
+ * ep_param_mask: The members of ep_param that the program wants: constants DAT_EP_FIELD_...,
+ *     combined by OR.
+ * ep_param: A pointer to the structure that receives the parameters.
+ * See dat_ep_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_query(
     DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_param_mask, DAT_EP_PARAM *ep_param);
 
+/*
+ * Changes the protection zone, the EVDs or attributes of an endpoint.
+ * ep_handle: The endpoint (EP).
+ * ep_param_mask: The members of ep_param that the program wants to change: constants
+ *     DAT_EP_FIELD_...
+ * ep_param: A pointer to the structure with the new values.
+ * See dat_ep_modify(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_modify(
     DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_param_mask, const DAT_EP_PARAM *ep_param);
 
+/*
+ * Requests a connection from an endpoint to a service point of a peer.
+ * ep_handle: The endpoint (EP).
+ * remote_ia_address: A pointer to the address of the peer: a struct sockaddr_in or struct
+ *     sockaddr_in6, cast to DAT_IA_ADDRESS_PTR.
+ * remote_conn_qual: The connection qualifier of the peer's service point: the number that the peer
+ *     has passed to dat_psp_create or dat_rsp_create, or the port of dat_csp_create.
+ * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (some 71
+ *     minutes).
+ * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
+ *     max_private_data_size of the provider (see dat_ia_attr).
+ * private_data: The private data.
+ * quality_of_service: DAT_QOS_BEST_EFFORT (0), which is the default.
+ * connect_flags: DAT_CONNECT_DEFAULT_FLAG (0), which is the default.
+ * See dat_ep_connect(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_connect(
     DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR remote_ia_address, DAT_CONN_QUAL remote_conn_qual,
     DAT_TIMEOUT timeout, DAT_COUNT private_data_size, const DAT_PVOID private_data,
     DAT_QOS quality_of_service, DAT_CONNECT_FLAGS connect_flags);
 
+/*
+ * Requests a connection to the peer to which another endpoint is connected.
+ * ep_handle: The endpoint (EP) that will be connected.
+ * ep_dup_handle: An EP of the same provider that is connected, and that this program has connected
+ *     with dat_ep_connect, dat_ep_dup_connect or dat_ep_common_connect.
+ * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (some 71
+ *     minutes).
+ * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
+ *     max_private_data_size of the provider (see dat_ia_attr).
+ * private_data: The private data.
+ * quality_of_service: DAT_QOS_BEST_EFFORT (0), which is the default.
+ * See dat_ep_dup_connect(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_dup_connect(
     DAT_EP_HANDLE ep_handle, DAT_EP_HANDLE ep_dup_handle, DAT_TIMEOUT timeout, DAT_COUNT private_data_size,
     const DAT_PVOID private_data, DAT_QOS quality_of_service);
 
+/*
+ * Ends the connection of an endpoint, or its attempt to connect.
+ * ep_handle: The endpoint (EP).
+ * close_flags: DAT_CLOSE_ABRUPT_FLAG (0), which is the default and has the other name
+ *     DAT_CLOSE_DEFAULT: end the connection at once.
+ * See dat_ep_disconnect(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_disconnect(DAT_EP_HANDLE ep_handle, DAT_CLOSE_FLAGS close_flags);
 
+/*
+ * Returns the state of an endpoint, and whether its queues are idle.
+ * ep_handle: The endpoint (EP).
+ * ep_state: A pointer to the variable that receives the state: see dat_ep_states.
+ * recv_idle: A pointer to the variable that receives DAT_TRUE if no receive of the EP is
+ *     outstanding, and otherwise DAT_FALSE.
+ * request_idle: A pointer to the variable that receives DAT_TRUE if no request of the EP (send,
+ *     RDMA write, RDMA read, bind or atomic operation) is outstanding, and otherwise DAT_FALSE.
+ * See dat_ep_get_status(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_get_status(
     DAT_EP_HANDLE ep_handle, DAT_EP_STATE *ep_state, DAT_BOOLEAN *recv_idle, DAT_BOOLEAN *request_idle);
 
+/*
+ * Frees an endpoint, and ends its connection.
+ * ep_handle: The endpoint (EP).
+ * See dat_ep_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_free(DAT_EP_HANDLE ep_handle);
 
+/*
+ * Makes a disconnected endpoint ready for another connection.
+ * ep_handle: The endpoint (EP).
+ * See dat_ep_reset(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_reset(DAT_EP_HANDLE ep_handle);
 
+/*
+ * Creates an endpoint that takes its receive buffers from a shared receive queue.
+ * ia_handle: The open IA to which the endpoint (EP) belongs.
+ * pz_handle: The protection zone (PZ) of the EP.
+ * recv_completion_evd_handle: The EVD that gets the completions of receives.
+ * request_completion_evd_handle: The EVD that gets the completions of requests: sends, RDMA writes,
+ *     RDMA reads, binds and atomic operations.
+ * connect_evd_handle: The EVD that gets the connection events.
+ * srq_handle: The shared receive queue (SRQ) from which the EP takes its receive buffers.
+ * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains.
+ * ep_handle: A pointer to the variable that receives the handle of the new EP.
+ * See dat_ep_create_with_srq(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_create_with_srq(
     DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, DAT_EVD_HANDLE recv_completion_evd_handle,
     DAT_EVD_HANDLE request_completion_evd_handle, DAT_EVD_HANDLE connect_evd_handle,
     DAT_SRQ_HANDLE srq_handle, const DAT_EP_ATTR *ep_attributes, DAT_EP_HANDLE *ep_handle);
 
+/*
+ * Counts the receive buffers that an endpoint is using now.
+ * ep_handle: The endpoint (EP).
+ * nbufs_allocated: A pointer to the variable that receives the number of buffers that are allocated
+ *     to the EP and that have not completed.
+ * bufs_alloc_span: A pointer to the variable that receives the span of these buffers, in messages.
+ * See dat_ep_recv_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_recv_query(
     DAT_EP_HANDLE ep_handle, DAT_COUNT *nbufs_allocated, DAT_COUNT *bufs_alloc_span);
 
+/*
+ * Limits the number of receive buffers that an endpoint may hold.
+ * ep_handle: The endpoint (EP).
+ * ep_soft_high_watermark: The number of buffers above which an event is raised once: 0 or more, or
+ *     DAT_WATERMARK_INFINITE (-1) for no event.
+ * hard_high_watermark: The number of buffers above which the connection is broken: 0 or more, or
+ *     DAT_WATERMARK_INFINITE (-1) for no limit, which is the default.
+ * See dat_ep_set_watermark(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_set_watermark(
     DAT_EP_HANDLE ep_handle, DAT_COUNT ep_soft_high_watermark, DAT_COUNT hard_high_watermark);
 
+/*
+ * Requests a connection to a service point that an address and a port name.
+ * ep_handle: The endpoint (EP).
+ * remote_ia_address: A pointer to the address and port of the peer's service point: a struct
+ *     sockaddr_in or struct sockaddr_in6, cast to DAT_IA_ADDRESS_PTR.
+ * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (some 71
+ *     minutes).
+ * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
+ *     max_private_data_size of the provider (see dat_ia_attr).
+ * private_data: The private data.
+ * See dat_ep_common_connect(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_common_connect(
     DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR remote_ia_address, DAT_TIMEOUT timeout,
     DAT_COUNT private_data_size, const DAT_PVOID private_data);
@@ -447,109 +863,347 @@ extern DAT_RETURN DAT_API dat_ep_common_connect(
  * says otherwise.
  */
 
+/*
+ * Sends a message to the peer, which receives it in a posted receive buffer.
+ * ep_handle: The endpoint (EP) to which the request is posted.
+ * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
+ *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the send returns unchanged.
+ * completion_flags: A mask of completion flags.
+ * See dat_ep_post_send(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_send(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags);
 
+/*
+ * Posts a buffer that receives one message of the peer.
+ * ep_handle: The endpoint (EP) that receives the message.
+ * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_recv_iov (see
+ *     dat_ep_attr).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the receive returns unchanged.
+ * completion_flags: DAT_COMPLETION_DEFAULT_FLAG (0), which is the default, or
+ *     DAT_COMPLETION_UNSIGNALLED_FLAG (0x04).
+ * See dat_ep_post_recv(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_recv(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags);
 
+/*
+ * Reads data directly from the memory of the peer into memory of this side.
+ * ep_handle: The endpoint (EP) to which the request is posted.
+ * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_rdma_read_iov
+ *     (see dat_ep_attr).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the RDMA read returns unchanged.
+ * remote_iov: A pointer to one triplet that names the memory of the peer.
+ * completion_flags: A mask of completion flags.
+ * See dat_ep_post_rdma_read(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_rdma_read(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     const DAT_RMR_TRIPLET *remote_iov, DAT_COMPLETION_FLAGS completion_flags);
 
+/*
+ * Writes data of this side directly into the memory of the peer.
+ * ep_handle: The endpoint (EP) to which the request is posted.
+ * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
+ *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the RDMA write returns unchanged.
+ * remote_iov: A pointer to one triplet that names the memory of the peer.
+ * completion_flags: A mask of completion flags.
+ * See dat_ep_post_rdma_write(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_rdma_write(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     const DAT_RMR_TRIPLET *remote_iov, DAT_COMPLETION_FLAGS completion_flags);
 
+/*
+ * Sends a message that also invalidates an RMR context of the peer.
+ * ep_handle: The endpoint (EP) to which the request is posted.
+ * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
+ *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the send returns unchanged.
+ * completion_flags: A mask of completion flags.
+ * invalidate_flag: DAT_TRUE if the message invalidates rmr_context, or DAT_FALSE if it is an
+ *     ordinary message.
+ * rmr_context: The RMR context that the peer has sent to this side and that becomes invalid.
+ * See dat_ep_post_send_with_invalidate(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_send_with_invalidate(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     DAT_COMPLETION_FLAGS completion_flags, DAT_BOOLEAN invalidate_flag, DAT_RMR_CONTEXT rmr_context);
 
+/*
+ * Reads data from the peer's memory into local memory that an RMR context names.
+ * ep_handle: The endpoint (EP) to which the request is posted.
+ * local_iov: A pointer to one DAT_RMR_TRIPLET that names memory of this side.
+ * user_cookie: 64 bits that the event of the RDMA read returns unchanged.
+ * remote_iov: A pointer to one triplet that names the memory of the peer.
+ * completion_flags: A mask of completion flags.
+ * See dat_ep_post_rdma_read_to_rmr(3dat).
+ */
 extern DAT_RETURN DAT_API dat_ep_post_rdma_read_to_rmr(
     DAT_EP_HANDLE ep_handle, const DAT_RMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
     const DAT_RMR_TRIPLET *remote_iov, DAT_COMPLETION_FLAGS completion_flags);
 
 /* Shared receive queues. */
 
+/*
+ * Creates a shared receive queue (SRQ), whose buffers several endpoints use.
+ * ia_handle: The open interface adapter (IA) to which the SRQ belongs.
+ * pz_handle: The protection zone (PZ) of the SRQ.
+ * srq_attributes: A pointer to a DAT_SRQ_ATTR with the requested attributes.
+ * srq_handle: A pointer to the variable that receives the handle of the new SRQ.
+ * See dat_srq_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_create(
     DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle, DAT_SRQ_ATTR *srq_attributes,
     DAT_SRQ_HANDLE *srq_handle);
 
+/*
+ * Frees a shared receive queue (SRQ) that no endpoint uses.
+ * srq_handle: The SRQ.
+ * See dat_srq_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_free(DAT_SRQ_HANDLE srq_handle);
 
+/*
+ * Posts a receive buffer that any endpoint of a shared receive queue can use.
+ * srq_handle: The shared receive queue (SRQ).
+ * num_segments: The number of segments in local_iov, from 0 to max_recv_iov of the SRQ (see
+ *     dat_srq_create).
+ * local_iov: An array of num_segments triplets.
+ * user_cookie: 64 bits that the event of the receive returns unchanged.
+ * See dat_srq_post_recv(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_post_recv(
     DAT_SRQ_HANDLE srq_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov,
     DAT_DTO_COOKIE user_cookie);
 
+/*
+ * Returns the parameters of a shared receive queue (SRQ) and counts its buffers.
+ * srq_handle: The SRQ.
+ * srq_param_mask: A mask of the DAT_SRQ_FIELD_ flags that names the requested members of srq_param,
+ *     or DAT_SRQ_FIELD_ALL.
+ * srq_param: A pointer to a DAT_SRQ_PARAM that the library fills.
+ * See dat_srq_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_query(
     DAT_SRQ_HANDLE srq_handle, DAT_SRQ_PARAM_MASK srq_param_mask, DAT_SRQ_PARAM *srq_param);
 
+/*
+ * Changes the number of buffers that a shared receive queue (SRQ) can hold.
+ * srq_handle: The SRQ.
+ * srq_max_recv_dto: The new number of buffers, from 1 to the IA attribute max_recv_per_srq (see
+ *     dat_ia_attr).
+ * See dat_srq_resize(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_resize(DAT_SRQ_HANDLE srq_handle, DAT_COUNT srq_max_recv_dto);
 
+/*
+ * Requests an event when a shared receive queue (SRQ) has few buffers left.
+ * srq_handle: The SRQ.
+ * low_watermark: The new low watermark in buffers, from 0 to max_recv_dtos of the SRQ.
+ * See dat_srq_set_lw(3dat).
+ */
 extern DAT_RETURN DAT_API dat_srq_set_lw(DAT_SRQ_HANDLE srq_handle, DAT_COUNT low_watermark);
 
 /* Service points. */
 
+/*
+ * Creates a public service point, which receives connection requests.
+ * ia_handle: The open IA at which peers connect.
+ * conn_qual: The connection qualifier on which the service point listens.
+ * evd_handle: The EVD that gets the connection requests.
+ * psp_flags: Who creates the endpoint for each request.
+ * psp_handle: Receives the handle of the new service point.
+ * See dat_psp_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_psp_create(
     DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual, DAT_EVD_HANDLE evd_handle, DAT_PSP_FLAGS psp_flags,
     DAT_PSP_HANDLE *psp_handle);
 
+/*
+ * Returns the parameters of a public service point.
+ * psp_handle: The PSP.
+ * psp_param_mask: The members of psp_param that the program wants: values of
+ *     DAT_PSP_FIELD_IA_HANDLE (0x1), DAT_PSP_FIELD_CONN_QUAL (0x2), DAT_PSP_FIELD_EVD_HANDLE (0x4)
+ *     and DAT_PSP_FIELD_PSP_FLAGS (0x8), combined by OR.
+ * psp_param: Receives the parameters.
+ * See dat_psp_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_psp_query(
     DAT_PSP_HANDLE psp_handle, DAT_PSP_PARAM_MASK psp_param_mask, DAT_PSP_PARAM *psp_param);
 
+/*
+ * Frees a public service point.
+ * psp_handle: The PSP.
+ * See dat_psp_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_psp_free(DAT_PSP_HANDLE psp_handle);
 
+/*
+ * Creates a public service point on a free connection qualifier.
+ * ia_handle: The open IA at which peers connect.
+ * conn_qual: Receives the connection qualifier that the provider has chosen.
+ * evd_handle: The EVD that gets the connection requests.
+ * psp_flags: Who creates the endpoint for each request: DAT_PSP_CONSUMER_FLAG (0), the program, or
+ *     DAT_PSP_PROVIDER_FLAG (1), the provider.
+ * psp_handle: Receives the handle of the new service point.
+ * See dat_psp_create_any(3dat).
+ */
 extern DAT_RETURN DAT_API dat_psp_create_any(
     DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL *conn_qual, DAT_EVD_HANDLE evd_handle, DAT_PSP_FLAGS psp_flags,
     DAT_PSP_HANDLE *psp_handle);
 
+/*
+ * Creates a reserved service point, which takes one request for one endpoint.
+ * ia_handle: The open IA at which the peer connects.
+ * conn_qual: The connection qualifier on which the service point listens, as for dat_psp_create: a
+ *     port from 1 to 65,535, or a greater value that is mapped to a port.
+ * ep_handle: The endpoint that is reserved for the connection.
+ * evd_handle: The EVD that gets the connection request.
+ * rsp_handle: Receives the handle of the new service point.
+ * See dat_rsp_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rsp_create(
     DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual, DAT_EP_HANDLE ep_handle, DAT_EVD_HANDLE evd_handle,
     DAT_RSP_HANDLE *rsp_handle);
 
+/*
+ * Returns the parameters of a reserved service point.
+ * rsp_handle: The RSP.
+ * rsp_param_mask: The members of rsp_param that the program wants: values of
+ *     DAT_RSP_FIELD_IA_HANDLE (0x1), DAT_RSP_FIELD_CONN_QUAL (0x2), DAT_RSP_FIELD_EVD_HANDLE (0x4)
+ *     and DAT_RSP_FIELD_EP_HANDLE (0x8), combined by OR.
+ * rsp_param: Receives the parameters.
+ * See dat_rsp_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rsp_query(
     DAT_RSP_HANDLE rsp_handle, DAT_RSP_PARAM_MASK rsp_param_mask, DAT_RSP_PARAM *rsp_param);
 
+/*
+ * Frees a reserved service point.
+ * rsp_handle: The RSP.
+ * See dat_rsp_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
 
+/*
+ * Creates a common service point, which listens on an address and port.
+ * ia_handle: The open IA at which peers connect.
+ * communicator: The kind of socket that the address belongs to: the three arguments of socket(2).
+ * address: The address and the port on which the service point listens: a struct sockaddr_in or
+ *     struct sockaddr_in6, cast to DAT_IA_ADDRESS_PTR.
+ * evd_handle: The EVD that gets the connection requests.
+ * csp_handle: Receives the handle of the new service point.
+ * See dat_csp_create(3dat).
+ */
 extern DAT_RETURN DAT_API dat_csp_create(
     DAT_IA_HANDLE ia_handle, DAT_COMM *communicator, DAT_IA_ADDRESS_PTR address, DAT_EVD_HANDLE evd_handle,
     DAT_CSP_HANDLE *csp_handle);
 
+/*
+ * Returns the parameters of a common service point.
+ * csp_handle: The CSP.
+ * csp_param_mask: The members of csp_param that the program wants: values of
+ *     DAT_CSP_FIELD_IA_HANDLE (0x1), DAT_CSP_FIELD_COMM (0x2), DAT_CSP_FIELD_IA_ADDRESS (0x4) and
+ *     DAT_CSP_FIELD_EVD_HANDLE (0x8), combined by OR.
+ * csp_param: Receives the parameters.
+ * See dat_csp_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_csp_query(
     DAT_CSP_HANDLE csp_handle, DAT_CSP_PARAM_MASK csp_param_mask, DAT_CSP_PARAM *csp_param);
 
+/*
+ * Frees a common service point.
+ * csp_handle: The CSP.
+ * See dat_csp_free(3dat).
+ */
 extern DAT_RETURN DAT_API dat_csp_free(DAT_CSP_HANDLE csp_handle);
 
 /* Connection requests. */
 
+/*
+ * Returns the peer, the private data and the endpoint of a connection request.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * cr_param_mask: The members of cr_param that the program wants: values of
+ *     DAT_CR_FIELD_REMOTE_IA_ADDRESS_PTR (0x01), DAT_CR_FIELD_REMOTE_PORT_QUAL (0x02),
+ *     DAT_CR_FIELD_PRIVATE_DATA_SIZE (0x04), DAT_CR_FIELD_PRIVATE_DATA (0x08) and
+ *     DAT_CR_FIELD_LOCAL_EP_HANDLE (0x10), combined by OR.
+ * cr_param: Receives the parameters.
+ * See dat_cr_query(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cr_query(
     DAT_CR_HANDLE cr_handle, DAT_CR_PARAM_MASK cr_param_mask, DAT_CR_PARAM *cr_param);
 
+/*
+ * Accepts a connection request with an endpoint.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * ep_handle: The endpoint that will be connected.
+ * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
+ *     max_private_data_size of the provider (see dat_ia_attr).
+ * private_data: The private data.
+ * See dat_cr_accept(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cr_accept(
     DAT_CR_HANDLE cr_handle, DAT_EP_HANDLE ep_handle, DAT_COUNT private_data_size,
     const DAT_PVOID private_data);
 
+/*
+ * Rejects a connection request.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
+ *     max_private_data_size of the provider (see dat_ia_attr).
+ * private_data: The private data, for example the reason.
+ * See dat_cr_reject(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cr_reject(
     DAT_CR_HANDLE cr_handle, DAT_COUNT private_data_size, const DAT_PVOID private_data);
 
+/*
+ * Passes a connection request to another service point of the same IA.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * handoff: The connection qualifier of the service point that gets the request.
+ * See dat_cr_handoff(3dat).
+ */
 extern DAT_RETURN DAT_API dat_cr_handoff(DAT_CR_HANDLE cr_handle, DAT_CONN_QUAL handoff);
 
 /* Registry, messages, extensions. */
 
 /*
- * Fills at most max_to_return of the structures that the array points to; *entries_returned is
- * their number.
+ * Lists the adapters that the registry knows.
+ * max_to_return: The number of pointers in dat_provider_list, 1 or more.
+ * entries_returned: Output: the number of entries that the call has written.
+ * dat_provider_list: An array of max_to_return pointers, each to a DAT_PROVIDER_INFO of the
+ *     program.
+ * See dat_registry_list_providers(3dat).
  */
 extern DAT_RETURN DAT_API dat_registry_list_providers(
     DAT_COUNT max_to_return, DAT_COUNT *entries_returned, DAT_PROVIDER_INFO *(dat_provider_list[]));
 
-/* The names of the type and of the subtype of a status; the texts are static. */
+/*
+ * Returns the names of the type and the subtype of a status.
+ * value: The status that a DAT function has returned.
+ * major_message: Output: the name of the type, for example DAT_INVALID_HANDLE.
+ * minor_message: Output: the name of the subtype, for example DAT_INVALID_HANDLE_EP, or an empty
+ *     text if the status has no subtype.
+ * See dat_strerror(3dat).
+ */
 extern DAT_RETURN DAT_API dat_strerror(DAT_RETURN value, const char **major_message, const char **minor_message);
 
-/* The arguments depend on the operation: see the macros of <dat2/dat_ib_extensions.h>. */
+/*
+ * Carries out an operation that is not part of the standard.
+ * handle: The object on which the operation works, as the page of the operation says.
+ * operation: The number of the operation, for example DAT_IB_FETCH_AND_ADD_OP.
+ * See dat_extension_op(3dat).
+ */
 extern DAT_RETURN DAT_API dat_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP operation, ...);
 
 #ifdef __cplusplus

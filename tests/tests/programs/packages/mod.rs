@@ -226,7 +226,7 @@ impl World {
     fn has_manual(&self) -> Result<(), String> {
         let share = self.dist.lib().with_file_name("share");
         let mut pages = 0;
-        for section in ["man1", "man5"] {
+        for section in ["man1", "man3", "man5"] {
             let directory = share.join("man").join(section);
             for entry in fs::read_dir(&directory)
                 .map_err(|error| format!("{}: {error}", directory.display()))?

@@ -1,0 +1,150 @@
+//! The C headers: their prototypes, and the comments that come from the reference.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::page::{Page, Prototype};
+
+/// The width of a comment.
+const WIDTH: usize = 100;
+/// The beginning of a prototype.
+const EXTERN: &str = "extern ";
+/// The end of each comment that comes from the reference.
+const MANUAL: &str = "(3dat).\n */\n";
+
+/// A header.
+pub(super) struct Header {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+impl Header {
+    pub(super) fn read(path: PathBuf) -> Result<Self> {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(Header { path, text })
+    }
+
+    /// The names of all functions that the header declares.
+    pub(super) fn functions(&self) -> Vec<String> {
+        let declared = self.text.match_indices("\nextern ").filter_map(|(at, _)| {
+            let (declaration, _) = self.text[at + 1..].split_once('(')?;
+            declaration.split_whitespace().next_back().map(str::to_owned)
+        });
+        declared.filter(|name| name.starts_with("dat_")).collect()
+    }
+
+    /// The position of a function's prototype, and its length.
+    fn find(&self, function: &str) -> Option<(usize, usize)> {
+        let name = self.text.find(&format!(" {function}("))?;
+        let at = self.text[..name].rfind('\n')? + 1;
+        let len = self.text[at..].find(";\n")? + 1;
+        self.text[at..].starts_with(EXTERN).then_some((at, len))
+    }
+
+    /// A function's prototype.
+    pub(super) fn prototype(&self, function: &str) -> Option<Prototype> {
+        let (at, len) = self.find(function)?;
+        let version = self.path.parent()?.file_name()?.to_string_lossy();
+        let own = self.path.file_name()?.to_string_lossy();
+        let file = if own.starts_with("dat_") { own.as_ref() } else { "udat.h" };
+        let text = self.text[at..][..len].replacen(EXTERN, "", 1).replacen("DAT_API ", "", 1);
+        Some(Prototype { include: format!("#include <{version}/{file}>"), text })
+    }
+
+    /// Puts comments above the prototypes of the functions that the page documents.
+    pub(super) fn set_comments(&mut self, page: &Page) {
+        for function in self.functions() {
+            if page.documents(&function) {
+                self.set_comment(&function, page);
+            }
+        }
+    }
+
+    fn set_comment(&mut self, function: &str, page: &Page) {
+        let Some((at, len)) = self.find(function) else { return };
+        let prototype = &self.text[at..][..len];
+        let comment = comment(page, prototype);
+        let before = &self.text[..at];
+        let start = match before.ends_with(MANUAL) {
+            true => before.rfind("/*").unwrap_or(at),
+            false => at,
+        };
+        self.text.replace_range(start..at, &comment);
+    }
+}
+
+/// The comment for a function: what it does, and its arguments.
+fn comment(page: &Page, prototype: &str) -> String {
+    let mut lines = vec![page.summary().to_owned()];
+    for item in page.items("Arguments") {
+        let item = plain(&item);
+        // A page has the arguments of both versions.
+        let name = item.split([':', ' ']).next().unwrap_or_default();
+        let has = prototype.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == name);
+        if has {
+            lines.extend(wrapped(&first_sentence(&item), "    "));
+        }
+    }
+    let text: String = lines.iter().map(|line| format!(" * {line}\n")).collect();
+    format!("/*\n{text} * See {}{MANUAL}", page.name)
+}
+
+/// The text without Markdown.
+fn plain(text: &str) -> String {
+    text.replace(['`', '*'], "")
+}
+
+/// The text up to the end of its first sentence.
+fn first_sentence(text: &str) -> String {
+    text.split_once(". ").map_or(text.to_owned(), |(first, _)| format!("{first}."))
+}
+
+/// The lines of a text. All except the first begin with `indent`.
+fn wrapped(text: &str, indent: &str) -> Vec<String> {
+    let options = textwrap::Options::new(WIDTH - " * ".len())
+        .subsequent_indent(indent)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(text, options).into_iter().map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Page {
+        let text = "# dat_x_free\n\nFrees an X.\n\n## Arguments\n\n- `x_handle`: The *X*. NULL is \
+                    refused.\n- `flags`: Only in 1.2.\n\n## Description\n\nNothing.\n";
+        Page { path: "dat_x_free.md".into(), name: "dat_x_free".into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_comment_is_put_above_the_prototype_and_replaced_the_next_time() {
+        let text = "#include <a.h>\n\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n";
+        let mut header = Header { path: "include/dat2/udat.h".into(), text: text.into() };
+        for _ in 0..2 {
+            header.set_comments(&page());
+            let expected = "#include <a.h>\n\n/*\n * Frees an X.\n * x_handle: The X.\n * See \
+                            dat_x_free(3dat).\n */\nextern DAT_RETURN DAT_API dat_x_free(X \
+                            x_handle);\n";
+            assert_eq!(header.text, expected);
+        }
+        assert_eq!(header.functions(), ["dat_x_free"]);
+    }
+
+    #[test]
+    fn a_page_gets_the_prototypes() {
+        let text = "\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n";
+        let header = Header { path: "include/dat2/udat.h".into(), text: text.into() };
+        let prototypes = [header.prototype("dat_x_free").unwrap()];
+        let mut page = page();
+        for _ in 0..2 {
+            page.text = page.with_synopsis(&prototypes);
+            let expected = "Frees an X.\n\n## Synopsis\n\n```c\n#include <dat2/udat.h>\n\n\
+                            DAT_RETURN dat_x_free(X x_handle);\n```\n\n## Arguments\n\n";
+            assert!(page.text.contains(expected), "{}", page.text);
+        }
+    }
+}
