@@ -8,7 +8,8 @@
 //!
 //! A packet that is too far ahead to be kept may be forged, because half of all PSNs are too far
 //! ahead. So it causes a NAK at once only if a nearer packet has arrived, too, or if
-//! [`FAR_PACKETS_MIN`] of such packets have. If the missing packet arrives before, nothing was lost.
+//! [`FAR_PACKETS_MIN`] of such packets have arrived. If the expected packet arrives before the NAK
+//! is sent, nothing was lost.
 //!
 //! A responder has no round-trip time of its own, and its requester may have nothing to send. So
 //! the policy measures the time from a NAK to the arrival of the missing packet. A packet that was
@@ -59,7 +60,7 @@ pub(super) struct Gap {
     since: Instant,
     /// Whether the gap remained when an earlier gap closed.
     remained: bool,
-    /// Whether a NAK was sent for an earlier gap, and this gap has remained or is paused since then.
+    /// Whether a NAK was sent for an earlier gap, and the gap has remained or was paused since.
     follows_nak: bool,
     report: Report,
 }
