@@ -62,8 +62,8 @@ enum Task {
     Guest(guest::Options),
     /// Measure transfers during attacks at full speed (not part of test)
     Attacks(attacks::Options),
-    /// Copy the prototypes of the C headers to the reference in dat-sys/reference, and the comments of
-    /// the reference to the headers
+    /// Copy the prototypes of the C headers to the pages in dat-sys/reference, and the comments of
+    /// the pages to the headers
     Reference(reference::Options),
     /// Check our dependencies: licences, sources, advisories (not part of test)
     Deny(deny::Options),

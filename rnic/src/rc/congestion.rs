@@ -14,6 +14,7 @@
 //! | idle | the window halves in each idle time | RFC 2861 |
 //! | the consumer sends little | the window does not grow | RFC 9438, section 5.8 |
 //! | a reduction was wrong | it is undone | RFC 4015 in spirit |
+//! | a path MTU of 1024, and no queue grows | the window grows faster, for TCP's rate in octets | RFC 4828 in spirit |
 //!
 //! All limits are in packets, that is in PSNs. The responses to a READ count like sent packets.
 //!
@@ -44,6 +45,13 @@ const LOSS_FACTOR: (u64, u64) = (7, 10);
 /// The growth per round trip, in 1/1024 packets, that is as fast as that of a Reno sender (RFC
 /// 9438: α = 3 (1 - β) / (1 + β)).
 const RENO_GROWTH: u64 = 542;
+/// The octets of a segment of TCP on Ethernet, with timestamps.
+const TCP_SEGMENT_OCTETS: u64 = 1448;
+/// The minimum window, in packets, of a sender that grows faster than TCP in packets. Windows are
+/// smaller where many flows share a path.
+const FAST_GROWTH_WINDOW_MIN: u64 = 6;
+/// The minimum window, in packets, of a sender that sends new packets while one is missing.
+const RECOVERY_WINDOW_MIN: u64 = 10;
 /// The maximum time on the cubic curve. The curve is so steep there that it does not matter.
 const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
 /// If a round trip is longer than the shortest one by an eighth, and by at least this, it counts as
@@ -123,6 +131,9 @@ pub(super) struct Cubic {
     size: Size,
     /// If a packet before this PSN is lost or marked, the window is not reduced again.
     recovery_end: Option<Psn>,
+    /// If a mark has caused the last reduction, the window before. A loss in the same round trip
+    /// still reduces it.
+    before_mark: Option<u64>,
     /// The sizes before the last reduction, to be restored if no packet was lost.
     before_loss: Option<Size>,
     /// The sizes before the timer first expired, if no round trip has been measured yet.
@@ -131,6 +142,11 @@ pub(super) struct Cubic {
     curve: Option<Curve>,
     /// The shortest round trip since the last idle time.
     shortest: Option<Duration>,
+    /// Whether the last measured round trip was longer than the shortest one, so that a queue is
+    /// growing.
+    has_queue: bool,
+    /// The factor of a Reno sender's growth while no queue is growing.
+    growth_factor: u64,
     /// The number of consecutive longer round trips in slow start.
     longer_round_trips: u8,
     smoothed: Duration,
@@ -181,10 +197,13 @@ impl Cubic {
                 at_loss: 0,
             },
             recovery_end: None,
+            before_mark: None,
             before_loss: None,
             before_measurement: None,
             curve: None,
             shortest: None,
+            has_queue: false,
+            growth_factor: growth_factor(mtu),
             longer_round_trips: 0,
             smoothed: Duration::ZERO,
             in_flight_max: 0,
@@ -214,6 +233,12 @@ impl Cubic {
         self.shortest
     }
 
+    /// Whether new packets may be sent although a packet is missing. If a queue is growing, or if
+    /// the window is small because many flows share the path, the queue must drain first.
+    pub(super) fn may_send_in_recovery(&self) -> bool {
+        !self.has_queue && self.packets() >= RECOVERY_WINDOW_MIN
+    }
+
     fn is_in_slow_start(&self) -> bool {
         self.size.window < self.size.slow_start_threshold
     }
@@ -235,22 +260,22 @@ impl Cubic {
             let target = curve.at(now + self.smoothed, size.at_loss);
             let target = target.clamp(window, window + window / 2);
             let reno_growth = if curve.reno < size.at_loss { RENO_GROWTH } else { ONE };
-            curve.reno += reno_growth * psns / packets;
+            let is_free = !self.has_queue && packets >= FAST_GROWTH_WINDOW_MIN;
+            let factor = if is_free { self.growth_factor } else { ONE };
+            curve.reno += reno_growth * factor * psns / packets / ONE;
             (window + (target - window) * psns / packets).max(curve.reno)
         };
         self.size.window = grown.min(u64::from(self.max) << FRACTION_BITS);
     }
 
-    /// Ends slow start when round trips have become longer, because a queue is growing.
+    /// Notes whether round trips have become longer, because a queue is growing. If they have, slow
+    /// start ends.
     fn note_round_trip(&mut self, round_trip: Duration) {
         let shortest = self.shortest.map_or(round_trip, |shortest| shortest.min(round_trip));
         self.shortest = Some(shortest);
-        if !self.is_in_slow_start() || round_trip < shortest + ROUND_TRIP_GROWTH_MIN {
-            self.longer_round_trips = 0;
-            return;
-        }
         let growth = (shortest / 8).clamp(ROUND_TRIP_GROWTH_MIN, ROUND_TRIP_GROWTH_MAX);
-        if round_trip < shortest + growth {
+        self.has_queue = round_trip >= shortest + growth;
+        if !self.has_queue || !self.is_in_slow_start() {
             self.longer_round_trips = 0;
             return;
         }
@@ -269,15 +294,33 @@ impl Cubic {
         }
         self.recovery_end = Some(first_unsent);
         self.before_loss = Some(self.size);
+        let min = self.threshold_min();
         let Size { window, slow_start_threshold, at_loss } = &mut self.size;
         // A window that is smaller than at the last loss leaves room for new connections (RFC 9438,
         // section 4.7: fast convergence).
         *at_loss = if *window < *at_loss { *window * 17 / 20 } else { *window };
-        let min = u64::from(SLOW_START_THRESHOLD_MIN.min(self.max)) << FRACTION_BITS;
         *slow_start_threshold = (*window * numerator / denominator).max(min);
         self.curve = None;
         self.longer_round_trips = 0;
         true
+    }
+
+    /// Reduces the threshold because of a loss, once in a round trip. A mark in the same round trip
+    /// does not count (RFC 8257, section 3.5).
+    fn reduce_for_loss(&mut self, first_unsent: Psn) {
+        match self.before_mark.take() {
+            Some(window) => {
+                let (numerator, denominator) = LOSS_FACTOR;
+                let threshold =
+                    self.size.slow_start_threshold.min(window * numerator / denominator);
+                self.size.slow_start_threshold = threshold.max(self.threshold_min());
+            }
+            None => _ = self.reduce(LOSS_FACTOR, first_unsent),
+        }
+    }
+
+    fn threshold_min(&self) -> u64 {
+        u64::from(SLOW_START_THRESHOLD_MIN.min(self.max)) << FRACTION_BITS
     }
 
     /// Adapts the window to the time for which nothing was in flight.
@@ -318,6 +361,17 @@ impl Cubic {
     }
 }
 
+/// The factor by which a Reno sender's growth must differ, so that a sender with this path MTU
+/// sends as many octets as TCP does. If a share p of the packets is lost, the window is proportional
+/// to √(growth / p), so the factor is the square of the ratio of the packet sizes. A path MTU of 1024
+/// is that of Ethernet, where the size of TCP's segments is known.
+fn growth_factor(mtu: PathMtu) -> u64 {
+    match mtu {
+        PathMtu::Octets1024 => (TCP_SEGMENT_OCTETS * TCP_SEGMENT_OCTETS * ONE) >> 20,
+        _ => ONE,
+    }
+}
+
 impl CongestionControl for Cubic {
     #[inline]
     fn on_sent(&mut self, psns: u32, in_flight: u32, now: Instant) {
@@ -335,7 +389,7 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Acknowledged, now: Instant) {
         self.receiver_not_ready = false;
         if self.recovery_end.is_some_and(|end| !ack.oldest.is_before(end)) {
-            (self.recovery_end, self.before_loss) = (None, None);
+            (self.recovery_end, self.before_mark, self.before_loss) = (None, None, None);
         }
         self.smoothed = ack.smoothed.unwrap_or_default();
         if let Some(round_trip) = ack.round_trip {
@@ -368,7 +422,9 @@ impl CongestionControl for Cubic {
     }
 
     fn on_loss(&mut self, first_unsent: Psn) {
-        self.reduce(LOSS_FACTOR, first_unsent);
+        // Slow start fills queues until a packet is lost.
+        self.has_queue |= self.is_in_slow_start();
+        self.reduce_for_loss(first_unsent);
         self.size.window = self.size.window.min(self.size.slow_start_threshold);
         // The lost packet is sent again at once.
         self.pacer.sent = 0;
@@ -379,7 +435,8 @@ impl CongestionControl for Cubic {
         if self.shortest.is_none() {
             self.before_measurement.get_or_insert(self.size);
         }
-        self.reduce(LOSS_FACTOR, first_unsent);
+        self.reduce_for_loss(first_unsent);
+        self.has_queue = true;
         self.size.window = ONE;
         self.pacer.sent = 0;
         self.pace();
@@ -394,12 +451,13 @@ impl CongestionControl for Cubic {
 
     fn on_mark(&mut self, first_unsent: Psn) {
         let factor = (2 * ONE - self.marked_share, 2 * ONE);
+        let window = self.size.window;
         if !self.reduce(factor, first_unsent) {
             return;
         }
         self.has_mark = true;
         self.marked_share += (ONE - self.marked_share) / MARK_WEIGHT;
-        self.before_loss = None;
+        (self.before_mark, self.before_loss) = (Some(window), None);
         self.size.window = self.size.window.min(self.size.slow_start_threshold);
         self.pace();
     }

@@ -6,6 +6,7 @@
 //! | [`engine`] | the engine's interface, and the state that its two halves share |
 //! | `requester` | tracks which requests are acknowledged, in flight, or to be sent |
 //! | `read_requests` | the requester's READs: which responses are requested, awaited and kept |
+//! | `recovery` | when new packets may be sent although a packet is missing |
 //! | `requests` | the requester's packets, created from work requests |
 //! | `responses` | the peer's responses, and the completions that follow from them |
 //! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
@@ -33,6 +34,7 @@ mod messages;
 mod notification;
 mod path_check;
 mod read_requests;
+mod recovery;
 mod requester;
 mod requests;
 mod responder;

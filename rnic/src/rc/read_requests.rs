@@ -73,7 +73,7 @@ impl Requester {
         // Responses after a gap can be kept only up to a limit.
         let is_kept =
             self.early_responses == 0 || self.in_flight() + packets <= EarlyResponses::BITS;
-        (packets <= window - self.unanswered() && is_kept).then_some(packets)
+        (packets <= window.saturating_sub(self.unanswered()) && is_kept).then_some(packets)
     }
 
     /// Handles a gap in the responses of the oldest request, a READ: requests the missing responses
@@ -125,6 +125,7 @@ impl Requester {
             self.early_responses >>= 1;
             self.oldest.step(1, packets);
         }
+        self.repair.take_if(|repair| !self.oldest.psn.is_before(repair.end));
         self.oldest.at != at
     }
 

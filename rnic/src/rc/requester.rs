@@ -27,6 +27,7 @@ use super::congestion::{Acknowledged, CongestionControl, Cubic};
 use super::early::EARLY_PSNS;
 use super::engine::{Failure, RcCfg, Stats};
 use super::read_requests::{AwaitedResponses, EarlyResponses, Repair};
+use super::recovery::Recovery;
 use super::retransmission::{RetransmissionTimer, TimerExpiry};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
@@ -71,6 +72,8 @@ pub(super) struct Requester {
     pub(super) rnr_wait: Option<Instant>,
     rnr_retries: u8,
     rnr_retries_left: u8,
+    /// The time of the first RNR NAK since the last progress.
+    rnr_since: Option<Instant>,
     /// The maximum number of requests in flight. 0 means one request, after an RNR NAK for it.
     requests_max: usize,
     pub(super) congestion: Cubic,
@@ -81,6 +84,8 @@ pub(super) struct Requester {
     /// The packets that were last sent again.
     sent_again: Option<SentAgain>,
     peer_keeps: PeerKeeps,
+    /// If set, the peer keeps packets after a missing one, and new packets are sent meanwhile.
+    recovery: Option<Recovery>,
     /// The missing packets of the current flight: how many a peer that keeps packets has reported,
     /// and the PSN after the flight.
     missing: (u32, Psn),
@@ -196,6 +201,7 @@ impl Requester {
             rnr_wait: None,
             rnr_retries: cfg.rnr_retries,
             rnr_retries_left: cfg.rnr_retries,
+            rnr_since: None,
             requests_max: usize::MAX,
             congestion: Cubic::new(cfg.mtu, window),
             timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
@@ -203,6 +209,7 @@ impl Requester {
             resume: None,
             sent_again: None,
             peer_keeps: PeerKeeps::Unknown,
+            recovery: None,
             missing: (0, cfg.sq_psn),
             repeated: (cfg.sq_psn, cfg.sq_psn),
             peer_close: PeerClose::Open,
@@ -244,9 +251,26 @@ impl Requester {
     #[inline]
     pub(super) fn may_send(&self) -> bool {
         let may_be_taken = self.peer_close == PeerClose::Open || self.is_repeating();
-        may_be_taken
-            && self.unanswered() < self.congestion.window()
-            && self.congestion.blocked_until().is_none()
+        may_be_taken && self.has_room() && self.congestion.blocked_until().is_none()
+    }
+
+    /// Whether the window has room for the next packet.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.unanswered() < self.congestion.window()
+            || self
+                .recovery
+                .as_ref()
+                .is_some_and(|recovery| recovery.permits(self.oldest, self.next.psn))
+    }
+
+    /// Records that time has passed, which may permit more packets.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.congestion.advance(now);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.advance(self.next.psn, self.congestion.window(), now);
+        }
     }
 
     /// Whether the requester can take a step.
@@ -376,6 +400,8 @@ impl Requester {
             self.awaited_before_next = self.awaited_before_next.saturating_sub(1);
         }
         (self.rnr_wait, self.rnr_retries_left, self.loss) = (None, self.rnr_retries, None);
+        self.rnr_since = None;
+        self.recovery.take_if(|recovery| recovery.is_done(self.oldest.psn));
         let completed = self.oldest.at.wrapping_sub(before.at);
         self.requests_max = self.requests_max.saturating_add(completed);
         let round_trip = self.timer.on_ack(self.oldest.psn, is_last, now);
@@ -383,7 +409,7 @@ impl Requester {
         let (oldest, in_flight) = (self.oldest.psn, self.in_flight());
         let ack = Acknowledged { psns: packets, in_flight, oldest, is_last, round_trip, smoothed };
         self.congestion.on_ack(&ack, now);
-        self.congestion.advance(now);
+        self.advance(now);
         if self.sent_again.is_some() {
             self.learn_whether_peer_keeps(now);
         }
@@ -521,6 +547,9 @@ impl Requester {
         let at = self.first_not_kept(work, mtu, end);
         if at.psn.is_before(end.psn) {
             self.repeated = (at.psn, self.first_unsent);
+            self.recovery = None;
+        } else if self.peer_keeps == PeerKeeps::Yes && self.congestion.may_send_in_recovery() {
+            self.start_recovery(now);
         }
         self.resume = Some(Resume { at, after });
         let sent = SentAgain { packets: after, until: psn + after, end, at: now };
@@ -528,6 +557,16 @@ impl Requester {
         self.packets_since_ack_request = 0;
         self.continue_at(self.oldest);
         self.timer.discard_sample();
+    }
+
+    /// Permits new packets from now on, although a packet is missing, unless they already are.
+    fn start_recovery(&mut self, now: Instant) {
+        if let (None, Some(round_trip)) = (&self.recovery, self.timer.round_trip()) {
+            // The peer has waited for a quarter of a round trip before it has sent the NAK, and
+            // packets have left the network meanwhile.
+            let start = now.checked_sub(round_trip / 4).unwrap_or(now);
+            self.recovery = Some(Recovery::new(self.first_unsent, round_trip, start));
+        }
     }
 
     /// Whether this packet has been sent again, together with the packets after it.
@@ -576,21 +615,25 @@ impl Requester {
         self.timer.restart(now);
     }
 
-    /// Counts an RNR NAK. Returns false if there have been too many in a row.
-    pub(super) fn count_rnr_nak(&mut self) -> bool {
+    /// Counts an RNR NAK that asks for a wait of `time`. Returns false if there have been too many
+    /// in a row. A responder may ask for a short time first and for longer times later. Therefore
+    /// the retries are used up only when they would also be used up if each of them had lasted for
+    /// the latest time.
+    pub(super) fn count_rnr_nak(&mut self, time: Duration, now: Instant) -> bool {
         if self.rnr_retries == RNR_RETRIES_INFINITE {
             return true;
         }
+        let since = *self.rnr_since.get_or_insert(now);
         let left = self.rnr_retries_left > 0;
         self.rnr_retries_left = self.rnr_retries_left.saturating_sub(1);
-        left
+        left || now < since + time * self.rnr_retries.into()
     }
 
     /// Sends all unacknowledged packets again.
     pub(super) fn go_back(&mut self) {
         (self.next, self.packets_since_ack_request) = (self.oldest, 0);
         (self.requests_missing, self.repair) = (false, None);
-        (self.resume, self.sent_again) = (None, None);
+        (self.resume, self.sent_again, self.recovery) = (None, None, None);
         self.repeated = (self.oldest.psn, self.first_unsent);
         self.awaited_before_next = 0;
         self.timer.discard_sample();
@@ -653,10 +696,15 @@ impl Requester {
     /// something has not been answered.
     pub(super) fn deadline(&self, work: &Work) -> Option<Instant> {
         let requests = self.rnr_wait.or_else(|| {
-            let batch = self.congestion.blocked_until().filter(|_| {
-                self.unanswered() < self.congestion.window() && work.request(self.next.at).is_some()
-            });
-            batch.into_iter().chain(self.timer.deadline()).min()
+            let more = match self.has_room() {
+                true => self.congestion.blocked_until(),
+                false => self
+                    .recovery
+                    .as_ref()
+                    .and_then(|recovery| recovery.deadline(self.oldest, self.next.psn)),
+            };
+            let more = more.filter(|_| work.request(self.next.at).is_some());
+            more.into_iter().chain(self.timer.deadline()).min()
         });
         match &self.challenge {
             None => requests,
@@ -674,7 +722,7 @@ impl Requester {
         if self.challenge.as_ref().is_some_and(|challenge| challenge.is_expired(now)) {
             return Err(Failure::Stale);
         }
-        self.congestion.advance(now);
+        self.advance(now);
         if let Some(until) = self.rnr_wait {
             if now >= until {
                 self.end_receiver_wait(now);

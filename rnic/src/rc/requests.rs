@@ -24,7 +24,7 @@ impl Requester {
         burst: &mut Burst,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
-        self.congestion.advance(now);
+        self.advance(now);
         if self.requests_missing && burst.room() > 0 {
             self.push_missing(work, path, now, burst, stats);
         }

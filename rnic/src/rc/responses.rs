@@ -96,7 +96,7 @@ impl Requester {
             // The RNR NAK is a copy of the one for which the requester already waits.
             return Ok(());
         }
-        if !self.count_rnr_nak() {
+        if !self.count_rnr_nak(timer.duration(), now) {
             let at = self.request_position(work, mtu, psn);
             work.fail(at, WcStatus::ReceiverNotReady);
             return Err(Failure::ReceiverNotReady);

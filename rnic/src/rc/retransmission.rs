@@ -317,6 +317,9 @@ impl RetransmissionTimer {
         let has_jitter = delay > PROBE_DELAY_MIN && self.peer_close.is_none();
         // The low bits of the generator have short periods.
         let steps = if has_jitter { (self.jitter >> 16) % (JITTER_STEPS + 1) } else { 0 };
-        (delay + delay / 32 * steps).min(self.ack_timeout.unwrap_or(PROBE_DELAY_MAX))
+        let max = self.ack_timeout.unwrap_or(PROBE_DELAY_MAX);
+        // The longest delays must have jitter, too, and stay within the maximum.
+        let delay = if has_jitter { delay.min(max / (32 + JITTER_STEPS) * 32) } else { delay };
+        (delay + delay / 32 * steps).min(max)
     }
 }

@@ -171,8 +171,8 @@ pub(crate) const WITH_GUEST: &[Transaction] = &[
     },
 ];
 
-/// Transfers with a guest that loses packets, each with one operation. In the first table, the guest
-/// is the client.
+/// Transfers with a guest that loses packets, each with one operation. In the first table, the
+/// guest is the client.
 pub(crate) const OF_LOSSY_CLIENT: &[Transaction] = &[
     of_lossy("write", &[Op("client", Write, 1 << 18, 1)]),
     of_lossy("read", &[Op("client", Read, 1 << 16, 1)]),

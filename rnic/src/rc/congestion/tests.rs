@@ -128,6 +128,19 @@ fn on_a_short_path_the_window_grows_as_that_of_a_reno_sender() {
     assert_eq!(sender.rounds(&[MS; 10])[9] - windows[59], 10);
 }
 
+/// With a path MTU of 1024, the growth is larger by (1448 / 1024)², unless a queue is growing.
+#[test]
+fn on_ethernet_the_window_grows_for_the_octets_of_a_reno_sender() {
+    for (round_trip, grown) in [(MS, 10), (2 * MS, 5)] {
+        let mut sender = Sender::steady(100);
+        sender.control.growth_factor = growth_factor(PathMtu::Octets1024);
+        sender.round(MS);
+        sender.control.on_loss(sender.psn);
+        let windows = sender.rounds(&[round_trip; 11]);
+        assert!(windows[10].abs_diff(windows[0] + grown) <= 1, "{windows:?}");
+    }
+}
+
 #[test]
 fn a_timeout_leaves_one_packet_and_slow_start() {
     let mut sender = Sender::steady(100);
@@ -169,6 +182,24 @@ fn marks_shrink_the_window_by_half_of_their_share() {
     // A notification cannot be wrong.
     sender.control.on_late_ack();
     assert_eq!(sender.control.window(), after);
+}
+
+/// A loss in the round trip of a mark costs three tenths of the window before the mark.
+#[test]
+fn a_mark_does_not_hide_a_loss() {
+    let mut sender = Sender::steady(1000);
+    sender.control.marked_share = ONE / 10;
+    sender.control.on_mark(sender.psn + 1);
+    assert!((940..=950).contains(&sender.control.window()), "{}", sender.control.window());
+    for _ in 0..2 {
+        sender.control.on_loss(sender.psn + 1);
+        assert_eq!(sender.control.window(), 700);
+    }
+    // A mark that has halved the window has cost more.
+    let mut sender = Sender::steady(1000);
+    sender.control.on_mark(sender.psn + 1);
+    sender.control.on_loss(sender.psn + 1);
+    assert_eq!(sender.control.window(), 500);
 }
 
 #[test]

@@ -111,6 +111,45 @@ fn a_peer_that_keeps_packets_gets_only_the_lost_ones_again() {
     assert_eq!(fixture.done(), ok([4, 5, 6, 7]));
 }
 
+/// While a packet is missing, new packets leave at the rate of one window per round trip, as far as
+/// the peer keeps them.
+#[test]
+fn a_missing_packet_does_not_hold_new_ones_back() {
+    const ROUND_TRIP: Duration = Duration::from_micros(400);
+    let (mut fixture, buf, _sent) = three_messages_in_flight();
+    fixture.nak(NakCode::SequenceError, 1).unwrap();
+    fixture.sent();
+    fixture.now += ROUND_TRIP;
+    fixture.ack(5);
+    // With this exchange the requester learns that no queue is growing.
+    fixture.side.post(send(3, &[buf.seg(0, 0)]));
+    fixture.sent();
+    fixture.now += ROUND_TRIP;
+    fixture.ack(6);
+    fixture.psn = fixture.psn + 7;
+    let long = fixture.side.buf(200 * OCTETS);
+    fixture.side.post(send(4, &[long.seg(0, 200 * OCTETS)]));
+    let window = fixture.sent().len();
+    assert_eq!(window, 44);
+    fixture.nak(NakCode::SequenceError, 0).unwrap();
+    // The lost packet, and what the new window of 30 packets permits in a quarter of a round trip.
+    assert_eq!(fixture.sent().len(), 1 + 6);
+    let nak = fixture.now;
+    let (mut sent, mut in_quarter) = (window + 6, 0);
+    while fixture.side.rc.deadline().unwrap() <= nak + ROUND_TRIP {
+        fixture.wait().unwrap();
+        sent += fixture.sent().len();
+        if fixture.now <= nak + ROUND_TRIP / 4 {
+            in_quarter = sent;
+        }
+    }
+    assert!((56..=59).contains(&in_quarter), "{in_quarter}");
+    assert_eq!(sent, 64, "the peer would not keep more");
+    // The acknowledgement ends the recovery, and the window of 30 packets grows by Reno's growth.
+    fixture.ack(63);
+    assert_eq!(fixture.sent().len(), 32);
+}
+
 /// A go-back ends as soon as an acknowledgement shows that the peer has kept packets.
 #[test]
 fn a_peer_that_keeps_packets_after_all() {
@@ -202,6 +241,21 @@ fn a_receiver_that_is_never_ready() {
     assert_eq!(fixture.rnr(1, 1), Err(Failure::ReceiverNotReady));
     let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
     assert_eq!(fixture.flush(), done);
+
+    // The peer asks for longer times from retry to retry. Three retries last for at least three of
+    // the latest times, here 3 * 640 µs.
+    let mut fixture = Fixture::with(|cfg| cfg.rnr_retries = 3);
+    let start = fixture.now;
+    fixture.side.post(send(0, &[]));
+    fixture.sent();
+    let mut code = 1;
+    while fixture.rnr(code, 0).is_ok() {
+        fixture.wait().unwrap();
+        assert_eq!(fixture.sent_words().len(), 1);
+        code = (code + 1).min(12);
+    }
+    let waited = (fixture.now - start).as_micros();
+    assert!((3 * 640..4 * 640).contains(&waited), "{waited} µs");
 
     // With an RNR retry count of 7, the number of retries is not limited.
     let mut fixture = Fixture::new();
@@ -388,6 +442,26 @@ fn without_a_timeout_there_are_probes_for_ever() {
     }
     fixture.ack(0);
     assert_eq!(fixture.done(), ok([0]));
+}
+
+/// The longest delay has jitter, too.
+#[test]
+fn probes_at_the_longest_delay_are_spread() {
+    let last_delay = |qpn: u32| {
+        let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.peer_qpn) = (0, qpn));
+        fixture.side.post(send(0, &[]));
+        let delays = (0..12).map(|_| {
+            fixture.sent();
+            fixture.wait().unwrap()
+        });
+        delays.last().unwrap()
+    };
+    let mut delays: Vec<_> = (0..20).map(|qpn| last_delay(qpn << 9)).collect();
+    let longest = Duration::from_millis(800)..=Duration::from_secs(1);
+    assert!(delays.iter().all(|delay| longest.contains(delay)), "{delays:?}");
+    delays.sort();
+    delays.dedup();
+    assert!(delays.len() >= 5, "only {} of 20 delays differ", delays.len());
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! When new packets may be sent although a packet is missing.
+//!
+//! While a packet is missing, the peer acknowledges none of the later packets, although it keeps
+//! them. The window, which counts from the oldest unacknowledged packet, would stay full. But each
+//! packet has left the network a round trip after it was sent. So from the NAK on, new packets may
+//! leave at the rate of one window per round trip, and no more than a window is in flight. (TCP
+//! knows from selective acknowledgements which packets have left the network, and sends at the
+//! same rate: RFC 6937.)
+//!
+//! A peer keeps packets only up to a limit, so a new packet must be fewer than [`EARLY_PSNS`] PSNs
+//! after the missing one.
+
+use std::time::{Duration, Instant};
+
+use wire::rocev2::Psn;
+
+use super::early::EARLY_PSNS;
+use super::requester::Cursor;
+
+/// New packets are permitted in groups, of which a window has this number.
+const GROUPS_PER_WINDOW: u32 = 8;
+
+/// The time from the NAK until the peer has acknowledged all packets that had been sent before.
+pub(super) struct Recovery {
+    start: Instant,
+    /// The first PSN that had not been sent.
+    end: Psn,
+    /// The round trip at the start. It is not zero.
+    round_trip: Duration,
+    /// The number of PSNs from `end` on that may be sent.
+    permitted: u32,
+    /// The time at which more may be sent.
+    next: Instant,
+}
+
+impl Recovery {
+    /// A recovery from `start` on. `end` is the first PSN that has not been sent.
+    pub(super) fn new(end: Psn, round_trip: Duration, start: Instant) -> Self {
+        let round_trip = round_trip.max(Duration::from_nanos(1));
+        Recovery { start, end, round_trip, permitted: 0, next: start }
+    }
+
+    /// Whether the recovery ends when all packets before `oldest` are acknowledged.
+    pub(super) fn is_done(&self, oldest: Psn) -> bool {
+        !oldest.is_before(self.end)
+    }
+
+    /// Permits what may be sent until now. `next` is the packet to be sent next.
+    pub(super) fn advance(&mut self, next: Psn, window: u32, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        let group = (window / GROUPS_PER_WINDOW).max(1);
+        let group_time = self.round_trip * group / window + Duration::from_nanos(1);
+        let elapsed = now.saturating_duration_since(self.start);
+        let groups = (elapsed.as_nanos() / group_time.as_nanos()) as u32;
+        // A requester that had to wait makes up for at most one window.
+        let sent = next.distance(self.end).max(0) as u32;
+        self.permitted = groups.saturating_mul(group).min(sent + window);
+        self.next = self.start + group_time * (groups + 1);
+    }
+
+    /// Whether `next`, a packet that has not been sent before, may be sent.
+    pub(super) fn permits(&self, oldest: Cursor, next: Psn) -> bool {
+        next.is_before(self.end + self.permitted) && self.is_kept(oldest, next)
+    }
+
+    /// The time at which `next` may be sent.
+    pub(super) fn deadline(&self, oldest: Cursor, next: Psn) -> Option<Instant> {
+        self.is_kept(oldest, next).then_some(self.next)
+    }
+
+    fn is_kept(&self, oldest: Cursor, next: Psn) -> bool {
+        !next.is_before(self.end) && next.distance(oldest.psn) < EARLY_PSNS as i32
+    }
+}
