@@ -110,7 +110,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["moment", "50"],
     ),
     built_in(
-        "a_handler_may_close_during_any_call_on_the_adapter",
+        "a_handler_may_close_while_its_thread_queries_the_adapter",
         "handler_closes",
         &["call", "200"],
     ),
