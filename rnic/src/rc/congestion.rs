@@ -362,9 +362,9 @@ impl Cubic {
 }
 
 /// The factor by which a Reno sender's growth must differ, so that a sender with this path MTU
-/// sends as many octets as TCP does. If a share p of the packets is lost, the window is proportional
-/// to √(growth / p), so the factor is the square of the ratio of the packet sizes. A path MTU of 1024
-/// is that of Ethernet, where the size of TCP's segments is known.
+/// sends as many octets as TCP does. If a share p of the packets is lost, the window is
+/// proportional to √(growth / p), so the factor is the square of the ratio of the packet sizes. A
+/// path MTU of 1024 is that of Ethernet, where the size of TCP's segments is known.
 fn growth_factor(mtu: PathMtu) -> u64 {
     match mtu {
         PathMtu::Octets1024 => (TCP_SEGMENT_OCTETS * TCP_SEGMENT_OCTETS * ONE) >> 20,
