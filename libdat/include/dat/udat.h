@@ -270,10 +270,10 @@ extern DAT_RETURN DAT_API dat_ia_openv(
  * ia_handle: The IA, as dat_ia_open returned it.
  * async_evd_handle: Output: the EVD to which the IA reports asynchronous events.
  * ia_attr_mask: The attributes of the adapter that the program wants, a union of the constants
- *     DAT_IA_FIELD_....
+ *     DAT_IA_FIELD_...
  * ia_attr: Output: the attributes of the adapter, in a structure of the program.
  * provider_attr_mask: The attributes of the provider that the program wants, a union of the
- *     constants DAT_PROVIDER_FIELD_....
+ *     constants DAT_PROVIDER_FIELD_...
  * provider_attr: Output: the attributes of the provider, in a structure of the program.
  * See dat_ia_query(3dat).
  */
@@ -310,7 +310,7 @@ extern DAT_RETURN DAT_API dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CO
 /*
  * Returns the type of the object that a handle names.
  * dat_handle: Any object.
- * handle_type: Output: the type of the object, one of the values below.
+ * handle_type: Output: the type of the object, one of the values in the description.
  * See dat_get_handle_type(3dat).
  */
 extern DAT_RETURN DAT_API dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_type);
@@ -369,8 +369,7 @@ extern DAT_RETURN DAT_API dat_lmr_create(
 /*
  * Returns the parameters of a local memory region (LMR).
  * lmr_handle: The LMR.
- * lmr_param_mask: The parameters that the program wants, a union of the constants
- *     DAT_LMR_FIELD_....
+ * lmr_param_mask: The parameters that the program wants, a union of the constants DAT_LMR_FIELD_...
  * lmr_param: Output: the parameters, in a structure of the program.
  * See dat_lmr_query(3dat).
  */
@@ -408,7 +407,7 @@ extern DAT_RETURN DAT_API dat_lmr_sync_rdma_write(
 
 /*
  * Creates a remote memory region (RMR) for all endpoints of a protection zone.
- * pz_handle: The protection zone (PZ) of the RMR.
+ * pz_handle: The protection zone (PZ) of the remote memory region (RMR).
  * rmr_handle: A pointer to the variable that receives the handle of the new RMR.
  * See dat_rmr_create(3dat).
  */
@@ -416,9 +415,9 @@ extern DAT_RETURN DAT_API dat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE
 
 /*
  * Returns the parameters of a remote memory region (RMR) and its present binding.
- * rmr_handle: The RMR.
- * rmr_param_mask: A mask of the DAT_RMR_FIELD_ flags that names the requested members of rmr_param,
- *     or DAT_RMR_FIELD_ALL.
+ * rmr_handle: The remote memory region (RMR).
+ * rmr_param_mask: A mask of the flags DAT_RMR_FIELD_... that names the requested members of
+ *     rmr_param, or DAT_RMR_FIELD_ALL.
  * rmr_param: A pointer to a DAT_RMR_PARAM that the library fills.
  * See dat_rmr_query(3dat).
  */
@@ -429,8 +428,8 @@ extern DAT_RETURN DAT_API dat_rmr_query(
  * Gives peers access to a part of a local memory region, or ends the access.
  * rmr_handle: The remote memory region (RMR) that is bound.
  * lmr_triplet: A pointer to one triplet that names the memory: virtual_address is the address of
- *     the first octet (or its offset, if the LMR is addressed from 0), segment_length is the length
- *     in octets, and lmr_context is the LMR context of lmr_handle.
+ *     the first octet (or its offset, if the LMR is zero-based), segment_length is the length in
+ *     octets, and lmr_context is the LMR context of lmr_handle.
  * mem_priv: The privileges that peers get: DAT_MEM_PRIV_REMOTE_READ_FLAG (0x02),
  *     DAT_MEM_PRIV_REMOTE_WRITE_FLAG (0x20), both, or DAT_MEM_PRIV_NONE_FLAG (0).
  * ep_handle: The endpoint (EP) to whose request queue the bind is posted.
@@ -446,7 +445,7 @@ extern DAT_RETURN DAT_API dat_rmr_bind(
 
 /*
  * Frees a remote memory region (RMR), whether it is bound or not.
- * rmr_handle: The RMR.
+ * rmr_handle: The remote memory region (RMR).
  * See dat_rmr_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
@@ -645,7 +644,7 @@ extern DAT_RETURN DAT_API dat_ep_query(
  * Changes the protection zone, the EVDs or attributes of an endpoint.
  * ep_handle: The endpoint (EP).
  * ep_param_mask: The members of ep_param that the program wants to change: constants
- *     DAT_EP_FIELD_...
+ *     DAT_EP_FIELD_... of the list in the description, combined by OR.
  * ep_param: A pointer to the structure with the new values.
  * See dat_ep_modify(3dat).
  */
@@ -659,7 +658,7 @@ extern DAT_RETURN DAT_API dat_ep_modify(
  *     sockaddr_in6, cast to DAT_IA_ADDRESS_PTR.
  * remote_conn_qual: The connection qualifier of the peer's service point: the number that the peer
  *     has passed to dat_psp_create or dat_rsp_create, or the port of dat_csp_create.
- * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (some 71
+ * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (about 71
  *     minutes).
  * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
  *     max_private_data_size of the provider (see dat_ia_attr).
@@ -678,7 +677,7 @@ extern DAT_RETURN DAT_API dat_ep_connect(
  * ep_handle: The endpoint (EP) that will be connected.
  * ep_dup_handle: An EP of the same provider that is connected, and that this program has connected
  *     with dat_ep_connect, dat_ep_dup_connect or dat_ep_common_connect.
- * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (some 71
+ * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (about 71
  *     minutes).
  * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
  *     max_private_data_size of the provider (see dat_ia_attr).
@@ -835,7 +834,7 @@ extern DAT_RETURN DAT_API dat_ep_post_rdma_write(
 
 /*
  * Creates a shared receive queue (SRQ), whose buffers several endpoints use.
- * ia_handle: The open interface adapter (IA) to which the SRQ belongs.
+ * ia_handle: The open interface adapter (IA) to which the shared receive queue (SRQ) belongs.
  * pz_handle: The protection zone (PZ) of the SRQ.
  * srq_attributes: A pointer to a DAT_SRQ_ATTR with the requested attributes.
  * srq_handle: A pointer to the variable that receives the handle of the new SRQ.
@@ -847,7 +846,7 @@ extern DAT_RETURN DAT_API dat_srq_create(
 
 /*
  * Frees a shared receive queue (SRQ) that no endpoint uses.
- * srq_handle: The SRQ.
+ * srq_handle: The shared receive queue (SRQ).
  * See dat_srq_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_srq_free(DAT_SRQ_HANDLE srq_handle);
@@ -867,9 +866,9 @@ extern DAT_RETURN DAT_API dat_srq_post_recv(
 
 /*
  * Returns the parameters of a shared receive queue (SRQ) and counts its buffers.
- * srq_handle: The SRQ.
- * srq_param_mask: A mask of the DAT_SRQ_FIELD_ flags that names the requested members of srq_param,
- *     or DAT_SRQ_FIELD_ALL.
+ * srq_handle: The shared receive queue (SRQ).
+ * srq_param_mask: A mask of the flags DAT_SRQ_FIELD_... that names the requested members of
+ *     srq_param, or DAT_SRQ_FIELD_ALL.
  * srq_param: A pointer to a DAT_SRQ_PARAM that the library fills.
  * See dat_srq_query(3dat).
  */
@@ -878,16 +877,16 @@ extern DAT_RETURN DAT_API dat_srq_query(
 
 /*
  * Changes the number of buffers that a shared receive queue (SRQ) can hold.
- * srq_handle: The SRQ.
- * srq_max_recv_dto: The new number of buffers, from 1 to the IA attribute max_recv_per_srq (see
- *     dat_ia_attr).
+ * srq_handle: The shared receive queue (SRQ).
+ * srq_max_recv_dto: The new number of buffers, from 1 to the interface adapter (IA) attribute
+ *     max_recv_per_srq (see dat_ia_attr).
  * See dat_srq_resize(3dat).
  */
 extern DAT_RETURN DAT_API dat_srq_resize(DAT_SRQ_HANDLE srq_handle, DAT_COUNT srq_max_recv_dto);
 
 /*
  * Requests an event when a shared receive queue (SRQ) has few buffers left.
- * srq_handle: The SRQ.
+ * srq_handle: The shared receive queue (SRQ).
  * low_watermark: The new low watermark in buffers, from 0 to max_recv_dtos of the SRQ.
  * See dat_srq_set_lw(3dat).
  */

@@ -37,10 +37,12 @@ impl Header {
 
     /// The position of a function's prototype, and its length.
     fn find(&self, function: &str) -> Option<(usize, usize)> {
-        let name = self.text.find(&format!(" {function}("))?;
-        let at = self.text[..name].rfind('\n')? + 1;
-        let len = self.text[at..].find(";\n")? + 1;
-        self.text[at..].starts_with(EXTERN).then_some((at, len))
+        self.text.match_indices("\nextern ").find_map(|(before, _)| {
+            let at = before + 1;
+            let len = self.text[at..].find(";\n")? + 1;
+            let (head, _) = self.text[at..][..len].split_once('(')?;
+            (head.split_whitespace().next_back() == Some(function)).then_some((at, len))
+        })
     }
 
     /// A function's prototype.
@@ -79,12 +81,12 @@ impl Header {
 fn comment(page: &Page, prototype: &str) -> String {
     let mut lines = vec![page.summary().to_owned()];
     for item in page.items("Arguments") {
-        let item = plain(&item);
+        let item = plain(&first_sentence(&item));
         // A page has the arguments of both versions.
         let name = item.split([':', ' ']).next().unwrap_or_default();
         let has = prototype.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == name);
         if has {
-            lines.extend(wrapped(&first_sentence(&item), "    "));
+            lines.extend(wrapped(&item, "    "));
         }
     }
     let text: String = lines.iter().map(|line| format!(" * {line}\n")).collect();
@@ -98,7 +100,12 @@ fn plain(text: &str) -> String {
 
 /// The text up to the end of its first sentence.
 fn first_sentence(text: &str) -> String {
-    text.split_once(". ").map_or(text.to_owned(), |(first, _)| format!("{first}."))
+    match text.split_once(". ") {
+        // A name that is cut short ends in dots of its own.
+        Some((first, _)) if first.ends_with("..`") || first.ends_with("..") => first.to_owned(),
+        Some((first, _)) => format!("{first}."),
+        None => text.to_owned(),
+    }
 }
 
 /// The lines of a text. All except the first begin with `indent`.
@@ -124,11 +131,15 @@ mod tests {
     fn a_comment_is_put_above_the_prototype_and_replaced_the_next_time() {
         let text = "#include <a.h>\n\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n";
         let mut header = Header { path: "include/dat2/udat.h".into(), text: text.into() };
-        for _ in 0..2 {
-            header.set_comments(&page());
-            let expected = "#include <a.h>\n\n/*\n * Frees an X.\n * x_handle: The X.\n * See \
-                            dat_x_free(3dat).\n */\nextern DAT_RETURN DAT_API dat_x_free(X \
-                            x_handle);\n";
+        for summary in ["Frees an X.", "Ends an X."] {
+            let mut page = page();
+            page.text = page.text.replace("Frees an X.", summary);
+            header.set_comments(&page);
+            assert!(header.prototype("dat_x_free").is_some(), "{}", header.text);
+            let expected = format!(
+                "#include <a.h>\n\n/*\n * {summary}\n * x_handle: The X.\n * See \
+                 dat_x_free(3dat).\n */\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n"
+            );
             assert_eq!(header.text, expected);
         }
         assert_eq!(header.functions(), ["dat_x_free"]);

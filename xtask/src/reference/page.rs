@@ -56,7 +56,7 @@ impl Page {
 
     /// Whether the page documents a function. The others are overviews.
     fn is_function(&self) -> bool {
-        self.text.contains("\n## Synopsis\n")
+        self.text.contains("\n## Return values\n")
     }
 
     /// The text under a heading, or nothing.
