@@ -62,6 +62,8 @@ impl<T: Transport> Evd<T> {
         if self.shared.waiter_slot.is_occupied() {
             return Ok(None);
         }
+        // On a thread-safe adapter the lock of the handle excludes dat_evd_free.
+        let _taking = (!self.ia.thread_safe).then(|| self.shared.waiter_slot.enter());
         self.check_waitable()?;
         // SAFETY: there is no waiter, so the caller guarantees that this thread has the right to
         // dequeue. It also guarantees that `event` may be written to.

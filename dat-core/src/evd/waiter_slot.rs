@@ -21,6 +21,9 @@ pub(super) struct WaiterSlot {
     event_count: AtomicU32,
     /// The number of threads that are about to return from dat_evd_wait.
     leaving: AtomicU32,
+    /// The number of calls that take an event without being the waiter: see
+    /// [`WaiterSlot::enter`].
+    taking: AtomicU32,
     /// The word that the waiter sleeps on.
     pub(super) wake: Wake,
 }
@@ -50,6 +53,17 @@ impl WaiterSlot {
         self.leaving.fetch_sub(1, Ordering::Release);
     }
 
+    /// Makes dat_evd_free wait until the returned value is dropped, as for a waiter. The caller then
+    /// checks whether the EVD is dead: either the caller sees that, or dat_evd_free sees the caller.
+    ///
+    /// Calls of one thread nest, if a signal handler interrupts one. Otherwise only one thread at a
+    /// time calls this.
+    pub(super) fn enter(&self) -> Taking<'_> {
+        let before = self.taking.load(Ordering::Relaxed);
+        self.taking.store(before + 1, Ordering::SeqCst);
+        Taking { taking: &self.taking, before }
+    }
+
     /// Whether there is a waiter. The waiter handles the events that are queued.
     #[inline]
     pub(super) fn is_occupied(&self) -> bool {
@@ -67,7 +81,21 @@ impl WaiterSlot {
 
     /// Whether no thread waits and every former waiter has returned.
     pub(super) fn is_vacant(&self) -> bool {
-        !self.is_occupied() && self.leaving.load(Ordering::Acquire) == 0
+        !self.is_occupied()
+            && self.leaving.load(Ordering::Acquire) == 0
+            && self.taking.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// A call that takes an event without being the waiter.
+pub(super) struct Taking<'a> {
+    taking: &'a AtomicU32,
+    before: u32,
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.taking.store(self.before, Ordering::Release);
     }
 }
 
