@@ -460,6 +460,11 @@ impl Link {
         }
         local_address.owners.insert(id, Owner::Link(self.index));
         local_address.packet_io.choose_sender(&mut peer, [qpn, request.qpn]);
+        let asked = (request.ack_timeout, request.retry_count);
+        let (ack_timeout, retries) = match (local_address.timeout, local_address.retries) {
+            (None, None) => at_least_default(asked),
+            (timeout, retries) => (timeout.unwrap_or(asked.0), retries.unwrap_or(asked.1)),
+        };
         let own_mtu = local_address.cm.max_path_mtu(ip, request.to.ip());
         log_path_mtu(ip, request.path_mtu, own_mtu, &request.path_mtu.to_string());
         // dat-core accepts a request only with a queue pair that is idle.
@@ -470,8 +475,8 @@ impl Link {
             sq_psn: request.starting_psn,
             rq_psn,
             depth,
-            ack_timeout: local_address.timeout.unwrap_or(request.ack_timeout),
-            retries: local_address.retries.unwrap_or(request.retry_count),
+            ack_timeout,
+            retries,
             rnr_retries: request.rnr_retry_count,
         };
         let mut established = Established::new(
@@ -535,14 +540,15 @@ impl Link {
         }
     }
 
-    /// Handles a packet that a switch has marked: tells the peer to send more slowly.
+    /// Handles a packet that a switch has marked.
     #[cold]
     pub(crate) fn note_marked(&mut self, cx: &mut EngineContext<'_>, packet: &Packet<'_>) {
         if let Phase::Established(established) = &mut self.phase
             && established.reported
             && packet.bth.opcode.has_payload()
         {
-            established.rc.note_marked(cx.now, cx.burst_to(&established.peer));
+            let burst = cx.burst_to(&established.peer);
+            established.rc.note_marked(packet.bth.opcode, cx.now, burst);
         }
     }
 
@@ -811,6 +817,15 @@ fn changes_memory(packet: &Packet<'_>) -> bool {
     matches!(packet.bth.opcode.operation(), Send | Write | FetchAdd | CompareSwap)
 }
 
+/// The ACK timeout and the number of retries of the side that is called, if the caller asks for
+/// these. A caller that gives up early, as a program on rxe may, does not make this side give up
+/// early: a connection survives the same outages, whoever calls.
+fn at_least_default(asked: (Timeout, u8)) -> (Timeout, u8) {
+    let total = |(timeout, retries): (Timeout, u8)| (u64::from(retries) + 1) << timeout.code();
+    let default = (ACK_TIMEOUT, ACK_TIMEOUT_RETRIES);
+    if total(asked) > total(default) { asked } else { default }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -818,7 +833,7 @@ mod tests {
     use wire::cm::Timeout;
 
     use super::established::divided;
-    use super::{ACK_TIMEOUT, ACK_TIMEOUT_RETRIES};
+    use super::{ACK_TIMEOUT, ACK_TIMEOUT_RETRIES, at_least_default};
     use crate::local_address::OUTAGE_MAX;
 
     /// A silent peer is waited for at least 8 s and at most 15 s, whether or not its host is known
@@ -835,6 +850,21 @@ mod tests {
         const { assert!(ACK_TIMEOUT_RETRIES < 7, "rxe would never give up") };
         // The requester of this side. The tests of `rnic` use the same values.
         assert_eq!(divided(ACK_TIMEOUT, ACK_TIMEOUT_RETRIES), (Timeout::new(17), 23));
+    }
+
+    #[test]
+    fn a_side_that_is_called_is_at_least_as_patient_as_a_caller() {
+        let default = (ACK_TIMEOUT, ACK_TIMEOUT_RETRIES);
+        for (code, retries, expected) in [
+            // libdaplofa on rxe
+            (17, 7, default),
+            (0, 7, default),
+            (19, 5, default),
+            (19, 6, (Timeout::new(19), 6)),
+            (31, 0, (Timeout::new(31), 0)),
+        ] {
+            assert_eq!(at_least_default((Timeout::new(code), retries)), expected, "{code}");
+        }
     }
 
     #[test]
