@@ -205,6 +205,10 @@ impl GapPolicy {
     /// Records that the missing packet has arrived.
     pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, now: Instant) {
         let Report::Sent { naks, first, .. } = gap.report else { return };
+        // Only packets that may be forged had arrived, so perhaps nothing was missing.
+        if gap.highest == psn {
+            return;
+        }
         let lasted = match naks {
             1 => now.saturating_duration_since(gap.since),
             _ => Duration::ZERO,

@@ -20,7 +20,7 @@ fn asking_write(psn: Psn) -> Vec<u8> {
 const MICROSECOND: Duration = Duration::from_micros(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// The time for which packets are kept although the missing packet does not arrive.
-const KEPT_MAX: Duration = Duration::from_secs(2);
+const KEPT_MAX: Duration = Duration::from_secs(3);
 
 /// A responder, and a path to its peer with this round-trip time.
 struct Path {
