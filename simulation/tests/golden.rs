@@ -181,6 +181,7 @@ static MARKS: LazyLock<Table> = LazyLock::new(|| {
         "queue=256K,mark=32K,flows=2",
         "queue=256K,mark=32K,flows=10",
         "queue=256K,red=30K-90K,flows=2",
+        "queue=256K,mark=32K,operation=read,flows=2",
     ];
     Table::new("marks").with(&ALL, each(network, &queues))
 });

@@ -393,9 +393,16 @@ impl ReliableConnection {
     }
 
     /// Records that a packet of the peer has arrived that a switch has marked (ECN, codepoint CE).
-    /// Adds a congestion notification (CNP) for the peer, at most one in 50 µs.
-    pub fn note_marked(&mut self, now: Instant, burst: &mut Burst) {
-        let is_sent = self.failure.is_none() && self.notifier.note_marked(&self.path, now, burst);
+    /// If it is a response, this side asks for less. For other packets, adds a congestion
+    /// notification (CNP) for the peer, at most one in 50 µs.
+    pub fn note_marked(&mut self, opcode: Opcode, now: Instant, burst: &mut Burst) {
+        if self.failure.is_some() {
+            return;
+        }
+        if opcode.is_response() {
+            return self.requester.on_mark();
+        }
+        let is_sent = self.notifier.note_marked(&self.path, now, burst);
         self.stats.tx_packets += u64::from(is_sent);
     }
 

@@ -2,8 +2,9 @@
 //! annex A17.9.3).
 //!
 //! A switch with a long queue marks packets in their IP header (RFC 3168, codepoint CE) instead of
-//! dropping them. The receiver of a marked packet sends a CNP to the queue pair that has sent the
-//! packet, and that queue pair sends more slowly from then on. The receiver follows the
+//! dropping them. The receiver of a marked request sends a CNP to the queue pair that has sent the
+//! packet, and that queue pair sends more slowly from then on. The receiver of a marked response
+//! asks for less itself, because the sender of responses has no window. The receiver follows the
 //! notification point of DCQCN: it sends the first CNP at once, and then at most one in
 //! [`INTERVAL_MIN`]. A mark that comes sooner needs no CNP of its own, because the sender has not
 //! had the time to react to the last one.

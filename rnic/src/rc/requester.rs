@@ -596,6 +596,12 @@ impl Requester {
     /// Handles a congestion notification (IBA, annex A17.9.3).
     pub(super) fn on_congestion_notification(&mut self, stats: &mut Stats) {
         stats.rx_congestion_notifications += 1;
+        self.on_mark();
+    }
+
+    /// Records that a switch has marked a packet of a request, or a response that this side has
+    /// asked for.
+    pub(super) fn on_mark(&mut self) {
         if self.oldest.psn != self.first_unsent {
             self.congestion.on_mark(self.first_unsent);
         }

@@ -171,7 +171,7 @@ impl End for Engine {
             self.failure = self.rc.receive(now, &packet).err();
         }
         if is_marked {
-            self.rc.note_marked(now, &mut self.burst);
+            self.rc.note_marked(packet.bth.opcode, now, &mut self.burst);
         }
     }
 

@@ -41,7 +41,7 @@ const TRANSFERS: &[Transfer] = &[
     Transfer { name: "reads", transaction: &dapltest::READS, out: "far", marks: false },
     Transfer { name: "writes", transaction: &dapltest::WRITES, out: "near", marks: false },
     Transfer { name: "sends", transaction: &dapltest::SENDS, out: "near", marks: false },
-    // Softroce's reader does not slow down for marks (docs/softroce.md), so no reads are marked.
+    // The simulated networks have reads with marks.
     Transfer { name: "marked_writes", transaction: &dapltest::WRITES, out: "near", marks: true },
     Transfer { name: "marked_sends", transaction: &dapltest::SENDS, out: "near", marks: true },
 ];

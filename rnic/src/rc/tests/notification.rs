@@ -6,12 +6,14 @@ use super::*;
 /// bit BECN, the queue pair, no PSN, and 16 reserved octets.
 const CNP: &[u8] = b"\x81\x00\xFF\xFF\x40\x00\x00\x22\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
+const SEND: Opcode = Opcode::SendOnly;
+
 #[test]
 fn a_mark_is_reported_once_in_50_microseconds() {
     let start = Instant::now();
     let mut side = Side::new(cfg(1), start);
     let mut cnps_at = |micros| {
-        side.rc.note_marked(start + Duration::from_micros(micros), &mut side.burst);
+        side.rc.note_marked(SEND, start + Duration::from_micros(micros), &mut side.burst);
         take_packets(&mut side.burst)
     };
     let expected = [(0, 1), (1, 0), (49, 0), (50, 1), (99, 0), (500, 1), (549, 0), (550, 1)];
@@ -26,7 +28,7 @@ fn each_connection_has_notifications_of_its_own() {
     let now = Instant::now();
     let mut sides = [Side::new(cfg(1), now), Side::new(cfg(0), now)];
     for side in &mut sides {
-        side.rc.note_marked(now, &mut side.burst);
+        side.rc.note_marked(SEND, now, &mut side.burst);
         assert_eq!(side.sent().len(), 1);
     }
 }
@@ -37,9 +39,9 @@ fn a_notification_that_finds_no_room_is_not_counted() {
     let mut side = Side::new(cfg(1), now);
     side.burst = Burst::new(1, 1 << 16);
     assert!(side.burst.push(4).is_some());
-    side.rc.note_marked(now, &mut side.burst);
+    side.rc.note_marked(SEND, now, &mut side.burst);
     side.burst.clear();
-    side.rc.note_marked(now, &mut side.burst);
+    side.rc.note_marked(SEND, now, &mut side.burst);
     assert_eq!(side.sent(), [CNP]);
 }
 
@@ -49,7 +51,7 @@ fn after_a_failure_no_mark_is_reported() {
     let now = Instant::now();
     let mut side = Side::new(cfg(1), now);
     side.rc.flush();
-    side.rc.note_marked(now, &mut side.burst);
+    side.rc.note_marked(SEND, now, &mut side.burst);
     assert!(side.burst.is_empty());
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the reactions to responses.
 
-use wire::rocev2::AtomicAckEth;
+use std::collections::VecDeque;
+
+use wire::rocev2::{AtomicAckEth, Position};
 
 use super::*;
 
@@ -181,6 +183,35 @@ fn a_read_stays_within_the_window() {
     assert_eq!(fixture.reads(), []);
     fixture.ack(23);
     assert_eq!(fixture.reads(), [packets(72, 16)]);
+}
+
+/// The sender of responses has no window, so a mark makes the requester ask for less at a time.
+#[test]
+fn a_marked_response_makes_the_requester_ask_for_less() {
+    let asked_for_at_the_end = |is_marked: bool| {
+        let mut fixture = Fixture::with(|cfg| (cfg.window, cfg.initiator_depth) = (64, 16));
+        let sink = fixture.side.buf(400 * OCTETS);
+        fixture.side.post(read(1, &[sink.seg(0, 400 * OCTETS)], NOWHERE));
+        let mut parts = VecDeque::new();
+        for _ in 0..12 {
+            parts.extend(fixture.reads());
+            let (first, _, octets) = parts.pop_front().expect("responses are awaited");
+            let packets = octets / OCTETS as u32;
+            for n in 0..packets {
+                let position = Position::new(n == 0, n + 1 == packets);
+                fixture.response(position, first as u32 + n, OCTETS).unwrap();
+                if is_marked {
+                    let Side { rc, burst, .. } = &mut fixture.side;
+                    rc.note_marked(Opcode::ReadResponseMiddle, fixture.now, burst);
+                    assert!(burst.is_empty(), "the responder needs no CNP");
+                }
+            }
+        }
+        parts.extend(fixture.reads());
+        parts.iter().map(|(_, _, octets)| octets).sum::<u32>()
+    };
+    let (marked, unmarked) = (asked_for_at_the_end(true), asked_for_at_the_end(false));
+    assert!(marked < unmarked / 2, "{marked} {unmarked}");
 }
 
 /// The window has become smaller than a part. The part is repeated in pieces within the part, one
