@@ -24,7 +24,7 @@ pub enum Discipline {
     #[default]
     DropTail,
     /// A packet that finds this number of octets or more in the queue is marked if it is
-    /// [capable](Ecn::Capable).
+    /// capable of marks.
     Threshold {
         /// The number of octets.
         octets: u64,
