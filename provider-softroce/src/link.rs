@@ -547,8 +547,8 @@ impl Link {
             && established.reported
             && packet.bth.opcode.has_payload()
         {
-            let burst = cx.burst_to(&established.peer);
-            established.rc.note_marked(packet.bth.opcode, cx.now, burst);
+            let (opcode, now) = (packet.bth.opcode, cx.now);
+            established.rc.note_marked(opcode, now, cx.burst_to(&established.peer));
         }
     }
 
