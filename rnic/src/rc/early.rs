@@ -1,7 +1,7 @@
 //! Request packets that arrived early: before an earlier packet of the same connection.
 //!
 //! A connection takes memory when the first packet arrives early, and returns it when no packet is
-//! missing any more, or when the missing packet has not arrived for [`KEPT_MAX`]. The memory of all
+//! missing any more, or when the missing packet has not arrived for 3 s. The memory of all
 //! connections of an adapter is limited, because peers decide how much of it is used. A connection
 //! that gets none keeps no packets, as if the packets had been lost: the peer sends them again
 //! after a NAK.
