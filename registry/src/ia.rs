@@ -16,8 +16,9 @@ use crate::load::Provider;
 use crate::signal_lock::{SignalGuard, lock};
 use crate::status::in_version;
 
-/// Handles below this value are integers, and all others are pointers: no system maps memory below
-/// 32 KiB (vm.mmap_min_addr). One more than the number of IAs that can be open at the same time.
+/// Handles below this value are integers, and all others are pointers: the kernel places no memory
+/// there unless a program asks for such an address. One more than the number of IAs that can be
+/// open at the same time.
 const INTEGER_HANDLES_END: usize = 1 << 15;
 
 struct OpenIa {

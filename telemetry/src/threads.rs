@@ -40,10 +40,8 @@ fn unblock_faults() {
     }
 }
 
-/// While this value exists, signals are blocked in the thread that created it, except for the
-/// signals of faults and the signals by which a user ends a program. A blocked signal is handled
-/// when the value is dropped. The reason: several system calls start again after each signal
-/// handler, so a timer that fires often enough would keep these calls from ending.
+/// While this value exists, signals are blocked in the thread that created it. The function that
+/// creates the value says which signals. A blocked signal is handled when the value is dropped.
 pub struct BlockedSignals {
     /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
@@ -52,8 +50,9 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// Blocks signals as long as the value exists, for a control call that consists of many system
-    /// calls.
+    /// Blocks all signals except those of faults and those by which a user ends a program, for a
+    /// control call that consists of many system calls. Several system calls start again after each
+    /// signal handler, so a timer that fires often enough would keep these calls from ending.
     pub fn during_a_call() -> Self {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }

@@ -60,7 +60,8 @@ pub(super) struct Gap {
     since: Instant,
     /// Whether the gap remained when an earlier gap closed.
     remained: bool,
-    /// Whether a NAK was sent for an earlier gap, and the gap has remained or was paused since.
+    /// Whether a NAK was sent for a gap that closed directly before this one, or for this gap
+    /// before it was paused. The peer may still be sending later packets again.
     follows_nak: bool,
     report: Report,
 }
@@ -139,7 +140,8 @@ pub(super) struct GapPolicy {
     /// The latest gaps for which a NAK was sent, the latest one first. The last place keeps its gap
     /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered.
     closed: [Option<ClosedGap>; 4],
-    /// Whether no packet has arrived since the latest of these gaps closed.
+    /// Whether neither an early packet nor a later duplicate has arrived since the latest of these
+    /// gaps closed.
     is_just_closed: bool,
 }
 

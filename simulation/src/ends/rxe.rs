@@ -14,7 +14,7 @@ use crate::requests::{Load, Requests};
 
 /// The ACK timeout that connection management of the kernel chooses: 4.096 µs << 17.
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
-/// A number of retries below 7, which rxe takes for no limit.
+/// The number of retries. It is below 7, because rxe treats 7 as no limit.
 const RETRIES: u8 = 6;
 /// The time that the requester takes for a packet.
 const PACKET_TIME: Duration = Duration::from_micros(2);

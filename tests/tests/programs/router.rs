@@ -114,6 +114,9 @@ impl Transfer {
         let seconds = self.transaction.time(&registry, &route)?;
         let (packets, octets) = network.counted(self.out)?;
         let sent = octets.saturating_sub(packets * contender.headers);
+        if sent < self.transaction.octets() {
+            return Err(format!("the router has counted only {sent} octets").into());
+        }
         let waste = 1.0 - self.transaction.octets() as f64 / sent as f64;
         let dropped = network.dropped(self.out)?;
         let (marked, _) = network.counted("marked")?;
