@@ -53,8 +53,9 @@ impl WaiterSlot {
         self.leaving.fetch_sub(1, Ordering::Release);
     }
 
-    /// Makes dat_evd_free wait until the returned value is dropped, as for a waiter. The caller then
-    /// checks whether the EVD is dead: either the caller sees that, or dat_evd_free sees the caller.
+    /// Makes dat_evd_free wait until the returned value is dropped, as for a waiter. The caller
+    /// then checks whether the EVD is dead: either the caller sees that, or dat_evd_free sees the
+    /// caller.
     ///
     /// Calls of one thread nest, if a signal handler interrupts one. Otherwise only one thread at a
     /// time calls this.
