@@ -132,13 +132,13 @@ impl Engine {
                 }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
-                    cx.local_address.owners.remove(&id);
+                    rnic::table::remove(&mut cx.local_address.owners, &id);
                 }
                 (_, Some(Owner::Request(_))) => {
                     // The request has ended, for example because the peer has withdrawn it. The
                     // consumer is not told. If the consumer later accepts the request, accepting
                     // fails.
-                    cx.local_address.owners.remove(&id);
+                    rnic::table::remove(&mut cx.local_address.owners, &id);
                 }
                 (event, Some(Owner::Link(link))) => {
                     if let Some(link) = links.get_mut(link) {
@@ -480,7 +480,7 @@ unsafe impl adapter::Engine for Engine {
             return PendingRequest { place: Place::Nowhere, request };
         };
         let local_address = &mut self.local_addresses[index];
-        local_address.owners.remove(&id);
+        rnic::table::remove(&mut local_address.owners, &id);
         let handed_over = local_address.cm.hand_over(now, id);
         let place = handed_over.map_or(Place::Nowhere, |handed_over| {
             Place::HandedOver(local_address.address(), handed_over)
@@ -568,7 +568,7 @@ impl Engine {
             return Ok(());
         };
         let local_address = &mut self.local_addresses[index];
-        local_address.owners.remove(&id);
+        rnic::table::remove(&mut local_address.owners, &id);
         let result = local_address.cm.reject(now, id, reason, private);
         self.process_cm_events(index, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))

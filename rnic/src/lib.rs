@@ -33,6 +33,7 @@ mod ring;
 mod spin_lock;
 pub mod srq;
 mod sync;
+pub mod table;
 pub mod wr;
 
 pub use work::{Access, BindState};

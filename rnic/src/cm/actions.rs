@@ -10,6 +10,7 @@ use super::manager::OFED_REJECT_PREFIX;
 use super::request::RequestKey;
 use super::state::{Action, EventKind, Input, State, transition};
 use super::{Accepted, Cm, ConnId, Event};
+use crate::table::remove;
 
 /// The shortest time for which a connection is kept after its end.
 const MIN_TIME_WAIT: Duration = Duration::from_millis(500);
@@ -172,7 +173,7 @@ impl Cm {
         if let Some(conn) = self.conns.get(&id) {
             let key = conn.peer_qp();
             if self.by_peer_qp.get(&key) == Some(&id) {
-                self.by_peer_qp.remove(&key);
+                remove(&mut self.by_peer_qp, &key);
             }
         }
     }
@@ -180,14 +181,14 @@ impl Cm {
     /// Allows the REQ of a connection to be a new request from now on.
     pub(super) fn forget_request(&mut self, request: &RequestKey, id: u32) {
         if self.by_request.get(request) == Some(&id) {
-            self.by_request.remove(request);
+            remove(&mut self.by_request, request);
         }
     }
 
     /// Removes a connection.
     fn close(&mut self, id: u32) {
         self.release_peer_qp(id);
-        let Some(conn) = self.conns.remove(&id) else { return };
+        let Some(conn) = remove(&mut self.conns, &id) else { return };
         if let Some(at) = conn.armed {
             self.timers.remove(&(at, id));
         }

@@ -22,6 +22,7 @@ use wire::cm::{Reason, Req};
 use super::connection::Conn;
 use super::request::{Pending, RequestKey};
 use super::{Cm, ConnId};
+use crate::table::{remove, shrink};
 
 /// The time after which a record is first checked for whether the caller has the answer. The time
 /// doubles with each further check, up to [`CHECK_INTERVAL_MAX`].
@@ -104,7 +105,7 @@ impl Cm {
     pub fn hand_over(&mut self, now: Instant, id: ConnId) -> Option<HandedOver> {
         self.conns.get(&id.0)?.pending.as_ref()?;
         self.release_peer_qp(id.0);
-        let mut conn = self.conns.remove(&id.0)?;
+        let mut conn = remove(&mut self.conns, &id.0)?;
         let pending = conn.pending.take()?;
         if let Some(at) = conn.armed.take() {
             self.timers.remove(&(at, id.0));
@@ -198,7 +199,7 @@ impl Cm {
     }
 
     fn remove_record(&mut self, now: Instant, id: u32) {
-        let Some(record) = self.records.records.remove(&id) else { return };
+        let Some(record) = remove(&mut self.records.records, &id) else { return };
         self.forget_request(&record.request, id);
         let source = record.request.0;
         self.half_open.remove(source, id);
@@ -215,6 +216,7 @@ impl Cm {
             }
             stays
         });
+        shrink(&mut records);
         self.records = Records { left: records.len(), records };
     }
 }
