@@ -5,8 +5,8 @@
  * remember an ended connection for a second or two, so the program waits before it measures, after
  * every thousand connections. Tables may grow for some time: how large a table becomes depends on
  * how many ended connections are remembered at a time, which differs from one thousand to the next.
- * Such growth has a limit, while a leak goes on in every thousand. The test passes if five thousands
- * in a row leave nothing behind.
+ * Such growth has a limit, while a leak goes on in every thousand. The test passes if five
+ * thousands in a row leave nothing behind.
  *
  *   connection_cycles [COUNT]   COUNT is the number of connections between two measurements
  *                               (default: a thousand)
