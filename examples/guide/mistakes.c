@@ -10,7 +10,7 @@
 
 #include "guide.h"
 
-enum { SIZE = 64, DEPTH = 64 };
+enum { SIZE = 64, DEPTH = 64, FIVE_SECONDS = 5 * 1000000 };
 
 /* One end of the connection. */
 struct end {
@@ -231,6 +231,7 @@ static void end_connection(void)
 /* ANCHOR: no-receive */
 static void no_receive(void)
 {
+    DAT_TIMEOUT limit = mended ? DAT_TIMEOUT_INFINITE : FIVE_SECONDS;
     DAT_EVENT event;
     DAT_COUNT more;
     DAT_RETURN status;
@@ -240,7 +241,7 @@ static void no_receive(void)
         post_receive(&server, SIZE);
     connect_ends();
     check("dat_ep_post_send", try_to_send());
-    status = dat_evd_wait(server.events, 1000000, 1, &event, &more);
+    status = dat_evd_wait(server.events, limit, 1, &event, &more);
     if (status == DAT_SUCCESS) {
         print_event(&server, &event);
         return;
