@@ -64,13 +64,16 @@ static void source(const char *host)
         while (credits == 0 || sending == CREDITS) {
             DAT_DTO_COMPLETION_EVENT_DATA completion = next_completion();
             DAT_UINT64 slot = completion.user_cookie.as_64;
+            uint32_t returned = ntohl(memory[slot]);
 
             if (completion.operation == DAT_DTO_SEND) {
                 sending--;
-            } else {
-                credits += ntohl(memory[slot]);
-                post_receive(slot);
+                continue;
             }
+            if (completion.transfered_length != SIZE || returned > (uint32_t)(CREDITS - credits))
+                fail("the sink returns credits that it has not got");
+            credits += returned;
+            post_receive(slot);
         }
         credits--;
         sending++;
@@ -117,6 +120,8 @@ static void sink(void)
         } else if (completion.transfered_length == 0) {
             is_last = true;
         } else {
+            if (completion.transfered_length != SIZE)
+                fail("the source sends something else than numbers");
             received++;
             sum += ntohl(memory[slot]);
             post_receive(slot); /* first the receive, and then the credit for it */

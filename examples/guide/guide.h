@@ -21,6 +21,13 @@ static DAT_IA_HANDLE ia;
 static DAT_PZ_HANDLE pz;
 static DAT_EVD_HANDLE async_evd;
 
+/* Ends the program. */
+static inline void fail(const char *reason)
+{
+    fprintf(stderr, "%s\n", reason);
+    exit(1);
+}
+
 /* Ends the program if a call has failed. */
 static inline void check(const char *call, DAT_RETURN status)
 {
@@ -120,10 +127,8 @@ static inline DAT_EVENT connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const c
     struct sockaddr_in address = {.sin_family = AF_INET};
     DAT_EVENT event;
 
-    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) {
-        fprintf(stderr, "%s is not an IPv4 address\n", host);
-        exit(1);
-    }
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+        fail("HOST is not an IPv4 address");
     check("dat_ep_connect",
           dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, qualifier, CONNECT_LIMIT, 0, NULL,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));

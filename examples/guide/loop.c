@@ -183,7 +183,7 @@ static void handle_at_client(const DAT_EVENT *event)
     }
     expect(event, DAT_DTO_COMPLETION_EVENT);
     if (completion->operation == DAT_DTO_RECEIVE) {
-        printf("%s\n", memory[1]);
+        printf("%.*s\n", SIZE, memory[1]);
         messages++;
     }
 }

@@ -83,10 +83,8 @@ static void consume(void)
             continue; /* The producer has disconnected, and no more messages come. */
         expect(&event, DAT_DTO_COMPLETION_EVENT);
         taken++;
-        if (ntohl(record->number) != (uint32_t)taken) {
-            fprintf(stderr, "record %u instead of %d\n", ntohl(record->number), taken);
-            exit(1);
-        }
+        if (ntohl(record->number) != (uint32_t)taken)
+            fail("a wrong record");
         /* From here on, the producer may write to the slot, and send one more message. */
         post_receive();
         atomic_store_explicit(&ring.taken, taken, memory_order_release);
@@ -146,15 +144,15 @@ static void produce(const char *host)
     uint8_t in_ring = 0, taken = 0;
     struct offer offer;
 
-    if (event.event_data.connect_event_data.private_data_size < (DAT_COUNT)sizeof offer) {
-        fprintf(stderr, "the consumer does not describe its ring\n");
-        exit(1);
-    }
+    if (event.event_data.connect_event_data.private_data_size < (DAT_COUNT)sizeof offer)
+        fail("the consumer does not describe its ring");
     memcpy(&offer, event.event_data.connect_event_data.private_data, sizeof offer);
     for (uint32_t number = 0; number < RECORDS; number++) {
         while (in_ring == SLOTS) {
             taken = read_taken(&offer);
             in_ring = (uint8_t)(number - taken);
+            if (in_ring > SLOTS)
+                fail("the consumer has taken records that are not there");
         }
         write_record(&offer, number);
         in_ring++;
