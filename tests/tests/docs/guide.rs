@@ -37,9 +37,9 @@ impl Guide {
         Ok(guide)
     }
 
-    /// Runs lines of shell, for a minute at most.
+    /// Runs lines of shell, for five minutes at most.
     fn run(&self, lines: &str) -> Output {
-        let mut shell = shell(&self.dir, "timeout 60 bash -ec \"$TYPED\"");
+        let mut shell = shell(&self.dir, "timeout 300 bash -ec \"$TYPED\"");
         let typed = format!("{}{lines}", self.exports);
         shell.env("TYPED", typed).output().expect("the program starts")
     }
