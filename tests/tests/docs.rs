@@ -2,6 +2,9 @@
 //! pages show, and the links lead to existing files.
 #![forbid(unsafe_code)]
 
+#[path = "docs/guide.rs"]
+mod guide;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
