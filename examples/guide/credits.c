@@ -52,7 +52,7 @@ static DAT_DTO_COMPLETION_EVENT_DATA next_completion(void)
 /* ANCHOR: source */
 static void source(const char *host)
 {
-    int credits = CREDITS; /* The sink has posted this number of receives before it accepts. */
+    int credits = CREDITS; /* The sink posts this number of receives before it accepts. */
     int sending = 0;       /* the sends without a completion */
     DAT_EVENT event;
 
@@ -71,7 +71,7 @@ static void source(const char *host)
                 continue;
             }
             if (completion.transfered_length != SIZE || returned > (uint32_t)(CREDITS - credits))
-                fail("the sink returns credits that it has not got");
+                fail("the sink returns more credits than the source has spent");
             credits += returned;
             post_receive(slot);
         }
@@ -121,7 +121,7 @@ static void sink(void)
             is_last = true;
         } else {
             if (completion.transfered_length != SIZE)
-                fail("the source sends something else than numbers");
+                fail("the source sends something other than numbers");
             received++;
             sum += ntohl(memory[slot]);
             post_receive(slot); /* first the receive, and then the credit for it */

@@ -132,7 +132,12 @@ static inline DAT_EVENT connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const c
     check("dat_ep_connect",
           dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, qualifier, CONNECT_LIMIT, 0, NULL,
                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    event = next_event(evd);
+    /* If the attempt fails, the flushed receives come before the event that reports the failure. */
+    do {
+        event = next_event(evd);
+    } while (event.event_number == DAT_DTO_COMPLETION_EVENT);
+    if (event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED)
+        fail("HOST has refused the connection: is the server running?");
     expect(&event, DAT_CONNECTION_EVENT_ESTABLISHED);
     return event;
 }

@@ -84,12 +84,14 @@ static void consume(void)
         expect(&event, DAT_DTO_COMPLETION_EVENT);
         taken++;
         if (ntohl(record->number) != (uint32_t)taken)
-            fail("a wrong record");
+            fail("the record is not the next one");
         /* From here on, the producer may write to the slot, and send one more message. */
         post_receive();
         atomic_store_explicit(&ring.taken, taken, memory_order_release);
     }
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
+    if (taken == 0)
+        fail("the producer has written no record");
     printf("%d records taken, the last one is \"%.60s\"\n", taken,
            ring.records[(taken - 1) % SLOTS].text);
     check("dat_psp_free", dat_psp_free(psp));
