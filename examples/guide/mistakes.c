@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Makes one of the ten most usual mistakes, and prints what a program sees of it.
+ * Makes one of the ten most common mistakes, and prints what a program sees of it.
  *
- *   mistakes MISTAKE [IA]             mistakes MISTAKE [IA] mended
+ *   mistakes MISTAKE [IA [mended]]
  *
  * Both ends of the connection are in this process. With `mended`, the program does the same without
  * the mistake. docs/guide.md explains the mistakes.

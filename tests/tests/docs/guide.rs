@@ -148,7 +148,7 @@ fn what_breaks_the_build_is_what_the_table_names() {
 fn each_mistake_has_the_statuses_of_its_row() {
     skip_if_missing(|| {
         let guide = Guide::compile()?;
-        let section = guide.section("## The ten most usual mistakes");
+        let section = guide.section("## The ten most common mistakes");
         let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| [")).collect();
         assert_eq!(rows.len(), 10, "{section}");
         for row in rows {
