@@ -29,7 +29,7 @@ static DAT_SRQ_HANDLE srq;
 static int connected, answers;
 
 /* The cookie of a receive and of a send is the number of its buffer. */
-static void lend_to_queue(DAT_UINT64 buffer)
+static void post_to_srq(DAT_UINT64 buffer)
 {
     DAT_LMR_TRIPLET segment = part(&region, buffer * SIZE, SIZE);
 
@@ -86,7 +86,7 @@ static void serve(int clients)
 
     check("dat_srq_create", dat_srq_create(ia, pz, &attributes, &srq));
     for (DAT_UINT64 buffer = 0; buffer < BUFFERS; buffer++)
-        lend_to_queue(buffer);
+        post_to_srq(buffer);
     check("dat_psp_create", dat_psp_create(ia, QUALIFIER, events, DAT_PSP_CONSUMER_FLAG, &psp));
     puts("listening");
     fflush(stdout);
@@ -105,7 +105,7 @@ static void serve(int clients)
             if (completion->operation != DAT_DTO_SEND && completion->status == DAT_DTO_SUCCESS)
                 answer(completion);
             else
-                lend_to_queue(completion->user_cookie.as_64);
+                post_to_srq(completion->user_cookie.as_64);
             break;
         default: /* The connection has ended, or was not established. */
             check("dat_ep_free", dat_ep_free(event.event_data.connect_event_data.ep_handle));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Everything that a source file has to write differently for uDAPL 1.2 and 2.0, in a program that
- * rejects a connection, accepts one, and writes through a window to memory.
+ * A program of uDAPL 1.2 and 2.0 from one source. The program rejects a connection, accepts one,
+ * and writes through a window to memory, and has to do each of these differently in the versions.
  *
  *   versions [IA]
  *
