@@ -97,4 +97,4 @@ pub use reactor::progress_thread::abort_on_panic;
 pub use request::{Backlog, Request};
 pub use shared_qp::Shared;
 pub use table::Table;
-pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire, port};
+pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use capture::Capture;
 use dat_core::error::no_memory;
-use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
+use dat_core::provider::{Access, Attrs, Mem, QpCfg, Transport};
 use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY_REGION};
@@ -22,7 +22,7 @@ use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
 
 pub use self::completion::Cq;
-pub use self::listener::{Listener, port};
+pub use self::listener::Listener;
 pub use self::memory::{Mr, Mw, Pd};
 pub use self::queue::Qp;
 pub use self::receive::Srq;
@@ -259,11 +259,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         Ok(Qp { qp, shared, index, batch, max_read_depth, begun, number, reactor, engines })
     }
 
-    fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
-        let port = match port {
-            Port::Qualifier(qualifier) => Some(self::port(qualifier)),
-            Port::Any => None,
-        };
+    fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
         let reactor = self.engines.first();
         let (index, port) = reactor.engine.lock().engine.listen(port, backlog, sink)?;
         let listener = Listener { index, port, reactor: Arc::clone(reactor) };
@@ -271,8 +267,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         Ok(listener)
     }
 
-    fn port(&self, listener: &Listener<E>) -> u64 {
-        listener.port.into()
+    fn port(&self, listener: &Listener<E>) -> u16 {
+        listener.port
     }
 
     fn reject(&self, request: Request<E>, private: &[u8]) -> Result<()> {

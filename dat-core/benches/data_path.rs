@@ -123,10 +123,10 @@ unsafe impl Transport for Adapter {
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
         Ok(Qp(cfg.request_cq.ok_or(Error::of(DAT_INVALID_STATE))?.0.clone(), cfg.token, sink))
     }
-    fn listen(&self, _: Port, _: usize, _: Sink<Self>) -> Result<()> {
+    fn listen(&self, _: Option<u16>, _: usize, _: Sink<Self>) -> Result<()> {
         absent()
     }
-    fn port(&self, _: &()) -> u64 {
+    fn port(&self, _: &()) -> u16 {
         0
     }
     fn reject(&self, _: (), _: &[u8]) -> Result<()> {

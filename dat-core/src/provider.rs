@@ -110,12 +110,13 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     ) -> Result<Self::Srq>;
     /// Creates an unconnected queue pair.
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Self::Qp>;
-    /// Listens for connection requests on a connection qualifier. At most `backlog` requests wait
-    /// for an answer. Further requests are refused. Errors: `DAT_CONN_QUAL_IN_USE`,
-    /// `DAT_CONN_QUAL_UNAVAILABLE`.
-    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Self::Listener>;
-    /// The actual connection qualifier of a listener that was opened with [`Port::Any`].
-    fn port(&self, listener: &Self::Listener) -> u64;
+    /// Listens for connection requests on a port, which no other listener may have. `None` stands
+    /// for any free, unprivileged port. At most `backlog` requests wait for an answer. Further
+    /// requests are refused. Errors: `DAT_CONN_QUAL_IN_USE`, `DAT_CONN_QUAL_UNAVAILABLE`.
+    fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<Self>)
+    -> Result<Self::Listener>;
+    /// The port of a listener. It is not 0.
+    fn port(&self, listener: &Self::Listener) -> u16;
     /// Refuses a connection request and sends private data with the refusal.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
@@ -372,23 +373,14 @@ pub struct ReadDepth {
 pub struct Connect<'a> {
     /// The peer's address. Its port number is not used.
     pub addr: SocketAddr,
-    /// The peer's connection qualifier.
-    pub port: u64,
+    /// The port on which the peer listens.
+    pub port: u16,
     /// Private data for the peer.
     pub private: &'a [u8],
     /// The time limit of the attempt. `None` stands for the transport's own limit.
     pub timeout: Option<Duration>,
     /// The requested RDMA read depths.
     pub depth: ReadDepth,
-}
-
-/// The connection qualifier on which a listener listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
-    /// Exactly this qualifier, which no other listener may have.
-    Qualifier(u64),
-    /// Any free, unprivileged qualifier.
-    Any,
 }
 
 /// How to end a connection.

@@ -5,7 +5,7 @@ mod support;
 use dat_core::conn::{cr, rsp};
 use dat_core::ep::{self, PinnedParams, state::State};
 use dat_core::error::Error;
-use dat_core::provider::{Port, Region, Remote, Segment};
+use dat_core::provider::{Region, Remote, Segment};
 use dat_sys::*;
 use support::*;
 
@@ -143,7 +143,13 @@ fn completions_survive_the_endpoint() {
 fn a_reject_carries_private_data_and_frees_the_request() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp = dat_core::conn::psp::create(
+        b.ia,
+        dat_core::conn::Qualifier::Any,
+        b.cr,
+        DAT_PSP_CONSUMER_FLAG,
+    )
+    .unwrap();
     let x = a.ep();
     x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, b"please", 0, 0)
         .unwrap();
@@ -205,7 +211,13 @@ fn a_reserved_endpoint_takes_one_request() {
 fn a_tentative_endpoint_is_configured_and_accepted() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_PROVIDER_FLAG).unwrap();
+    let psp = dat_core::conn::psp::create(
+        b.ia,
+        dat_core::conn::Qualifier::Any,
+        b.cr,
+        DAT_PSP_PROVIDER_FLAG,
+    )
+    .unwrap();
     let x = a.ep();
     x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, &[], 0, 0).unwrap();
     let request = arrival(&b);

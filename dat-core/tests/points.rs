@@ -3,11 +3,11 @@
 
 mod support;
 
-use dat_core::conn::{cr, csp, psp, rsp};
+use dat_core::conn::{Qualifier, cr, csp, psp, rsp};
 use dat_core::ep::state::State;
 use dat_core::error::Error;
 use dat_core::handle::Node;
-use dat_core::provider::Port;
+
 use dat_core::{cno, evd};
 use dat_sys::*;
 use provider_loopback::Adapter;
@@ -108,9 +108,9 @@ fn arguments_of_a_common_service_point_are_checked() {
 fn a_request_is_handed_off_to_another_service_point() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let front = psp::create(b.ia, Qualifier::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let second_desk = evd::create(b.ia, 4, None, DAT_EVD_CR_FLAG).unwrap();
-    let back = psp::create(b.ia, Port::Any, second_desk, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let back = psp::create(b.ia, Qualifier::Any, second_desk, DAT_PSP_CONSUMER_FLAG).unwrap();
     let (x, y) = (a.ep(), b.ep());
     x.connect(address(0), front.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let request = arrival(&b);
@@ -146,7 +146,7 @@ fn a_request_is_handed_off_to_another_service_point() {
 fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let front = psp::create(b.ia, Qualifier::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let (x, y) = (a.ep(), b.ep());
     let reserved = rsp::create(b.ia, front.qualifier() + 1, y, b.cr).unwrap();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
@@ -167,7 +167,7 @@ fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
 fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let front = psp::create(b.ia, Qualifier::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let x = a.ep();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     // SAFETY: after this call nobody uses a reference to the request.
@@ -184,7 +184,7 @@ fn a_request_that_waits_in_a_freed_evd_is_refused() {
         let (a, b) = (Side::new(&fabric), Side::new(&fabric));
         let desk = evd::create(b.ia, 4, None, DAT_EVD_CR_FLAG).unwrap();
         let objects = b.ia.object_count();
-        let point = psp::create(b.ia, Port::Any, desk, flags).unwrap();
+        let point = psp::create(b.ia, Qualifier::Any, desk, flags).unwrap();
         let x = a.ep();
         let to = point.qualifier();
         x.connect(address(0), to, 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
@@ -202,7 +202,7 @@ fn a_request_that_waits_in_a_freed_evd_is_refused() {
 fn no_service_point_has_the_qualifier_0() {
     let side = Side::new(&fabric());
     let refused = Some(Error::arg(2));
-    let point = psp::create(side.ia, Port::Qualifier(0), side.cr, DAT_PSP_CONSUMER_FLAG);
+    let point = psp::create(side.ia, Qualifier::Exactly(0), side.cr, DAT_PSP_CONSUMER_FLAG);
     assert_eq!(point.err(), refused);
     let ep = side.ep();
     assert_eq!(rsp::create(side.ia, 0, ep, side.cr).err(), refused);

@@ -129,11 +129,11 @@ unsafe impl Transport for RecordingTransport {
         *self.qp.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
-    fn listen(&self, _: Port, _: usize, sink: Sink<RecordingTransport>) -> Result<Nothing> {
+    fn listen(&self, _: Option<u16>, _: usize, sink: Sink<RecordingTransport>) -> Result<Nothing> {
         *self.listener.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
-    fn port(&self, _: &Nothing) -> u64 {
+    fn port(&self, _: &Nothing) -> u16 {
         7
     }
     fn reject(&self, _: Nothing, _: &[u8]) -> Result<()> {
@@ -467,7 +467,8 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
         // The connection fails while the request is being accepted.
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
         let requests = evd(ia, DAT_EVD_CR_FLAG);
-        psp::create(ia, Port::Qualifier(7), requests, DAT_PSP_CONSUMER_FLAG).unwrap();
+        psp::create(ia, dat_core::conn::Qualifier::Exactly(7), requests, DAT_PSP_CONSUMER_FLAG)
+            .unwrap();
         let listener = ia.transport.listener.lock().unwrap().unwrap();
         let (from, to) = (address(), address());
         listener.call(Upcall::Request { request: Nothing, from, to, private: b"" });

@@ -186,7 +186,7 @@ struct Recv {
 
 struct Listener {
     sink: Sink<Adapter>,
-    port: u64,
+    port: u16,
     backlog: usize,
 }
 

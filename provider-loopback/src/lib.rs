@@ -29,7 +29,7 @@ use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::provider::{
-    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port,
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled,
     PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
     Window,
 };
@@ -176,12 +176,12 @@ unsafe impl Transport for Adapter {
         Ok(Qp(self.object(self.fabric.with(|e| e.add_qp(core, sink)))))
     }
 
-    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
+    fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
         let (id, port) = self.fabric.with(|e| e.listen(port, backlog, sink))?;
         Ok(Listener { object: self.object(id), port })
     }
 
-    fn port(&self, listener: &Listener) -> u64 {
+    fn port(&self, listener: &Listener) -> u16 {
         listener.port
     }
 
@@ -386,7 +386,7 @@ impl Drop for Qp {
 /// A service point.
 pub struct Listener {
     object: Object,
-    port: u64,
+    port: u16,
 }
 
 impl Drop for Listener {

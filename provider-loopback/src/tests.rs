@@ -47,7 +47,7 @@ fn fabrics_do_not_reach_each_other() {
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
     // The same port is free on another fabric.
     let log = Log::new(&here);
-    here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("the listener opens");
+    here.listen(Some(service.port(&there)), 1, log.sink()).expect("the listener opens");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn only_loopback_addresses_are_reached() {
                     (from.ip().to_string(), to.ip().to_string()),
                     (ip.to_owned(), ip.to_owned())
                 );
-                assert_eq!(u64::from(to.port()), service.port(&t));
+                assert_eq!(to.port(), service.port(&t));
             }
             other => panic!("{ip}: {other:?}"),
         }
@@ -129,7 +129,7 @@ fn a_drop_waits_for_the_upcall_in_flight() {
     let (slow, end) = (SlowReceiver::default(), End::new(&t));
     // SAFETY: `slow` outlives the listener.
     let listener =
-        t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("the listener opens");
+        t.listen(None, 1, unsafe { Sink::new(&raw const slow) }).expect("the listener opens");
     let port = t.port(&listener);
     std::thread::scope(|s| {
         s.spawn(|| end.connect(port, b"", None));
@@ -318,7 +318,7 @@ fn closing_a_service_refuses_unseen_requests() {
     /// request is still queued when the service is closed.
     struct Closing<'t> {
         caller: &'t End<'t, Adapter>,
-        port: u64,
+        port: u16,
         listener: Mutex<Option<Listener>>,
     }
     impl Receiver<Adapter> for Closing<'_> {

@@ -199,7 +199,7 @@ fn a_forged_request_ends_no_connection() {
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     let service = Service::new(rig.a, 1);
-    send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a) as u16);
+    send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a));
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
     rig.until("the refusal", || match peer.receive()? {
         // On a busy machine this side may have asked the peer again.
@@ -229,7 +229,7 @@ fn a_peer_that_has_left_a_connection_connects_again() {
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, _) = connected(&rig, &peer);
     let service = Service::new(rig.a, 1);
-    let port = service.port(rig.a) as u16;
+    let port = service.port(rig.a);
     send_req(&peer, PEER_ID + 0x80, PEER_QPN, port);
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
     assert!(matches!(rig.next("the end", &end.log), Event::Broken));
@@ -284,12 +284,7 @@ fn a_stopped_peer_is_asked_repeatedly() {
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
         let (end, call) = connected_with(&rig, &peer, retries);
         let service = Service::new(rig.a, 1);
-        send_req(
-            &Peer::elsewhere(),
-            PEER_ID + 0x80,
-            PEER_QPN + retries,
-            service.port(rig.a) as u16,
-        );
+        send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN + retries, service.port(rig.a));
         for _ in 0..4 {
             rig.until("the question", || match peer.receive()? {
                 Received::Request(psn) if psn == OUR_PSN.previous() => Some(()),

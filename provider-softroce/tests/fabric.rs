@@ -243,7 +243,7 @@ fn a_caller_with_a_path_mtu_that_is_too_large_is_told_so() {
     let ours = open(&format!("{OURS} mtu=1024"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let service = Service::new(rig.a, 1);
-    let port = service.port(rig.a) as u16;
+    let port = service.port(rig.a);
     send_req_of(&peer, (PEER_ID, PEER_QPN), port, PathMtu::Octets4096);
     let answer = rig.until("an answer", || peer.receive());
     assert_eq!(answer, Received::Rej(Reason::INVALID_MTU));

@@ -176,7 +176,7 @@ fn a_router_that_carries_less_ends_a_connection_soon() {
         // The next connection.
         while peer.receive().is_some() {}
         let service = Service::new(rig.a, 1);
-        let port = service.port(rig.a) as u16;
+        let port = service.port(rig.a);
         send_req_of(&peer, (PEER_ID + 0x80, PEER_QPN + 0x80), port, PathMtu::Octets4096);
         rig.until("a refusal", || {
             (peer.receive()? == Received::Rej(Reason::INVALID_MTU)).then_some(())

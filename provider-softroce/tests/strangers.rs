@@ -352,7 +352,7 @@ fn a_flood_of_requests_is_refused() {
     let rig = Rig { a: &peer, b: &victim };
     let (a, b) = rig.pair();
     let service = Service::new(&victim, 8);
-    let port = service.port(&victim) as u16;
+    let port = service.port(&victim);
 
     let mut requests = 0;
     let mut before = 0;
@@ -437,7 +437,7 @@ fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
     };
 
     let service = Service::new(&victim, 1);
-    let port = service.port(&victim) as u16;
+    let port = service.port(&victim);
     stranger.send_req(1, port);
     let request = service.request(&rig).0;
     drop(service);
@@ -497,7 +497,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     let (victim, peer, _) = adapters(dir.path());
     let rig = Rig { a: &peer, b: &victim };
     let service = Service::new(&victim, 64);
-    let port = service.port(&victim) as u16;
+    let port = service.port(&victim);
     let stranger = Stranger::at(STRANGER);
     let mut acceptances = Acceptances::at(STRANGER);
     let mut names = 1..;
@@ -537,7 +537,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
         if callers.is_empty() && endpoints.iter().all(Option::is_some) {
             accepted_in = began.map(|began| began.elapsed());
             callers.extend((0..CALLERS).map(|_| End::new(&peer)));
-            callers.iter().for_each(|caller| caller.connect(port.into(), b"", None));
+            callers.iter().for_each(|caller| caller.connect(port, b"", None));
         }
         for caller in &callers {
             match caller.log.take() {

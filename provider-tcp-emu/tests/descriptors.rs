@@ -110,7 +110,7 @@ fn serve_real_callers(adapters: &[Tcp], services: &[Service<'_, Tcp>]) {
     for (t, service) in adapters.iter().zip(services) {
         let rig = Rig { a: t, b: t };
         let end = End::new(t);
-        let port = service.port(t) as u16;
+        let port = service.port(t);
         let mut caller = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
         caller.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
         caller.write_all(REQUEST).expect("request");

@@ -11,7 +11,7 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
-use dat_core::provider::{Port, Remote, Segment};
+use dat_core::provider::{Remote, Segment};
 use dat_sys::ib::*;
 use dat_sys::*;
 use provider_tcp_emu::{Tcp, TcpEmu};
@@ -99,7 +99,8 @@ impl Side {
 
 /// Connects two sides in one thread.
 fn connect(a: &Side, b: &Side) {
-    let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp =
+        psp::create(b.ia, dat_core::conn::Qualifier::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     a.ep.connect(to, psp.qualifier(), EVENT_LIMIT, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let start = Instant::now();

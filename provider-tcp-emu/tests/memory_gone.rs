@@ -13,7 +13,7 @@ use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::lmr::{self, Lmr, Memory};
 use dat_core::mem::{Pz, pz};
-use dat_core::provider::{Port, Remote, Segment};
+use dat_core::provider::{Remote, Segment};
 use dat_sys::*;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
@@ -223,7 +223,8 @@ fn until_ended(sides: [&Side; 2], wait_mode: WaitMode) -> Events {
 
 fn connected() -> [Side; 2] {
     let [a, b] = [Side::new(), Side::new()];
-    let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp =
+        psp::create(b.ia, dat_core::conn::Qualifier::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     a.ep.connect(to, psp.qualifier(), EVENT_LIMIT, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let start = Instant::now();

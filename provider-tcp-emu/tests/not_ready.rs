@@ -33,7 +33,7 @@ fn open(params: &str) -> Tcp {
 /// A peer that has connected to `end`, was accepted, and has sent its RTR.
 fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     let service = Service::new(rig.b, 8);
-    let port = service.port(rig.b) as u16;
+    let port = service.port(rig.b);
     let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
     peer.set_nodelay(true).expect("nodelay");
     peer.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");

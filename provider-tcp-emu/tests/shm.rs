@@ -110,9 +110,9 @@ fn a_relay_gets_all_octets() {
     let (a, b) = (End::new(&ta), End::new(&tb));
     let service = Service::new(&tb, 8);
     let relay = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    a.connect(relay.local_addr().expect("bound").port().into(), b"", None);
+    a.connect(relay.local_addr().expect("bound").port(), b"", None);
     let (from, _) = relay.accept().expect("a caller");
-    let to = TcpStream::connect((Ipv4Addr::LOCALHOST, service.port(&tb) as u16)).expect("a peer");
+    let to = TcpStream::connect((Ipv4Addr::LOCALHOST, service.port(&tb))).expect("a peer");
     for (mut from, mut to) in [(&from, &to), (&to, &from)]
         .map(|(from, to)| [from, to].map(|socket| socket.try_clone().expect("a descriptor")))
         .map(|[from, to]| (from, to))
@@ -137,8 +137,7 @@ const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen 
 /// A process that has connected to `end`, and speaks as an OpenDAT does.
 fn raw_peer<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     let service = Service::new(rig.b, 8);
-    let mut peer =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, service.port(rig.b) as u16)).expect("connect");
+    let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, service.port(rig.b))).expect("connect");
     peer.set_nodelay(true).expect("nodelay");
     peer.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
     peer.write_all(REQUEST).expect("request");

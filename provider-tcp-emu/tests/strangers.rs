@@ -36,8 +36,8 @@ fn open() -> Tcp {
     TcpEmu.open("tcp-emu", "127.0.0.1").expect("adapter")
 }
 
-fn call(port: u64) -> TcpStream {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port as u16)).expect("connect");
+fn call(port: u16) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
     prepared(stream)
 }
 
@@ -81,7 +81,7 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
 /// sends `answer`.
 fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
-    end.connect(listener.local_addr().expect("the socket is bound").port().into(), b"hi", None);
+    end.connect(listener.local_addr().expect("the socket is bound").port(), b"hi", None);
     let mut stranger = prepared(listener.accept().expect("caller").0);
     let request = read::<26>(&mut stranger);
     assert_eq!(
@@ -244,11 +244,7 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
     let end = End::new(&t);
     let start = Instant::now();
     let timeout = Duration::from_millis(150);
-    end.connect(
-        silent.local_addr().expect("the socket is bound").port().into(),
-        b"",
-        Some(timeout),
-    );
+    end.connect(silent.local_addr().expect("the socket is bound").port(), b"", Some(timeout));
     let event = rig.next("the outcome", &end.log);
     assert_eq!(format!("{event:?}"), "TimedOut");
     assert!(start.elapsed() >= timeout);

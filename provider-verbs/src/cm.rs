@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_core::provider::{Port, ReadDepth, Sink, Upcall};
+use dat_core::provider::{ReadDepth, Sink, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
@@ -131,14 +131,10 @@ impl Channel {
     pub(crate) fn listen(
         &self,
         at: SocketAddr,
-        port: Port,
+        port: Option<u16>,
         backlog: usize,
         sink: Sink<Adapter>,
     ) -> Result<Listener> {
-        let number = match port {
-            Port::Qualifier(qualifier) => adapter::port(qualifier),
-            Port::Any => 0,
-        };
         let listen_error = |e: io::Error| match e.raw_os_error() {
             Some(libc::EADDRINUSE) => Error::of(DAT_CONN_QUAL_IN_USE),
             Some(libc::EACCES) => Error::of(DAT_CONN_QUAL_UNAVAILABLE),
@@ -147,7 +143,7 @@ impl Channel {
         let waiting = Arc::default();
         let listener = Box::new(ListenerContext { sink: Mutex::new(sink), backlog, waiting });
         let id = self.id(ptr::from_ref(&*listener).cast_mut().cast()).map_err(listen_error)?;
-        id.bind(SocketAddr::new(at.ip(), number)).map_err(listen_error)?;
+        id.bind(SocketAddr::new(at.ip(), port.unwrap_or(0))).map_err(listen_error)?;
         // The kernel's backlog counts only the requests that this process has not taken yet, so it
         // is large. `handle` enforces the consumer's backlog.
         // SAFETY: the identifier is live.

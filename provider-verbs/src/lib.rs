@@ -40,8 +40,7 @@
 //!   receives can be posted. `rdma_create_qp` is not used, because an endpoint exists before its
 //!   peer is known. So this crate makes the transitions itself, with the attributes of
 //!   `rdma_init_qp_attr`.
-//! - `listen`: `rdma_bind_addr` to the adapter's own address and to [`adapter::port`] of the
-//!   connection qualifier, as in libdaplofa.
+//! - `listen`: `rdma_bind_addr` to the adapter's own address and to the port, as in libdaplofa.
 //! - `connect`: `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`. When the answer arrives,
 //!   the queue pair moves to RTS and `rdma_establish` follows.
 //! - Immediate data are sent in the byte order of this host, as libdaplofa does. So a peer sees the

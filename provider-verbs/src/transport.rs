@@ -127,12 +127,12 @@ unsafe impl Transport for Adapter {
         Qp::new(&self.progress, cfg, sink)
     }
 
-    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
+    fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
         self.progress.channel.listen(self.progress.device.address, port, backlog, sink)
     }
 
-    fn port(&self, listener: &Listener) -> u64 {
-        listener.port.into()
+    fn port(&self, listener: &Listener) -> u16 {
+        listener.port
     }
 
     fn reject(&self, request: Request, private: &[u8]) -> Result<()> {

@@ -10,7 +10,6 @@ use dat_core::provider::{
     Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr,
 };
 
-use super::listener::port;
 use crate::adapter::Adapter;
 use crate::engine::{Engine, Target};
 use crate::engine_lock::Deferring;
@@ -109,7 +108,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
         let target = Target {
-            peer: SocketAddr::new(to.addr.ip(), port(to.port)),
+            peer: SocketAddr::new(to.addr.ip(), to.port),
             private: to.private,
             deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             depth: self.within_limit(to.depth),

@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use dat_core::cno;
+use dat_core::conn::Qualifier;
 use dat_core::conn::cr::Cr;
 use dat_core::conn::{cr, psp};
 use dat_core::ep::{self, Ep, Handles};
@@ -11,7 +12,6 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
-use dat_core::provider::Port;
 use dat_sys::*;
 
 use crate::{NAME, PROVIDER, Tested};
@@ -77,7 +77,7 @@ fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
 
 fn connected() -> (Side, Side) {
     let (a, b) = (Side::new(), Side::new());
-    let psp = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp = psp::create(b.ia, Qualifier::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags)

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use dat_core::conn::Qualifier;
 use dat_core::conn::cr::Cr;
 use dat_core::conn::{cr, psp};
 use dat_core::ep::{self, Ep, Handles};
@@ -10,7 +11,6 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
-use dat_core::provider::Port;
 use dat_core::{Error, cno};
 use dat_sys::*;
 
@@ -95,7 +95,7 @@ impl Side {
 fn both_sides_may_sleep_outside() {
     const ROUNDS: u64 = 500;
     let (a, b) = (Side::new(), Side::new());
-    let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp = psp::create(b.ia, Qualifier::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
     let qualifier = psp.qualifier();
     std::thread::scope(|s| {
         s.spawn(|| {

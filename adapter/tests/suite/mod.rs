@@ -6,3 +6,4 @@ mod agent;
 mod attended;
 mod panic;
 mod progress;
+mod qualifiers;

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
+use dat_core::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use provider_loopback::contract::rig::{EVENT_TIMEOUT, End};
 
 use crate::{NAME, PROVIDER, Tested};
@@ -48,7 +48,7 @@ fn panic_in_the_progress_thread() {
     let (ta, tb) = (open(), open());
     // SAFETY: the sink is static, so it outlives the listener.
     let sink = unsafe { Sink::new(&Panics) };
-    let listener = tb.listen(Port::Any, 1, sink).expect("listen");
+    let listener = tb.listen(None, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
     // No thread calls into the adapters any more. So the progress thread reports the request to the

@@ -11,6 +11,7 @@ use tracing::{debug, warn};
 
 use super::csp::Csp;
 use super::psp::Psp;
+use super::qualifier;
 use super::rsp::Rsp;
 use crate::addr::SockAddr;
 use crate::ep::state::{Event, State};
@@ -19,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Transport};
+use crate::provider::Transport;
 
 /// A connection request that waits for the consumer's answer. The request stays valid when its
 /// service point is freed (uDAPL 1.2, dat_psp_free).
@@ -190,7 +191,7 @@ pub unsafe fn begin_hand_off<T: Transport>(
     cr: &Node<Cr<T>>,
     qualifier: DAT_CONN_QUAL,
 ) -> Result<WithdrawnRequest<T>> {
-    super::check_qualifier(Port::Qualifier(qualifier))?;
+    qualifier::check(qualifier)?;
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
     debug!(
         target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off"

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use dat_sys::*;
 
 use super::cr::IncomingRequest;
+use super::qualifier::{self, Qualifier};
 use super::request_handler::RequestHandler;
 use crate::addr::SockAddr;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Sink, Transport};
+use crate::provider::{Sink, Transport};
 
 /// A common service point.
 pub struct Csp<T: Transport> {
@@ -49,9 +50,9 @@ pub fn create<T: Transport>(
     super::rsp::check_evd(ia, evd)?;
     check_comm(comm, address)?;
     check_local(address.ip())?;
-    let port = match address.port() {
-        0 => Port::Any,
-        port => Port::Qualifier(port.into()),
+    let qualifier = match address.port() {
+        0 => Qualifier::Any,
+        port => Qualifier::Exactly(port.into()),
     };
     let _control = ia.control();
     ia.add(|handle| {
@@ -59,16 +60,18 @@ pub fn create<T: Transport>(
             ia: Ref::new(ia),
             evd: Ref::new(evd),
             service_point: handle as usize,
-            port,
+            qualifier,
             local_address: Some(address.ip()),
             creates_eps: false,
         });
         // SAFETY: the handler is dropped after the listener (field order in `Csp`).
         let sink = unsafe { Sink::new(&*handler) };
-        let listener = ia.transport.listen(port, evd.depth(), sink).map_err(port_in_use)?;
+        // SAFETY: this call holds the control lock.
+        let listener =
+            unsafe { qualifier::listen(ia, qualifier, evd.depth(), sink) }.map_err(port_in_use)?;
         let mut address = address;
-        if let (Port::Any, Ok(port)) = (port, u16::try_from(ia.transport.port(&listener))) {
-            address.set_port(port);
+        if qualifier == Qualifier::Any {
+            address.set_port(ia.transport.port(&listener));
         }
         Ok(Csp {
             ia: Ref::new(ia),

@@ -7,12 +7,13 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::cr::IncomingRequest;
+use super::qualifier::{self, Qualifier};
 use super::request_handler::RequestHandler;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Sink, Transport};
+use crate::provider::{Sink, Transport};
 
 /// A public service point.
 pub struct Psp<T: Transport> {
@@ -33,7 +34,7 @@ impl<T: Transport> Object for Psp<T> {
 /// Implements dat_psp_create and dat_psp_create_any.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
-    port: Port,
+    qualifier: Qualifier,
     evd: &Node<Evd<T>>,
     flags: DAT_PSP_FLAGS,
 ) -> Result<&'static Node<Psp<T>>> {
@@ -43,33 +44,36 @@ pub fn create<T: Transport>(
         DAT_PSP_PROVIDER_FLAG => true,
         _ => return Err(Error::arg(4)),
     };
-    super::check_qualifier(port)?;
+    if let Qualifier::Exactly(qualifier) = qualifier {
+        qualifier::check(qualifier)?;
+    }
     let _control = ia.control();
     ia.add(|handle| {
         let handler = Arc::new(RequestHandler {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
             service_point: handle as usize,
-            port,
+            qualifier,
             local_address: None,
             creates_eps,
         });
         // SAFETY: the handler is dropped after the listener (field order in `Psp`).
         let sink = unsafe { Sink::new(&*handler) };
-        let listener = ia
-            .transport
-            .listen(port, evd.depth(), sink)
-            .map_err(|error| if port == Port::Any { none_is_free(error) } else { error })?;
-        let qualifier = match port {
-            Port::Qualifier(qualifier) => qualifier,
-            Port::Any => ia.transport.port(&listener),
+        // SAFETY: this call holds the control lock.
+        let listener =
+            unsafe { qualifier::listen(ia, qualifier, evd.depth(), sink) }.map_err(|error| {
+                if qualifier == Qualifier::Any { none_is_free(error) } else { error }
+            })?;
+        let qualifier = match qualifier {
+            Qualifier::Exactly(qualifier) => qualifier,
+            Qualifier::Any => ia.transport.port(&listener).into(),
         };
         Ok(Psp { ia: Ref::new(ia), _listener: listener, handler, qualifier })
     })
     .inspect(|_| {
-        ia.counters.count(match port {
-            Port::Any => &[DCNT_IA_PSP_CREATE_ANY],
-            Port::Qualifier(_) => &[DCNT_IA_PSP_CREATE],
+        ia.counters.count(match qualifier {
+            Qualifier::Any => &[DCNT_IA_PSP_CREATE_ANY],
+            Qualifier::Exactly(_) => &[DCNT_IA_PSP_CREATE],
         });
     })
 }

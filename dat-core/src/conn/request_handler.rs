@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use dat_sys::*;
 
 use super::cr::{self, IncomingRequest};
+use super::qualifier::Qualifier;
 use crate::ep;
 use crate::evd::Evd;
 use crate::handle::{self, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Receiver, Transport, Upcall};
+use crate::provider::{Receiver, Transport, Upcall};
 
 /// The request handler of a PSP or a CSP, which are the service points that take any number of
 /// requests.
@@ -19,9 +20,9 @@ pub(super) struct RequestHandler<T: Transport> {
     pub(super) evd: Ref<Evd<T>>,
     /// The handle of the service point.
     pub(super) service_point: usize,
-    /// The qualifier that the consumer requested. For [`Port::Any`] the listener has chosen a
+    /// The qualifier that the consumer requested. For [`Qualifier::Any`], the listener has chosen a
     /// qualifier.
-    pub(super) port: Port,
+    pub(super) qualifier: Qualifier,
     /// If set, only requests to this address are accepted.
     pub(super) local_address: Option<IpAddr>,
     /// Whether the provider creates an endpoint for each request.
@@ -65,9 +66,9 @@ impl<T: Transport> Receiver<T> for RequestHandler<T> {
         if !self.is_for(to) {
             return;
         }
-        let qualifier = match self.port {
-            Port::Qualifier(qualifier) => qualifier,
-            Port::Any => to.port().into(),
+        let qualifier = match self.qualifier {
+            Qualifier::Exactly(qualifier) => qualifier,
+            Qualifier::Any => to.port().into(),
         };
         self.handle_request(qualifier, IncomingRequest { request, from, to, private });
     }

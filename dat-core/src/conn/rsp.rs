@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dat_sys::*;
 
 use super::cr::{self, IncomingRequest};
+use super::qualifier::{self, Qualifier};
 use crate::ep::Ep;
 use crate::ep::state::Event;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Port, Receiver, Sink, Transport, Upcall};
+use crate::provider::{Receiver, Sink, Transport, Upcall};
 
 /// A reserved service point.
 pub struct Rsp<T: Transport> {
@@ -60,7 +61,7 @@ pub fn create<T: Transport>(
     if ep.ia.handle() != ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    super::check_qualifier(Port::Qualifier(qualifier))?;
+    qualifier::check(qualifier)?;
     let _control = ia.control();
     ep.apply(Event::Reserve)?;
     let made = ia.add(|handle| {
@@ -74,7 +75,8 @@ pub fn create<T: Transport>(
         });
         // SAFETY: the handler is dropped after the listener (field order in `Rsp`).
         let sink = unsafe { Sink::new(&*handler) };
-        let listener = ia.transport.listen(Port::Qualifier(qualifier), 1, sink)?;
+        // SAFETY: this call holds the control lock.
+        let listener = unsafe { qualifier::listen(ia, Qualifier::Exactly(qualifier), 1, sink) }?;
         Ok(Rsp { ia: Ref::new(ia), listener, handler })
     });
     made.inspect_err(|_| {

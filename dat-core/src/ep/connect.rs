@@ -13,6 +13,7 @@ use super::bound_qp::BoundQp;
 use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
+use crate::conn::port;
 use crate::error::{Error, Result};
 use crate::log;
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
@@ -93,8 +94,8 @@ impl<T: Transport> Ep<T> {
             target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier,
             private = private_size, "connecting"
         );
-        let to =
-            Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
+        let depth = setup.read_depth();
+        let to = Connect { addr, port: port(qualifier), private, timeout: limit, depth };
         let begun = bound.qp.connect(&to).inspect_err(|_| self.retract());
         setup.peer = Some((addr, qualifier));
         begun?;

@@ -4,6 +4,7 @@ use dat_sys::*;
 
 use super::convert::{control_functions, out, pin_evd, private_slice, query};
 use crate::addr;
+use crate::conn::Qualifier;
 use crate::conn::cr::{self, Cr};
 use crate::conn::csp::{self, Csp};
 use crate::conn::psp::{self, Psp};
@@ -12,7 +13,7 @@ use crate::ep::Ep;
 use crate::error::Error;
 use crate::handle::{self, Node};
 use crate::ia::Ia;
-use crate::provider::{Port, Transport};
+use crate::provider::Transport;
 
 control_functions! {
     /// dat_psp_create.
@@ -27,7 +28,7 @@ control_functions! {
         let cr_evd = pin_evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
         let ia = handle::pin(ia)?;
-        let made = psp::create(&ia, Port::Qualifier(qualifier), &cr_evd, flags)?;
+        let made = psp::create(&ia, Qualifier::Exactly(qualifier), &cr_evd, flags)?;
         let made = handle::pin_created(made);
         psp.write(made.handle());
         Ok(())
@@ -46,7 +47,7 @@ control_functions! {
         let cr_evd = pin_evd::<T>(cr_evd, DAT_INVALID_HANDLE_EVD_CR)?;
         let psp = out(psp, 5)?;
         let ia = handle::pin(ia)?;
-        let made = handle::pin_created(psp::create(&ia, Port::Any, &cr_evd, flags)?);
+        let made = handle::pin_created(psp::create(&ia, Qualifier::Any, &cr_evd, flags)?);
         qualifier.write(made.qualifier());
         psp.write(made.handle());
         Ok(())

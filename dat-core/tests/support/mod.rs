@@ -9,7 +9,7 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::{Pz, pz};
-use dat_core::provider::{Access, Mem as Memory, Port, Region, Segment, Transport};
+use dat_core::provider::{Access, Mem as Memory, Region, Segment, Transport};
 use dat_sys::*;
 use provider_loopback::{Adapter, Mem};
 
@@ -142,7 +142,13 @@ pub fn connected() -> (Side, &'static Node<Ep<T>>, Side, &'static Node<Ep<T>>) {
 }
 
 pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
-    let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
+    let psp = dat_core::conn::psp::create(
+        b.ia,
+        dat_core::conn::Qualifier::Any,
+        b.cr,
+        DAT_PSP_CONSUMER_FLAG,
+    )
+    .unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     x.connect(
         to,

@@ -147,18 +147,16 @@ fn assert_refused<'t, T: Transport>(rig: &Rig<'t, T>, caller: &End<'t, T>) {
 
 pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     let log = Log::new(b);
-    let first = b.listen(Port::Any, 1, log.sink()).expect("the listener opens");
-    let second = b.listen(Port::Any, 1, log.sink()).expect("the listener opens");
+    let first = b.listen(None, 1, log.sink()).expect("the listener opens");
+    let second = b.listen(None, 1, log.sink()).expect("the listener opens");
     let port = b.port(&first);
     assert_ne!(port, b.port(&second));
     assert!(port >= 1024, "the port must not be a privileged one");
-    let error = b
-        .listen(Port::Qualifier(port), 1, log.sink())
-        .err()
-        .expect("a qualifier in use must be refused");
+    let error =
+        b.listen(Some(port), 1, log.sink()).err().expect("a qualifier in use must be refused");
     assert_eq!(error.kind(), dat_sys::DAT_CONN_QUAL_IN_USE);
     drop(first);
-    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("the service is free again");
+    let again = b.listen(Some(port), 1, log.sink()).expect("the service is free again");
     assert_eq!(b.port(&again), port);
 }
 

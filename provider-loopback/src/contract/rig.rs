@@ -134,11 +134,11 @@ pub struct Service<'t, T: Transport> {
 impl<'t, T: Transport> Service<'t, T> {
     pub fn new(t: &'t T, backlog: usize) -> Self {
         let log = Log::new(t);
-        let listener = t.listen(Port::Any, backlog, log.sink()).expect("the listener opens");
+        let listener = t.listen(None, backlog, log.sink()).expect("the listener opens");
         Service { listener, log }
     }
 
-    pub fn port(&self, t: &T) -> u64 {
+    pub fn port(&self, t: &T) -> u16 {
         t.port(&self.listener)
     }
 
@@ -198,7 +198,7 @@ impl<'t, T: Transport> End<'t, T> {
         End { qp, requests, recvs, mem, pd, log, requests_log, recvs_log, t }
     }
 
-    pub fn connect(&self, port: u64, private: &[u8], timeout: Option<Duration>) {
+    pub fn connect(&self, port: u16, private: &[u8], timeout: Option<Duration>) {
         let addr = SocketAddr::new(self.t.attrs().address.ip(), 0);
         self.qp
             .connect(&Connect { addr, port, private, timeout, depth: DEPTH })

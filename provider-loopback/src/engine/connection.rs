@@ -1,6 +1,6 @@
 //! The beginning and the end of connections.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dat_sys::*;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Adapter;
 use dat_core::error::{Error, Result};
-use dat_core::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
+use dat_core::provider::{Close, Connect, ReadDepth, Sink, WcOp, WcStatus};
 
 impl Engine {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
@@ -38,16 +38,16 @@ impl Engine {
 
     pub(crate) fn listen(
         &mut self,
-        port: Port,
+        port: Option<u16>,
         backlog: usize,
         sink: Sink<Adapter>,
-    ) -> Result<(Id, u64)> {
+    ) -> Result<(Id, u16)> {
         let port = match port {
-            Port::Any => self.free_port().ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))?,
-            Port::Qualifier(port) if self.listener(port).is_some() => {
+            None => self.free_port().ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))?,
+            Some(port) if self.listener(port).is_some() => {
                 return Err(Error::of(DAT_CONN_QUAL_IN_USE));
             }
-            Port::Qualifier(port) => port,
+            Some(port) => port,
         };
         let id = Id::new();
         self.listeners.insert(id, Listener { sink, port, backlog });
@@ -89,7 +89,7 @@ impl Engine {
             return Ok(());
         }
         let from = SocketAddr::new(to.addr.ip(), self.next_port());
-        let to_addr = address(to.addr.ip(), to.port);
+        let to_addr = SocketAddr::new(to.addr.ip(), to.port);
         let deadline = to.timeout.and_then(|t| Instant::now().checked_add(t));
         self.calls.insert(
             call,
@@ -277,13 +277,13 @@ impl Engine {
         }
     }
 
-    fn listener(&self, port: u64) -> Option<(Id, Sink<Adapter>, usize)> {
+    fn listener(&self, port: u16) -> Option<(Id, Sink<Adapter>, usize)> {
         self.listeners.iter().find(|(_, l)| l.port == port).map(|(id, l)| (*id, l.sink, l.backlog))
     }
 
-    fn free_port(&mut self) -> Option<u64> {
+    fn free_port(&mut self) -> Option<u16> {
         (0..=u16::MAX).find_map(|_| {
-            let port = u64::from(self.next_port());
+            let port = self.next_port();
             self.listener(port).is_none().then_some(port)
         })
     }
@@ -293,9 +293,4 @@ impl Engine {
         self.last_port = self.last_port.wrapping_add(1).max(49152);
         self.last_port
     }
-}
-
-/// Makes a socket address, which contains the low 16 bits of a connection qualifier.
-fn address(ip: IpAddr, port: u64) -> SocketAddr {
-    SocketAddr::new(ip, port as u16)
 }

@@ -203,7 +203,7 @@ pub(crate) fn connected_over<'t>(
 ) -> (End<'t, Roce>, PeerConnection) {
     let peer_id = PEER_ID + n;
     let service = Service::new(rig.a, 1);
-    let port = service.port(rig.a) as u16;
+    let port = service.port(rig.a);
     send_req_of(peer, (peer_id, PEER_QPN + n), port, mtu);
     let end = End::new(rig.a);
     let (request, ..) = service.request(rig);
