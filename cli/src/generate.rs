@@ -1,12 +1,14 @@
 //! Generates the shell completions and manual pages that packages install, from the commands'
 //! definitions.
 
+mod examples;
+
 use std::fs;
 use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -43,7 +45,8 @@ pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
     all.build();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
     for command in std::iter::once(&all).chain(shown) {
-        let manual = Man::new(command.clone());
+        let source = concat!("OpenDAT ", env!("CARGO_PKG_VERSION"));
+        let manual = Man::new(command.clone()).source(source).manual("OpenDAT");
         let file = directory.join(manual.get_filename());
         let written = page(&manual, command).and_then(|text| fs::write(&file, text));
         written.with_context(|| format!("writing {}", file.display()))?;
@@ -56,7 +59,7 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     manual.render_title(&mut page)?;
     manual.render_name_section(&mut page)?;
-    manual.render_synopsis_section(&mut page)?;
+    writeln!(page, ".SH SYNOPSIS\n.nh\n.ad l\n{}\n.ad b\n.hy", synopsis(command))?;
     manual.render_description_section(&mut page)?;
     manual.render_options_section(&mut page)?;
     if command.get_subcommands().any(|command| !command.is_hide_set()) {
@@ -70,6 +73,14 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
             table.lines().map(|line| format!("\\&{}\n", line.replace('\\', "\\e"))).collect();
         writeln!(page, ".SH {}\n.nf\n{escaped}.fi", heading.to_uppercase())?;
     }
+    writeln!(page, ".SH EXAMPLES")?;
+    for example in examples::of(command.get_name()) {
+        writeln!(page, ".PP\n{}\n.PP\n.RS 4\n.nf", escape(example.purpose))?;
+        for line in example.lines {
+            writeln!(page, "$ {}", escape(line))?;
+        }
+        writeln!(page, ".fi\n.RE")?;
+    }
     let see_also = match command.get_name() {
         "dat" => ".BR dat.conf (5)",
         _ => ".BR dat (1),\n.BR dat.conf (5)",
@@ -82,9 +93,52 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
+/// Returns the synopsis: the command with all its options and their values.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut words = vec![format!("\\fB{}\\fR", escape(name))];
+    let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+    words.extend(shown().filter(|argument| !argument.is_positional()).map(option));
+    words.extend(shown().filter(|argument| argument.is_positional()).map(|argument| {
+        let many = argument.get_num_args().is_some_and(|range| range.max_values() > 1);
+        let text = format!("{}{}", values(argument), if many { " ..." } else { "" });
+        if argument.is_required_set() { text } else { format!("[{text}]") }
+    }));
+    if command.get_subcommands().any(|command| !command.is_hide_set()) {
+        words.push("[\\fICOMMAND\\fR]".to_owned());
+    }
+    words.join(" ")
+}
+
+/// Returns an option in the form that a synopsis has: `[-s|--size SIZE]`.
+fn option(argument: &Arg) -> String {
+    let short = argument.get_short().map(|short| format!("\\fB\\-{short}\\fR"));
+    let long = argument.get_long().map(|long| format!("\\fB\\-\\-{}\\fR", escape(long)));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    let value = match argument.get_action().takes_values() {
+        // The name of the option and its value stay in one line.
+        true => format!("\\ {}", values(argument)),
+        false => String::new(),
+    };
+    format!("[{}{value}]", names.join("|"))
+}
+
+/// Returns the names of an argument's values.
+fn values(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    let names: Vec<String> = names.iter().map(|name| format!("\\fI{}\\fR", escape(name))).collect();
+    names.join(" ")
+}
+
+/// Escapes the characters of a text that have a meaning in roff.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
+}
+
 /// Returns a command's exit codes in words.
 fn exit_status(command: &str) -> &'static str {
     match command {
+        "serve" => "Does not end by itself: 1 on failure, 2 for a wrong command line.",
         "list" => "0, or 1 if the registry file has errors; 2 for a wrong command line.",
         "doctor" => "0, or 1 if there is a problem; 2 for a wrong command line.",
         "check" => {
