@@ -264,65 +264,6 @@ fn the_lines_of_the_readme_do_what_they_say() {
     });
 }
 
-/// Runs the workflow of docs/ci.md, section "A workflow": each step of each row of its matrix, with
-/// the tutorial's program under test.
-#[test]
-fn the_workflow_runs() {
-    skip_if_missing(|| {
-        let dist = Dist::locate()?;
-        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
-            find_program(program, package)?;
-        }
-        let (workflow, dir) =
-            (read("examples/ci/rdma.yml"), tempfile::tempdir().expect("a directory"));
-        let at = |name: &str| dir.path().join(name);
-        for name in ["Makefile", "hello.c"] {
-            fs::copy(workspace().join("examples/hello").join(name), at(name))
-                .expect("the file exists");
-        }
-        // In this state, the workflow has already checked out OpenDAT and run `cargo xtask dist`.
-        fs::create_dir_all(at("opendat/target")).expect("a directory");
-        symlink(dist.root(), at("opendat/target/dist")).expect("a link");
-        let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
-        assert_eq!(steps.len(), 4, "{workflow}");
-        for (ia, net) in
-            [("tcp-emu", "off"), ("softroce", "off"), ("softroce", "loss=1%,reorder=1%")]
-        {
-            let matrix = |list: &str, value: &str| {
-                let line = workflow.lines().find(|line| line.trim_start().starts_with(list));
-                assert!(line.is_some_and(|line| line.contains(value)), "{list} {value}");
-            };
-            matrix("ia: [", ia);
-            matrix("net: [", &format!("\"{net}\""));
-            for step in steps.iter().filter(|step| !step.starts_with("cargo xtask dist")) {
-                let step = step
-                    .replace("${{ matrix.ia }}", ia)
-                    .replace("${{ matrix.net }}", net)
-                    .replace("${{ github.workspace }}", &dir.path().display().to_string());
-                let (line, more) = step.split_once('\n').expect("a line");
-                let mut command = Command::new("bash");
-                command
-                    .args(["-ec", line])
-                    .current_dir(dir.path())
-                    .env("DAT_OVERRIDE", "/dev/null");
-                let variables =
-                    more.lines().take_while(|line| !line.trim_start().starts_with("- "));
-                let variables = variables.filter_map(|line| line.split_once(':'));
-                let variables = variables.map(|(name, value)| (name.trim(), value.trim()));
-                command.envs(variables.filter(|(name, _)| *name != "env"));
-                text(&command.output().expect("bash starts"));
-            }
-            assert!(
-                fs::read_dir(at("captures")).expect("the captures are made").count() >= 2,
-                "{ia}"
-            );
-            assert_eq!(read(at("server.out")), read("examples/hello/server.txt"), "{ia}");
-        }
-        Ok(())
-    });
-}
-
 #[test]
 fn the_summary_has_every_page() {
     let summary = read("docs/SUMMARY.md");
