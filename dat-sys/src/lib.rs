@@ -3,8 +3,8 @@
 //!
 //! Layouts are those of `libdat2.so.2` on LP64 Linux. Enumerations are integers with constants, so
 //! that a foreign program may pass any number without undefined behaviour. Handles are untyped
-//! pointers. This crate has no code: libdat2 has the functions that consumers call, and dat-core
-//! implements them.
+//! pointers. Except for [`VaList`], this crate has no code: libdat2 has the functions that
+//! consumers call, and dat-core implements them.
 //!
 //! Every record has `zeroed()`, for use as `DAT_EP_ATTR { max_recv_dtos: 8, ..DAT_EP_ATTR::zeroed()
 //! }`.
@@ -26,6 +26,7 @@ mod memory;
 mod provider;
 mod types;
 pub mod v1;
+mod va_list;
 
 #[cfg(test)]
 mod layout_tests;
@@ -40,3 +41,4 @@ pub use ia::*;
 pub use memory::*;
 pub use provider::*;
 pub use types::*;
+pub use va_list::VaList;

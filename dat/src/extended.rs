@@ -2,8 +2,8 @@
 //! need an adapter that supports them ([`Attributes::extended`](crate::Attributes::extended)).
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
+use dat_sys::VaList;
 use dat_sys::ib::*;
 
 use crate::endpoint::Endpoint;
@@ -87,7 +87,7 @@ impl Endpoint {
         if !interface.attributes.extended {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
-        let mut arguments = Arguments::new(arguments);
+        let mut arguments = VaList::in_memory(arguments.as_ptr());
         // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
         // arguments are those of the C macros. The provider reported the extension, so its table
         // has the function.
@@ -107,28 +107,4 @@ impl Endpoint {
 
 fn pointer<T>(to: &T) -> u64 {
     (&raw const *to).expose_provenance() as u64
-}
-
-/// A `va_list` with all arguments in memory (System V AMD64 ABI, 3.5.7).
-#[cfg(target_arch = "x86_64")]
-#[repr(C)]
-struct Arguments {
-    gp_offset: u32,
-    fp_offset: u32,
-    overflow_arg_area: *const u64,
-    reg_save_area: *const u64,
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Arguments {
-    fn new(arguments: &[u64]) -> Self {
-        /// Both offsets point past the last saved register, so all arguments are on the stack.
-        const REGISTERS: (u32, u32) = (48, 176);
-        Arguments {
-            gp_offset: REGISTERS.0,
-            fp_offset: REGISTERS.1,
-            overflow_arg_area: arguments.as_ptr(),
-            reg_save_area: null_mut(),
-        }
-    }
 }

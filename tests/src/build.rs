@@ -1,9 +1,28 @@
 //! Builds the C programs of `programs/` against the headers and the library under test.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Dist, Skip, find_program};
+use crate::{Dist, Skip, find_program, setting};
+
+/// Returns the command that runs a program which [`compiler`] has compiled. The setting `emulator`
+/// names the program that emulates another processor, with its arguments.
+pub fn compiled(program: &Path) -> Command {
+    let Some(emulator) = setting("emulator") else { return Command::new(program) };
+    let mut words = emulator.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).arg(program);
+    command
+}
+
+/// Returns the C compiler: that of the variable CC, or else `cc`.
+fn compiler() -> Result<PathBuf, Skip> {
+    match env::var_os("CC") {
+        Some(compiler) => Ok(compiler.into()),
+        None => find_program("cc", "gcc"),
+    }
+}
 
 /// Compiles `programs/<name>.c` and links it with libdat2. The compiled program is in the directory
 /// `into`.
@@ -108,7 +127,7 @@ fn compile(
     options: &[&str],
     libraries: &[&str],
 ) -> Result<PathBuf, Skip> {
-    let compiler = find_program("cc", "gcc")?;
+    let compiler = compiler()?;
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
     let output = Command::new(compiler)

@@ -4,13 +4,13 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, ends_with_ok, enter_own_network,
-    has_own_network, trial,
+    Dist, PROVIDERS, Provider, Registry, Skip, Stop, c_program, compiled, ends_with_ok,
+    enter_own_network, has_own_network, trial,
 };
 
 /// The time limit of a program on a busy machine. The limit is long, because it only ends a program
@@ -75,6 +75,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["poll", "1000", "50"],
     ),
     under(in_own_network, "a_peer_without_a_route_is_told_apart", "no_way", &["route"]),
+    built_in("extended_operations_get_the_arguments_of_a_c_program", "extended", &[]),
     built_in("killed_neighbours_disturb_nobody_else_on_their_address", "neighbours", &[]),
     built_in("wrong_handles_are_refused_by_every_function", "bad_handles", &[]),
     built_in("a_connected_program_that_does_nothing_is_woken_by_nobody", "idle", &[]),
@@ -250,7 +251,7 @@ impl Behaviour {
         let dist = Dist::locate()?;
         let registry = (self.registry)(&dist, provider)?;
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut command = Command::new(c_program(&dist, self.program, dir.path())?);
+        let mut command = compiled(&c_program(&dist, self.program, dir.path())?);
         command.args(self.args);
         Ok(ends_with_ok(self.program, command, &registry, LIMIT)?)
     }

@@ -10,7 +10,7 @@ mod names;
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsString, c_char};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 
 use dat_sys::describe::{CONSTANTS, Constant, Field, RECORDS, Record, TEXTS};
 use dat_sys::v1;
-use opendat_tests::{Skip, find_program, skip};
+use opendat_tests::{Skip, compiled, find_program, skip};
 
 #[test]
 fn headers_agree_with_dat_sys_in_c() {
@@ -80,7 +80,7 @@ fn names_that_only_programs_use_are_there() {
                 .output()
                 .unwrap();
             assert_succeeds(language.standard, &output);
-            assert_succeeds("names", &Command::new(program).output().unwrap());
+            assert_succeeds("names", &compiled(&program).output().unwrap());
         }
     }
 }
@@ -311,7 +311,7 @@ fn run_layout_check(language: &Language, headers: &Headers) {
         .output()
         .unwrap();
     assert_succeeds(language.standard, &output);
-    assert_succeeds("layout", &Command::new(program).output().unwrap());
+    assert_succeeds("layout", &compiled(&program).output().unwrap());
 }
 
 fn assert_succeeds(what: &str, output: &Output) {
@@ -533,7 +533,8 @@ fn array(type_name: &str) -> Option<(&str, &str)> {
 
 fn c_type(type_name: &str) -> &str {
     match type_name {
-        "i8" => "char",
+        // `i8` or `u8`, which depends on the processor.
+        name if name == std::any::type_name::<c_char>() => "char",
         "i32" => "int",
         "u32" => "uint32_t",
         "u64" => "uint64_t",

@@ -176,10 +176,11 @@ fn install_help(stage: &Path) -> Result<()> {
 pub(crate) const DOCUMENTS: &str = "share/doc/opendat";
 
 /// Documents in the root directory. README.md links to most of them.
-const ROOT_DOCUMENTS: [&str; 8] = [
+const ROOT_DOCUMENTS: [&str; 9] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md",
     "SECURITY.md",
     "LICENSE",
     "LICENSE-APACHE",

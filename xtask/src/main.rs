@@ -1,7 +1,8 @@
-//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | bench | mpi | guest |
-//! attacks | dist | package | reference | deny`.
+//! Development tasks: `cargo xtask test | loom | arm64 | mutants | miri | tsan | bench | mpi |
+//! guest | attacks | dist | package | reference | deny`.
 #![forbid(unsafe_code)]
 
+mod arm64;
 mod attacks;
 mod bench;
 mod cargo;
@@ -44,6 +45,8 @@ enum Task {
     Test(test::Options),
     /// Run only the tests that explore every interleaving of the lock-free parts
     Loom,
+    /// Run only the tests of the C ABI on arm64, under an emulator
+    Arm64,
     /// Change dat-core and rnic, one change at a time, and check whether the tests notice (not part
     /// of test)
     Mutants(mutants::Options),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Loom => {
             loom::job(true, None).and_then(|job| test::run_only(vec![Stage::of("loom", vec![job])]))
         }
+        Task::Arm64 => test::run_only(vec![arm64::stage()]),
         Task::Mutants(options) => mutants::run(&options),
         Task::Tsan(options) => tsan::stage(&options).and_then(|stage| test::run_only(vec![stage])),
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),

@@ -139,7 +139,22 @@ fn build(dist: &Path) -> Result<PathBuf> {
     remove(&tree)?;
     remove(&stage)?;
     add_library_dependencies(&into)?;
+    write_checksums(&into)?;
     Ok(into)
+}
+
+/// The file with the checksums of the packages, which `sha256sum --check` reads.
+const CHECKSUMS: &str = "SHA256SUMS";
+
+/// Writes the checksums of all files in a directory.
+fn write_checksums(packages: &Path) -> Result<()> {
+    let entries = fs::read_dir(packages)?.map(|entry| Ok(entry?.file_name()));
+    let mut names = entries.collect::<Result<Vec<_>>>()?;
+    names.sort();
+    let output = Command::new("sha256sum").arg("--").args(names).current_dir(packages).output();
+    let output = output.context("sha256sum does not start")?;
+    ensure!(output.status.success(), "sha256sum failed ({})", output.status);
+    fs::write(packages.join(CHECKSUMS), output.stdout).context("cannot write the checksums")
 }
 
 /// The contents of a file for dpkg-shlibdeps (deb-shlibs(5)). With this file, packages of programs
@@ -200,6 +215,7 @@ const DEBIAN_DOCUMENTS: &[(&str, &str)] = &[
     ("CHANGELOG.md", "changelog"),
     ("dat.conf", "dat.conf"),
     ("CONTRIBUTING.md", "CONTRIBUTING.md"),
+    ("CODE_OF_CONDUCT.md", "CODE_OF_CONDUCT.md"),
     ("SECURITY.md", "SECURITY.md"),
     ("docs", "docs"),
     ("cli/schema", "cli/schema"),
@@ -277,7 +293,29 @@ fn run_checked(command: &mut Command) -> Result<()> {
 mod tests {
     use std::fs;
 
+    use std::process::Command;
+
+    use super::{CHECKSUMS, write_checksums};
     use crate::cargo::workspace;
+
+    #[test]
+    fn checksums_are_those_of_the_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["opendat_1_amd64.deb", "opendat-1.tar.gz"] {
+            fs::write(dir.path().join(name), name).expect("a file");
+        }
+        write_checksums(dir.path()).expect("checksums");
+        let check = || {
+            let mut check = Command::new("sha256sum");
+            check.args(["--check", "--strict", CHECKSUMS]).current_dir(dir.path());
+            check.output().expect("sha256sum starts")
+        };
+        let output = check();
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8_lossy(&output.stdout).matches(": OK").count(), 2);
+        fs::write(dir.path().join("opendat-1.tar.gz"), "another").expect("a file");
+        assert!(!check().status.success());
+    }
 
     /// The version in the metadata for Debian must be the version of the workspace. A test checks
     /// this, because Debian's tools cannot read the version of the workspace.

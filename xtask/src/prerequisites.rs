@@ -77,6 +77,19 @@ const PREREQUISITES: &[Prerequisite] = &[
         "what our packages depend \
                                                                        on",
     ),
+    full_run(
+        "gcc for arm64",
+        "/usr/bin/aarch64-linux-gnu-gcc",
+        "gcc-aarch64-linux-gnu",
+        "the C ABI on arm64",
+    ),
+    full_run(
+        "g++ for arm64",
+        "/usr/bin/aarch64-linux-gnu-g++",
+        "g++-aarch64-linux-gnu",
+        "the C++ ABI on arm64",
+    ),
+    full_run("QEMU", "/usr/bin/qemu-aarch64-static", "qemu-user-static", "programs of arm64"),
     any_run("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench in a browser"),
     any_run("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
     full_run(
@@ -166,4 +179,23 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PREREQUISITES;
+    use crate::cargo::workspace;
+
+    /// CONTRIBUTING.md has a command that installs all packages, for users who are not root.
+    #[test]
+    fn contributors_are_told_every_package() {
+        let text = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("the file");
+        let lines: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("sudo apt install ")).collect();
+        let [short, full] = lines[..] else { panic!("{lines:?}") };
+        for need in PREREQUISITES {
+            let line = if need.full { full } else { short };
+            assert!(line.split(' ').any(|word| word == need.package), "{}", need.package);
+        }
+    }
 }

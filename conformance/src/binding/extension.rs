@@ -5,9 +5,6 @@ use dat_sys::*;
 use libloading::os::unix::Library;
 use registry::{ia, table_of};
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("dat_extension_op needs the va_list of this architecture");
-
 /// The way in which dat_extension_op is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtensionOp {
@@ -21,16 +18,6 @@ pub(crate) enum ExtensionOp {
 /// The variable arguments, which follow the handle and the operation. Each operation reads only as
 /// many of the first arguments as it needs.
 pub(crate) type Words = [u64; 6];
-
-/// A `va_list` with all arguments in memory, as if earlier arguments had used up the registers
-/// (System V AMD64 ABI, 3.5.7).
-#[repr(C)]
-struct VaList {
-    gp_offset: u32,
-    fp_offset: u32,
-    overflow_arg_area: *const u64,
-    reg_save_area: *const u64,
-}
 
 impl ExtensionOp {
     /// Looks dat_extension_op up in a library.
@@ -69,13 +56,7 @@ impl ExtensionOp {
                 let Some((object, table)) = found else {
                     return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
                 };
-                let area = words.as_ptr();
-                let mut list = VaList {
-                    gp_offset: 48,
-                    fp_offset: 176,
-                    overflow_arg_area: area,
-                    reg_save_area: area,
-                };
+                let mut list = VaList::in_memory(words.as_ptr());
                 // SAFETY: `table` is the table of a registered provider of 2.0. All such tables in
                 // this program have the function.
                 let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {

@@ -4,18 +4,13 @@
 //! and call [`extension_op`].
 
 use std::arch::naked_asm;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 
 use dat_sys::*;
 use registry::boundary::guard;
 use registry::{close_query, handle, ia, table_of};
 
 use crate::LIBRARY;
-
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!(
-    "dat_extension_op needs a trampoline for this architecture, see libdat/v2/src/extension.rs"
-);
 
 /// `dat_extension_op(handle, op, ...)`: performs an operation that the standard does not define.
 ///
@@ -58,6 +53,51 @@ unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -
         "call {extension_op}",
         "add rsp, 216",
         ".cfi_adjust_cfa_offset -216",
+        "ret",
+        ".cfi_endproc",
+        extension_op = sym extension_op,
+    )
+}
+
+/// The same for AArch64.
+///
+/// # Safety
+///
+/// The arguments must be those of the operation.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -> DAT_RETURN {
+    // AAPCS64, appendix B. The frame holds the frame record (16 bytes), the va_list (32 bytes at
+    // offset 16), the integer registers (48 bytes at offset 48) and the vector registers (128 bytes
+    // at offset 96).
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-224]!",
+        ".cfi_def_cfa_offset 224",
+        ".cfi_offset 29, -224",
+        ".cfi_offset 30, -216",
+        "mov x29, sp",
+        "stp x2, x3, [sp, #48]",
+        "stp x4, x5, [sp, #64]",
+        "stp x6, x7, [sp, #80]",
+        "stp q0, q1, [sp, #96]",
+        "stp q2, q3, [sp, #128]",
+        "stp q4, q5, [sp, #160]",
+        "stp q6, q7, [sp, #192]",
+        "add x9, sp, #224",
+        "add x10, sp, #96",
+        "stp x9, x10, [sp, #16]", // stack, gr_top
+        "str x9, [sp, #32]",      // vr_top
+        "mov w9, #-48",           // gr_offs: the named arguments take two registers.
+        "mov w10, #-128",         // vr_offs
+        "stp w9, w10, [sp, #40]",
+        "add x2, sp, #16",
+        "bl {extension_op}",
+        "ldp x29, x30, [sp], #224",
+        ".cfi_restore 29",
+        ".cfi_restore 30",
+        ".cfi_def_cfa_offset 0",
         "ret",
         ".cfi_endproc",
         extension_op = sym extension_op,
@@ -116,26 +156,7 @@ unsafe extern "C" fn extension_op(
 /// # Safety
 ///
 /// `args` must be a live `va_list` whose next argument is a pointer.
-#[cfg(target_arch = "x86_64")]
-unsafe fn next_pointer(args: DAT_VA_LIST) -> *mut std::ffi::c_void {
-    #[repr(C)]
-    struct VaList {
-        gp_offset: u32,
-        fp_offset: u32,
-        overflow_arg_area: *mut u8,
-        reg_save_area: *mut u8,
-    }
-    // SAFETY: the trampoline above created the list. A pointer is in the register save area as long
-    // as one of the six registers is left.
-    unsafe {
-        let list = &mut *args.cast::<VaList>();
-        let place = if list.gp_offset < 48 {
-            list.gp_offset += 8;
-            list.reg_save_area.add(list.gp_offset as usize - 8)
-        } else {
-            list.overflow_arg_area = list.overflow_arg_area.add(8);
-            list.overflow_arg_area.sub(8)
-        };
-        place.cast::<*mut std::ffi::c_void>().read()
-    }
+unsafe fn next_pointer(args: DAT_VA_LIST) -> *mut c_void {
+    // SAFETY: the trampoline above created the list.
+    std::ptr::with_exposed_provenance_mut(unsafe { (&mut *args.cast::<VaList>()).next() } as usize)
 }
