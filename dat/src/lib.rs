@@ -92,3 +92,8 @@ pub use providers::{builtins, registry};
 pub use registry::{Registry, export_symbols};
 pub use srq::SharedReceiveQueue;
 pub use standard::{StandardAttributes, Value};
+
+/// The tests of documents run the program in README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
