@@ -9,7 +9,7 @@
 //! - [`Endpoint`]s, which connect, send, receive, write and read.
 //! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
 //!
-//! `examples/hello.rs` uses most of them in 60 lines.
+//! `examples/hello.rs` uses most of them on a page. 
 //!
 //! ```no_run
 //! use dat::{Access, Adapter};
@@ -48,6 +48,18 @@
 //! A post or a dequeue is one call through the provider's table. It does not allocate, lock or
 //! count references.
 //!
+//! # Errors and messages
+//!
+//! The crate writes nothing to the standard streams, unless the environment asks for the log
+//! (`OPENDAT_LOG`). An [`Error`] contains everything that is known about a failure: the call, the
+//! status word of C, the numbers that do not fit, and what the providers have to say. Mistakes in
+//! the registry's file are in [`Registry::list`], as [`errors`](registry::List::errors).
+//!
+//! # Event loops
+//!
+//! A [`NotificationDescriptor`] has a file descriptor that is readable while there are events, for
+//! poll(2), epoll(7) and event loops.
+//!
 //! # Vendor providers
 //!
 //! A provider in a shared library looks for three functions in the program that loads it. Such a
@@ -65,6 +77,7 @@ mod endpoint;
 mod extended;
 mod listener;
 mod memory;
+mod notification;
 mod post;
 mod srq;
 
@@ -80,13 +93,14 @@ mod providers;
 
 pub use adapter::{Adapter, Attributes};
 pub use address::Address;
-pub use dispatcher::{DispatcherId, EventDispatcher, NotificationObject, Streams};
+pub use dispatcher::{DispatcherId, Drain, EventDispatcher, Incoming, Streams};
 pub use endpoint::{Close, Endpoint, EndpointBuilder, EndpointId, EndpointState};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{AsynchronousError, Completion, ConnectionEvent, Event, Operation, Status};
 pub use expect::Unexpected;
 pub use listener::{ConnectionRequest, Listener};
 pub use memory::{Access, MemoryRegion, ProtectionZone, RemoteRegion, RemoteSegment, Segment};
+pub use notification::{NotificationDescriptor, NotificationObject};
 pub use post::Flags;
 pub use providers::{builtins, registry};
 pub use registry::{Registry, export_symbols};
