@@ -113,6 +113,13 @@ impl EventDispatcher {
         }))
     }
 
+    /// Another value for the same dispatcher, to create objects with. Only one of the two may take
+    /// events.
+    #[cfg(feature = "async")]
+    pub(crate) fn share(&self) -> Self {
+        EventDispatcher { object: self.object.clone(), event: DAT_EVENT::zeroed() }
+    }
+
     /// Identifies this dispatcher in events.
     pub fn id(&self) -> DispatcherId {
         DispatcherId(self.object.handle.addr())

@@ -9,7 +9,7 @@
 //! - [`Endpoint`]s, which connect, send, receive, write and read.
 //! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
 //!
-//! `examples/hello.rs` uses most of them on a page. 
+//! `examples/hello.rs` uses most of them on a page. The other examples are longer.
 //!
 //! ```no_run
 //! use dat::{Access, Adapter};
@@ -58,7 +58,8 @@
 //! # Event loops
 //!
 //! A [`NotificationDescriptor`] has a file descriptor that is readable while there are events, for
-//! poll(2), epoll(7) and event loops.
+//! poll(2), epoll(7) and event loops. The feature `async` adds the module `asynchronous`: futures
+//! and streams, on any runtime.
 //!
 //! # Vendor providers
 //!
@@ -67,7 +68,9 @@
 //! each of `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle`:
 //! `println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");`
 
-// The layers, from top to bottom. First methods that combine others:
+// The layers, from top to bottom. First futures and streams, and methods that combine others:
+#[cfg(feature = "async")]
+pub mod asynchronous;
 mod expect;
 
 // The objects and their operations:
