@@ -1,9 +1,9 @@
 //! Checks the interface of the crate: that it is the one in `public-api.txt`, and that every public
 //! type has an example.
 //!
-//! The compiler warns of each `pub` that programs cannot reach (`unreachable_pub`), so the interface
-//! is every item in `src/` that has the word `pub`, and every implementation of a trait. The test
-//! reads the source as rustfmt formats it. After an intended change, update the file with
+//! The compiler warns of each `pub` that programs cannot reach (`unreachable_pub`), so the
+//! interface is every item in `src/` that has the word `pub`, and every implementation of a trait.
+//! The test reads the source as rustfmt formats it. After an intended change, update the file with
 //! `UPDATE_PUBLIC_API=1 cargo test -p opendat --test public_api`, and say in CHANGELOG.md whether
 //! programs must change.
 
