@@ -255,23 +255,30 @@ fn a_full_standard_error_disturbs_no_program() {
 }
 
 /// Runs `dat query` in an environment with these variables. Returns the lines of standard output
-/// and of standard error that the library has written. An invalid parameter keeps the adapter from
-/// opening, and the program prints the error of the registry as its last message.
-fn messages(variables: &[(&str, &str)]) -> [Vec<String>; 2] {
+/// and of standard error. An invalid parameter keeps the adapter from opening, and the program
+/// prints the error of the registry as its last message. The reason is a part of that error, so the
+/// library writes it only because DAT_DBG_TYPE asks for it.
+fn failed_query(variables: &[(&str, &str)]) -> [Vec<String>; 2] {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
     command.args(["query", "tcp-emu"]);
     for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "DAT_DBG_DEST"] {
         command.env_remove(variable);
     }
     command.env("DAT_OVERRIDE", "/dev/null").env("OPENDAT_PARAMS", "crc=maybe");
+    command.env("DAT_DBG_TYPE", "1");
     let output = command.envs(variables.iter().copied()).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| {
+    [output.stdout, output.stderr].map(|text| {
         let text = String::from_utf8(text).expect("text");
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    });
-    let error = stderr.iter().position(|line| line.starts_with("dat: cannot open IA"));
-    [stdout, stderr[..error.expect("the program's own error")].to_vec()]
+        text.lines().map(str::to_owned).collect()
+    })
+}
+
+/// Returns the lines of a failed query that come before the error of the registry.
+fn messages(variables: &[(&str, &str)]) -> [Vec<String>; 2] {
+    failed_query(variables).map(|lines| {
+        lines.into_iter().take_while(|line| !line.starts_with("dat: cannot open IA")).collect()
+    })
 }
 
 const REASON: &str = "tcp-emu (tcp-emu): OPENDAT_PARAMS: crc=maybe: expected on or off";
@@ -300,7 +307,7 @@ fn messages_are_json_if_the_log_is() {
     assert!(stdout.is_empty(), "{stdout:#?}");
     let lines: Vec<Value> =
         stderr.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let [refusal, reason] = &lines[..] else { panic!("{lines:#?}") };
+    let [refusal, reason, _] = &lines[..] else { panic!("{lines:#?}") };
     let text = refusal["message"].as_str().expect("text");
     assert!(text.starts_with("OPENDAT_LOG=json,degub: degub is neither"), "{text}");
     assert_eq!((&reason["target"], &reason["level"]), (&"dat".into(), &"warn".into()));
@@ -321,7 +328,7 @@ fn a_reason_that_is_logged_is_no_message_as_well() {
 #[test]
 fn an_error_that_a_program_prints_is_reported_only_if_asked_for() {
     let count = |types| {
-        let [stdout, _] = messages(&[("DAT_DBG_DEST", "1"), ("DAT_DBG_TYPE", types)]);
+        let [stdout, _] = failed_query(&[("DAT_DBG_DEST", "1"), ("DAT_DBG_TYPE", types)]);
         stdout.iter().filter(|line| line.starts_with("dat: cannot open IA")).count()
     };
     assert_eq!([count("4"), count("1")], [0, 1]);

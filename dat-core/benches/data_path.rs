@@ -2,7 +2,7 @@
 //! registration of 1 GiB. The calls go through the function table to a transport that only queues
 //! the completion. Prints the times for the plain table and for the thread-safe table.
 //!
-//! `cargo bench -p dat-core --bench data_path`
+//! `cargo bench -p opendat-core --bench data_path`
 
 use std::cell::UnsafeCell;
 use std::ffi::CString;

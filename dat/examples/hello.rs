@@ -1,5 +1,5 @@
 //! A client and a server. Run `hello server`, and on the same or another host `hello client
-//! ADDRESS`.
+//! ADDRESS`. A further argument selects another adapter than tcp-emu.
 
 use std::env;
 use std::error::Error;
@@ -11,15 +11,17 @@ const QUALIFIER: u64 = 7778;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["server"] => server(),
-        ["client", address] => client(address),
-        _ => Err("usage: hello server | hello client ADDRESS".into()),
+        ["server"] => server("tcp-emu"),
+        ["server", adapter] => server(adapter),
+        ["client", address] => client("tcp-emu", address),
+        ["client", address, adapter] => client(adapter, address),
+        _ => Err("usage: hello server [ADAPTER] | hello client ADDRESS [ADAPTER]".into()),
     }
 }
 
 /// Offers memory to the peer, for writing and reading.
-fn server() -> Result<(), Box<dyn Error>> {
-    let adapter = Adapter::open("tcp-emu")?;
+fn server(adapter: &str) -> Result<(), Box<dyn Error>> {
+    let adapter = Adapter::open(adapter)?;
     let zone = adapter.zone()?;
     let mut events = adapter.dispatcher(8)?;
     let memory = zone.register(b"________________RDMA read".to_vec(), Access::ALL)?;
@@ -30,7 +32,9 @@ fn server() -> Result<(), Box<dyn Error>> {
     println!("listening");
 
     let request = events.wait(None)?.request()?;
-    println!("connection request: {}", String::from_utf8(request.private_data()?)?);
+    // Some providers pad private data with zeros.
+    let private_data = String::from_utf8(request.private_data()?)?;
+    println!("connection request: {}", private_data.trim_end_matches('\0'));
     request.accept(&mut endpoint, &memory.remote().to_bytes())?;
     events.wait(None)?.established()?;
     println!("{}", events.wait(None)?); // The message.
@@ -39,8 +43,8 @@ fn server() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes, reads and sends. Only the send notifies the server.
-fn client(address: &str) -> Result<(), Box<dyn Error>> {
-    let adapter = Adapter::open("tcp-emu")?;
+fn client(adapter: &str, address: &str) -> Result<(), Box<dyn Error>> {
+    let adapter = Adapter::open(adapter)?;
     let zone = adapter.zone()?;
     let mut events = adapter.dispatcher(8)?;
     let memory = zone.register(b"sendRDMA write.........".to_vec(), Access::LOCAL)?;

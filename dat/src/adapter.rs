@@ -6,13 +6,14 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use dat_sys::*;
-use registry::{Candidate, Opened, Registry, Request, Wanted, open_candidate};
+use registry::{Candidate, OpenFailure, Opened, Registry, Request, Wanted, open_candidate};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::object::{Interface, Object, call};
 use crate::{
-    EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams,
+    EndpointBuilder, EventDispatcher, Listener, NotificationDescriptor, NotificationObject,
+    ProtectionZone, Streams,
 };
 
 /// The minimum queue length of an adapter's asynchronous dispatcher, in events.
@@ -20,6 +21,12 @@ const ASYNC_EVENTS_COUNT: DAT_COUNT = 16;
 
 /// An open interface adapter. The adapter closes when this value and all objects created from it
 /// have been dropped.
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// println!("{}: {:?}", adapter.attributes().provider, adapter.attributes().address);
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct Adapter {
     pub(crate) interface: Arc<Interface>,
     asynchronous: Option<EventDispatcher>,
@@ -46,7 +53,11 @@ impl Adapter {
             async_evd_qlen: ASYNC_EVENTS_COUNT,
             async_evd: DAT_HANDLE_NULL,
         };
-        Self::new(registry.open(&request).map_err(Error::open)?)
+        // This crate writes nothing. The mistakes in the registry's file are in its list, and what
+        // the providers report becomes a part of the error.
+        registry.read_silently();
+        let (opened, messages) = telemetry::collect(|| registry.open(&request));
+        Self::new(opened.map_err(|error| Error::open(error, messages))?)
     }
 
     /// The attributes of the adapter and its provider.
@@ -72,7 +83,11 @@ impl Adapter {
             async_evd_qlen: ASYNC_EVENTS_COUNT,
             async_evd: DAT_HANDLE_NULL,
         };
-        let opened = open_candidate(candidate, &request).map_err(|why| why.to_string())?;
+        let (opened, messages) = telemetry::collect(|| open_candidate(candidate, &request));
+        let because = |why: OpenFailure| {
+            messages.iter().fold(why.to_string(), |text, message| text + "\n    " + message)
+        };
+        let opened = opened.map_err(because)?;
         Self::new(opened).map_err(|error| error.to_string())
     }
 
@@ -126,6 +141,17 @@ impl Adapter {
         NotificationObject::create(&self.interface)
     }
 
+    /// Creates a notification object with a file descriptor, for event loops. While it exists, the
+    /// provider moves data although the program makes no call, which costs a thread some time.
+    ///
+    /// # Errors
+    ///
+    /// [`NotImplemented`](crate::ErrorKind::NotImplemented) for providers without
+    /// `dat_cno_fd_create`, and other errors of the provider.
+    pub fn notification_descriptor(&self) -> Result<NotificationDescriptor> {
+        NotificationDescriptor::create(&self.interface)
+    }
+
     /// Creates a protection zone. Endpoints in a zone can use only the memory in that zone.
     ///
     /// # Errors
@@ -168,6 +194,14 @@ impl fmt::Debug for Adapter {
 
 /// Attributes of an adapter and its provider (uDAPL 2.0, dat_ia_query). Sizes are in bytes; limits
 /// are maxima.
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let attributes = adapter.attributes();
+/// assert_eq!(attributes.provider, "tcp-emu");
+/// assert!(attributes.max_private_data >= 64);
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The name of the adapter.

@@ -1,5 +1,7 @@
-//! Dispatchers, which queue events, and notification objects, which wait for several dispatchers.
+//! Dispatchers, which queue events, and iterators over events. `notification.rs` waits for several
+//! dispatchers.
 
+use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +11,21 @@ use dat_sys::*;
 use crate::adapter::{count_to_c, timeout_to_c};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::notification::NotificationObject;
 use crate::object::{Interface, Object, call};
 
 bitflags! {
     /// The kinds of events that a dispatcher accepts. Combine them with `|`. The default is all of
     /// them.
+    ///
+    /// ```
+    /// use dat::{Adapter, Streams};
+    ///
+    /// let adapter = Adapter::open("tcp-emu")?;
+    /// let requests = adapter.dispatcher_for(8, Streams::REQUESTS, None)?;
+    /// let others = adapter.dispatcher_for(64, Streams::COMPLETIONS | Streams::CONNECTIONS, None)?;
+    /// # Ok::<(), dat::Error>(())
+    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Streams: DAT_EVD_FLAGS {
         /// Completions.
@@ -32,10 +44,24 @@ impl Default for Streams {
 }
 
 /// Identifies a dispatcher. Compare it with [`EventDispatcher::id`].
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let (one, other) = (adapter.dispatcher(8)?, adapter.dispatcher(8)?);
+/// assert_ne!(one.id(), other.id());
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DispatcherId(usize);
+pub struct DispatcherId(pub(crate) usize);
 
 /// A queue of events (EVD in the standard).
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let mut events = adapter.dispatcher(8)?;
+/// assert!(events.dequeue()?.is_none(), "nothing has happened yet");
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct EventDispatcher {
     pub(crate) object: Arc<Object>,
     /// The buffer for events that the provider writes. It is always initialised.
@@ -74,12 +100,24 @@ impl EventDispatcher {
                     &mut handle
                 )
             )
-        }?;
+        }
+        .map_err(|error: Error| {
+            let limit = interface.attributes.max_events;
+            let exceeds = depth > limit;
+            error.explained(exceeds.then(|| format!("{depth} events, and the limit is {limit}")))
+        })?;
         let needs = notify.map(|cno| cno.object.clone()).into_iter().collect();
         // SAFETY: the object was just created, and only this value frees it.
         Ok(Self::new(unsafe {
             Object::new(interface, handle, interface.table().evd_free_func, needs)
         }))
+    }
+
+    /// Another value for the same dispatcher, to create objects with. Only one of the two may take
+    /// events.
+    #[cfg(feature = "async")]
+    pub(crate) fn share(&self) -> Self {
+        EventDispatcher { object: self.object.clone(), event: DAT_EVENT::zeroed() }
     }
 
     /// Identifies this dispatcher in events.
@@ -163,54 +201,81 @@ impl EventDispatcher {
     }
 }
 
-/// An object that is triggered by events of any of its dispatchers (CNO in the standard).
-pub struct NotificationObject {
-    object: Arc<Object>,
+/// The events that a dispatcher has, from [`EventDispatcher::drain`].
+///
+/// ```no_run
+/// # fn serve(events: &mut dat::EventDispatcher) -> dat::Result<()> {
+/// for event in events.drain() {
+///     println!("{}", event?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an iterator takes no event before `next` is called"]
+pub struct Drain<'a>(Option<&'a mut EventDispatcher>);
+
+/// The events of a dispatcher as they arrive, from [`EventDispatcher::incoming`].
+///
+/// ```no_run
+/// # fn serve(events: &mut dat::EventDispatcher) -> dat::Result<()> {
+/// // Ends after ten seconds without an event.
+/// for event in events.incoming(Some(std::time::Duration::from_secs(10))) {
+///     println!("{}", event?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an iterator waits for no event before `next` is called"]
+pub struct Incoming<'a> {
+    events: Option<&'a mut EventDispatcher>,
+    timeout: Option<Duration>,
 }
 
-impl NotificationObject {
-    pub(crate) fn create(interface: &Arc<Interface>) -> Result<Self> {
-        let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: the IA is open, there is no agent, and the handle is writable.
-        unsafe {
-            call!(
-                interface,
-                "dat_cno_create",
-                cno_create_func(interface.handle(), DAT_OS_WAIT_PROXY_AGENT_NULL, &mut handle)
-            )
-        }?;
-        // SAFETY: the object was just created, and only this value frees it.
-        let object =
-            unsafe { Object::new(interface, handle, interface.table().cno_free_func, Vec::new()) };
-        Ok(NotificationObject { object: Arc::new(object) })
+impl EventDispatcher {
+    /// Returns an iterator over the events that are in the queue. It ends when the queue is empty,
+    /// or after an error.
+    pub fn drain(&mut self) -> Drain<'_> {
+        Drain(Some(self))
     }
 
-    /// Waits until a dispatcher triggers the object. A `timeout` of `None` waits for ever. The
-    /// returned dispatcher is a hint: look for events there first, but it may have no event.
-    ///
-    /// # Errors
-    ///
-    /// [`TimeoutExpired`](ErrorKind::TimeoutExpired),
-    /// [`InterruptedCall`](ErrorKind::InterruptedCall), and other errors of the provider.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<DispatcherId> {
-        const CALL: &str = "dat_cno_wait";
-        let mut evd = DAT_HANDLE_NULL;
-        // SAFETY: this value owns the handle, and the returned handle is writable.
-        unsafe {
-            call!(
-                self.object.interface,
-                "dat_cno_wait",
-                cno_wait_func(self.object.handle, timeout_to_c(timeout), &mut evd)
-            )
+    /// Returns an iterator that waits for each event. It ends if no event arrives within `timeout`
+    /// after it was asked for the next one, or after an error. With a `timeout` of `None` it waits
+    /// for ever. A signal does not end it.
+    pub fn incoming(&mut self, timeout: Option<Duration>) -> Incoming<'_> {
+        Incoming { events: Some(self), timeout }
+    }
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let event = self.0.as_mut()?.dequeue().transpose();
+        if !matches!(event, Some(Ok(_))) {
+            self.0 = None;
         }
-        .map_err(|error| match error.kind() {
-            // Unlike dat_evd_wait, dat_cno_wait reports a time-out as an empty queue (uDAPL 1.2,
-            // dat_cno_wait).
-            ErrorKind::QueueEmpty => {
-                Error::new(CALL, DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE))
-            }
-            _ => error,
-        })?;
-        Ok(DispatcherId(evd.addr()))
+        event
     }
 }
+
+impl FusedIterator for Drain<'_> {}
+
+impl Iterator for Incoming<'_> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.events.as_mut()?.wait(self.timeout) {
+                Ok(event) => return Some(Ok(event)),
+                Err(error) if error.kind() == ErrorKind::InterruptedCall => {}
+                Err(error) => {
+                    self.events = None;
+                    let timed_out = error.kind() == ErrorKind::TimeoutExpired;
+                    return (!timed_out).then_some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl FusedIterator for Incoming<'_> {}

@@ -6,23 +6,58 @@ use std::time::Duration;
 use dat_sys::*;
 
 use crate::adapter::{count_to_c, timeout_to_c};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::ProtectionZone;
-use crate::object::{Object, call};
+use crate::object::{Interface, Object, call};
+use crate::post::Limits;
 use crate::srq::SharedReceiveQueue;
 use crate::{Adapter, Address, EventDispatcher};
 
 /// Identifies an endpoint. Compare it with [`Endpoint::id`].
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let (one, other) = (adapter.endpoint().create()?, adapter.endpoint().create()?);
+/// assert_ne!(one.id(), other.id());
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndpointId(pub(crate) usize);
 
 /// One end of a connection (EP in the standard).
+///
+/// ```
+/// use dat::{Access, Adapter, EndpointState};
+///
+/// let adapter = Adapter::open("tcp-emu")?;
+/// let (zone, events) = (adapter.zone()?, adapter.dispatcher(16)?);
+/// let buffer = zone.register(vec![0; 64], Access::LOCAL)?;
+/// let mut endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
+/// // A receive may be posted before there is a connection.
+/// endpoint.post_receive(&[buffer.segment(0..64)?], 1)?;
+/// assert_eq!(endpoint.state()?, EndpointState::Unconnected);
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct Endpoint {
     pub(crate) object: Arc<Object>,
+    pub(crate) limits: Limits,
 }
 
 /// Builds an endpoint, from [`Adapter::endpoint`]. The defaults are the adapter's limits, but at
 /// most 64 requests and receives, 4 segments, and 4 RDMA reads in each direction.
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let (zone, events) = (adapter.zone()?, adapter.dispatcher(1024)?);
+/// let endpoint = adapter
+///     .endpoint()
+///     .zone(&zone)
+///     .events(&events)
+///     .max_receives(512)
+///     .max_requests(512)
+///     .create()?;
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[must_use = "only `create` creates the endpoint"]
 pub struct EndpointBuilder<'a> {
     adapter: &'a Adapter,
@@ -179,16 +214,54 @@ impl<'a> EndpointBuilder<'a> {
                     )
                 )
             }
-        }?;
+        }
+        .map_err(|error| self.explain(error))?;
         let needs = objects.into_iter().flatten().cloned().collect();
         // SAFETY: the object was just created, and only this value frees it.
         let object =
             unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) };
-        Ok(Endpoint { object: Arc::new(object) })
+        let attr = &self.attr;
+        let limits = Limits {
+            requests: attr.max_request_dtos,
+            receives: attr.max_recv_dtos,
+            request_segments: attr.max_request_iov,
+            receive_segments: attr.max_recv_iov,
+            message: attr.max_message_size,
+            rdma: attr.max_rdma_size,
+        };
+        Ok(Endpoint { object: Arc::new(object), limits })
+    }
+
+    /// Adds to an error the attribute that exceeds the limit of the adapter.
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        let (attr, limits) = (&self.attr, self.adapter.attributes());
+        let pairs = [
+            ("requests", attr.max_request_dtos, limits.max_operations),
+            ("receives", attr.max_recv_dtos, limits.max_operations),
+            ("segments", attr.max_request_iov, limits.max_segments),
+            ("segments of an RDMA write", attr.max_rdma_write_iov, limits.max_write_segments),
+            ("segments of an RDMA read", attr.max_rdma_read_iov, limits.max_read_segments),
+            ("RDMA reads made", attr.max_rdma_read_out, limits.max_reads_out),
+            ("RDMA reads served", attr.max_rdma_read_in, limits.max_reads_in),
+        ];
+        let exceeds = |(_, wanted, limit): &&(_, DAT_COUNT, usize)| {
+            usize::try_from(*wanted).is_ok_and(|wanted| wanted > *limit)
+        };
+        let first = pairs.iter().find(exceeds);
+        error.explained(first.map(|(what, wanted, limit)| {
+            format!("{wanted} {what}, and the limit of the adapter is {limit}")
+        }))
     }
 }
 
 /// The way in which to end a connection.
+///
+/// ```no_run
+/// # fn end(mut endpoint: dat::Endpoint) -> dat::Result<()> {
+/// endpoint.disconnect(dat::Close::Graceful)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// The connection ends after all posted operations have been performed.
@@ -198,6 +271,14 @@ pub enum Close {
 }
 
 /// The state of an endpoint (uDAPL 2.0, DAT_EP_STATE).
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let (zone, events) = (adapter.zone()?, adapter.dispatcher(16)?);
+/// let endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
+/// assert_eq!(endpoint.state()?, dat::EndpointState::Unconnected);
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndpointState {
@@ -262,6 +343,7 @@ impl Endpoint {
                 )
             )
         }
+        .map_err(|error| too_much_private_data(error, &self.object.interface, private_data))
     }
 
     /// Ends the connection or the connection attempt. An event reports the end.
@@ -328,6 +410,16 @@ impl Endpoint {
             other => EndpointState::Other(other),
         })
     }
+}
+
+/// Adds the lengths to the error of a call that was given too much private data.
+#[cold]
+pub(crate) fn too_much_private_data(error: Error, interface: &Interface, data: &[u8]) -> Error {
+    let limit = interface.attributes.max_private_data;
+    let exceeds = error.kind() == ErrorKind::InvalidParameter && data.len() > limit;
+    error.explained(
+        exceeds.then(|| format!("{} bytes of private data, and the limit is {limit}", data.len())),
+    )
 }
 
 /// Converts private data to C, where they are not declared const but are only read.

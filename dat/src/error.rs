@@ -1,20 +1,50 @@
 //! The error of a failed call: its type, its subtype, the call, and advice.
 
-use std::fmt;
+use std::{fmt, io};
 
 use dat_sys::describe::status_names;
 use dat_sys::*;
 use registry::OpenError;
 
 /// The result of a DAT call.
+///
+/// ```
+/// fn provider(adapter: &str) -> dat::Result<String> {
+///     Ok(dat::Adapter::open(adapter)?.attributes().provider.clone())
+/// }
+/// assert_eq!(provider("tcp-emu")?, "tcp-emu");
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed DAT call (uDAPL 2.0, DAT_RETURN).
+///
+/// It is displayed as the call, the kind of failure, the numbers that explain it, and advice. It
+/// converts to [`io::Error`].
+///
+/// ```
+/// use dat::{ErrorKind, RemoteRegion};
+///
+/// let region = RemoteRegion { address: 0x1000, length: 64, key: 7 };
+/// let error = region.segment(60..80).unwrap_err();
+/// assert_eq!((error.kind(), error.call()), (ErrorKind::Length, "RemoteRegion::segment"));
+/// assert_eq!(error.detail(), Some("bytes 60 to 80 of a region of 64 bytes"));
+/// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput);
+/// ```
 #[derive(Clone)]
 pub struct Error {
     call: &'static str,
     status: DAT_RETURN,
-    open_error: Option<Box<OpenError>>,
+    cause: Option<Box<Cause>>,
+}
+
+/// What explains an error beyond its status.
+#[derive(Clone)]
+enum Cause {
+    /// Every entry that was tried, and the messages of the providers.
+    Open(OpenError, Vec<String>),
+    /// The numbers that do not fit.
+    Detail(String),
 }
 
 /// Converts a status to a result. The class is ignored, because some providers omit it.
@@ -31,15 +61,24 @@ pub(crate) fn not_implemented(call: &'static str) -> Error {
 impl Error {
     #[cold]
     pub(crate) fn new(call: &'static str, status: DAT_RETURN) -> Self {
-        Error { call, status, open_error: None }
+        Error { call, status, cause: None }
     }
 
-    pub(crate) fn open(open_error: OpenError) -> Self {
+    pub(crate) fn open(open_error: OpenError, messages: Vec<String>) -> Self {
         Error {
             call: "dat_ia_open",
             status: open_error.status(),
-            open_error: Some(Box::new(open_error)),
+            cause: Some(Box::new(Cause::Open(open_error, messages))),
         }
+    }
+
+    /// Adds the numbers that explain the error, if there are any.
+    #[cold]
+    pub(crate) fn explained(mut self, detail: Option<String>) -> Self {
+        if let Some(detail) = detail {
+            self.cause = Some(Box::new(Cause::Detail(detail)));
+        }
+        self
     }
 
     /// The name of the DAT function that failed, such as `dat_ep_connect`, or of the method of this
@@ -67,7 +106,25 @@ impl Error {
     /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with the reason of its
     /// failure.
     pub fn open_error(&self) -> Option<&OpenError> {
-        self.open_error.as_deref()
+        match self.cause.as_deref() {
+            Some(Cause::Open(error, _)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The numbers that explain the error, such as a length and the limit that it exceeds.
+    pub fn detail(&self) -> Option<&str> {
+        match self.cause.as_deref() {
+            Some(Cause::Detail(detail)) => Some(detail),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// The kind is the most similar one. The inner error ([`io::Error::get_ref`]) is the [`Error`].
+    fn from(error: Error) -> Self {
+        io::Error::new(error.kind().to_io(error.subtype()), error)
     }
 }
 
@@ -82,8 +139,11 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(open_error) = &self.open_error {
+        if let Some(Cause::Open(open_error, messages)) = self.cause.as_deref() {
             open_error.fmt(f)?;
+            for message in messages {
+                write!(f, "\n    {message}")?;
+            }
         } else {
             write!(f, "{}: {}", self.call, self.kind())?;
             match status_names(self.status) {
@@ -91,11 +151,14 @@ impl fmt::Display for Error {
                 Some(_) => {}
                 None => write!(f, " ({:#010x})", self.status)?,
             }
+            if let Some(detail) = self.detail() {
+                write!(f, ": {detail}")?;
+            }
         }
         // The advice is omitted if libraries could not be loaded, because their errors contain
         // their own advice.
         let has_attempts =
-            self.open_error.as_ref().is_some_and(|open_error| !open_error.attempts.is_empty());
+            self.open_error().is_some_and(|open_error| !open_error.attempts.is_empty());
         match advice(self.status) {
             Some(advice) if !(has_attempts && self.kind() == ErrorKind::ProviderNotFound) => {
                 write!(f, "; {advice}")
@@ -108,6 +171,14 @@ impl fmt::Display for Error {
 macro_rules! kinds {
     ($($name:ident = $value:ident: $description:literal,)*) => {
         /// The type of a status. It is displayed as a description.
+        ///
+        /// ```
+        /// use dat::{Adapter, ErrorKind};
+        ///
+        /// let error = Adapter::open("no-such-adapter").unwrap_err();
+        /// assert_eq!(error.kind(), ErrorKind::ProviderNotFound);
+        /// assert_eq!(error.kind().to_string(), "no provider found");
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -164,6 +235,46 @@ kinds! {
     PortInUse = DAT_PORT_IN_USE: "the port is in use",
     CommunicatorNotSupported = DAT_COMM_NOT_SUPPORTED: "the communicator is not supported",
     NotImplemented = DAT_NOT_IMPLEMENTED: "not implemented by this provider",
+}
+
+impl ErrorKind {
+    /// The most similar kind of an [`io::Error`].
+    fn to_io(self, subtype: DAT_RETURN_SUBTYPE) -> io::ErrorKind {
+        use io::ErrorKind as Io;
+        match self {
+            ErrorKind::ConnectionQualifierInUse | ErrorKind::PortInUse => Io::AddrInUse,
+            ErrorKind::ConnectionQualifierUnavailable => Io::AddrNotAvailable,
+            ErrorKind::InvalidAddress if subtype == DAT_INVALID_ADDRESS_UNREACHABLE => {
+                Io::HostUnreachable
+            }
+            ErrorKind::InvalidAddress => Io::AddrNotAvailable,
+            ErrorKind::InvalidHandle | ErrorKind::InvalidParameter | ErrorKind::Length => {
+                Io::InvalidInput
+            }
+            ErrorKind::InvalidState
+                if matches!(
+                    subtype,
+                    DAT_INVALID_STATE_EP_UNCONNECTED | DAT_INVALID_STATE_EP_DISCONNECTED
+                ) =>
+            {
+                Io::NotConnected
+            }
+            ErrorKind::InsufficientResources
+                if matches!(subtype, DAT_RESOURCE_MEMORY | DAT_RESOURCE_MEMORY_REGION) =>
+            {
+                Io::OutOfMemory
+            }
+            ErrorKind::InterruptedCall => Io::Interrupted,
+            ErrorKind::ModelNotSupported
+            | ErrorKind::NotImplemented
+            | ErrorKind::CommunicatorNotSupported => Io::Unsupported,
+            ErrorKind::PrivilegesViolation | ErrorKind::ProtectionViolation => Io::PermissionDenied,
+            ErrorKind::ProviderNotFound => Io::NotFound,
+            ErrorKind::QueueEmpty => Io::WouldBlock,
+            ErrorKind::TimeoutExpired => Io::TimedOut,
+            _ => Io::Other,
+        }
+    }
 }
 
 /// Advice for the usual failures. The first row that fits an error applies.

@@ -11,6 +11,20 @@ use crate::listener::ConnectionRequest;
 use crate::object::Interface;
 
 /// An event.
+///
+/// ```no_run
+/// use dat::{ConnectionEvent, Event};
+///
+/// # fn take(events: &mut dat::EventDispatcher) -> dat::Result<()> {
+/// match events.wait(None)? {
+///     Event::Completion(completion) => println!("{} is done", completion.cookie),
+///     Event::ConnectionRequest(request) => request.reject(b"not today")?,
+///     Event::Connection { event: ConnectionEvent::Established { .. }, .. } => println!("connected"),
+///     other => println!("{other}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -113,6 +127,14 @@ pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> 
 }
 
 /// The completion of a posted operation.
+///
+/// ```no_run
+/// # fn take(events: &mut dat::EventDispatcher) -> Result<(), Box<dyn std::error::Error>> {
+/// let completion = events.wait(None)?.completion()?;
+/// println!("{} {}: {} bytes", completion.operation, completion.cookie, completion.length);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The endpoint of the operation.
@@ -182,6 +204,10 @@ macro_rules! numbers {
 
 numbers! {
     /// The status of a posted operation. It is displayed as a description.
+    ///
+    /// ```
+    /// assert_eq!(dat::Status::ReceiverNotReady.to_string(), "the peer has no receive posted");
+    /// ```
     Status of DAT_DTO_COMPLETION_STATUS, other: "completion status";
     Success = DAT_DTO_SUCCESS: "done",
     Flushed = DAT_DTO_ERR_FLUSHED: "not performed: the connection ended first",
@@ -202,6 +228,10 @@ numbers! {
 
 numbers! {
     /// The kind of operation that completed.
+    ///
+    /// ```
+    /// assert_eq!(dat::Operation::Read.to_string(), "RDMA read");
+    /// ```
     Operation of DAT_DTOS, other: "operation";
     Send = DAT_DTO_SEND: "send",
     Write = DAT_DTO_RDMA_WRITE: "RDMA write",
@@ -216,6 +246,14 @@ numbers! {
 }
 
 /// An event of a connection. It is displayed as a description.
+///
+/// ```
+/// use dat::ConnectionEvent;
+///
+/// assert_eq!(ConnectionEvent::Unreachable.to_string(), "the peer cannot be reached");
+/// let established = ConnectionEvent::Established { private_data: b"welcome".to_vec() };
+/// assert_eq!(established.to_string(), "established");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
@@ -300,6 +338,15 @@ impl ConnectionKind {
 }
 
 /// A failure that belongs to no request. It is displayed as a description.
+///
+/// ```
+/// let mut adapter = dat::Adapter::open("tcp-emu")?;
+/// let mut failures = adapter.take_asynchronous_events().expect("the first call returns it");
+/// for failure in failures.drain() {
+///     println!("{}", failure?); // for example "the adapter is lost"
+/// }
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsynchronousError {

@@ -1,11 +1,19 @@
 //! Methods for programs that know which event must come next. They return the contents of that
 //! event, or an error that describes the event that came instead.
 
-use std::fmt;
+use std::{fmt, io};
 
-use crate::{ConnectionEvent, ConnectionRequest, Event};
+use crate::{Completion, ConnectionEvent, ConnectionRequest, Event, Status};
 
-/// An event other than the expected one.
+/// An event other than the expected one. It converts to [`io::Error`].
+///
+/// ```
+/// let event = dat::Event::Other(0x40001);
+/// assert_eq!(
+///     event.completion().unwrap_err().to_string(),
+///     "expected a successful completion, but got: event 0x40001"
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected {
     expected: &'static str,
@@ -53,6 +61,18 @@ impl Event {
         }
     }
 
+    /// Expects that an operation has completed successfully.
+    ///
+    /// # Errors
+    ///
+    /// The event is not a completion, or the operation has failed.
+    pub fn completion(self) -> Result<Completion, Unexpected> {
+        match self {
+            Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
+            other => Err(other.instead_of("a successful completion")),
+        }
+    }
+
     #[cold]
     fn instead_of(self, expected: &'static str) -> Unexpected {
         Unexpected { expected, actual: self.to_string() }
@@ -60,6 +80,12 @@ impl Event {
 }
 
 impl std::error::Error for Unexpected {}
+
+impl From<Unexpected> for io::Error {
+    fn from(error: Unexpected) -> Self {
+        io::Error::other(error)
+    }
+}
 
 impl fmt::Display for Unexpected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@
 //! - [`Endpoint`]s, which connect, send, receive, write and read.
 //! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
 //!
-//! `examples/hello.rs` uses most of them in 60 lines.
+//! `examples/hello.rs` uses most of them on a page. The other examples are longer.
 //!
 //! ```no_run
 //! use dat::{Access, Adapter};
@@ -48,6 +48,19 @@
 //! A post or a dequeue is one call through the provider's table. It does not allocate, lock or
 //! count references.
 //!
+//! # Errors and messages
+//!
+//! The crate writes nothing to the standard streams, unless the environment asks for the log
+//! (`OPENDAT_LOG`). An [`Error`] contains everything that is known about a failure: the call, the
+//! status word of C, the numbers that do not fit, and what the providers have to say. Mistakes in
+//! the registry's file are in [`Registry::list`], as [`errors`](registry::List::errors).
+//!
+//! # Event loops
+//!
+//! A [`NotificationDescriptor`] has a file descriptor that is readable while there are events, for
+//! poll(2), epoll(7) and event loops. The feature `async` adds the module `asynchronous`: futures
+//! and streams, on any runtime.
+//!
 //! # Vendor providers
 //!
 //! A provider in a shared library looks for three functions in the program that loads it. Such a
@@ -55,7 +68,9 @@
 //! each of `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle`:
 //! `println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");`
 
-// The layers, from top to bottom. First methods that combine others:
+// The layers, from top to bottom. First futures and streams, and methods that combine others:
+#[cfg(feature = "async")]
+pub mod asynchronous;
 mod expect;
 
 // The objects and their operations:
@@ -65,6 +80,7 @@ mod endpoint;
 mod extended;
 mod listener;
 mod memory;
+mod notification;
 mod post;
 mod srq;
 
@@ -80,15 +96,21 @@ mod providers;
 
 pub use adapter::{Adapter, Attributes};
 pub use address::Address;
-pub use dispatcher::{DispatcherId, EventDispatcher, NotificationObject, Streams};
+pub use dispatcher::{DispatcherId, Drain, EventDispatcher, Incoming, Streams};
 pub use endpoint::{Close, Endpoint, EndpointBuilder, EndpointId, EndpointState};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{AsynchronousError, Completion, ConnectionEvent, Event, Operation, Status};
 pub use expect::Unexpected;
 pub use listener::{ConnectionRequest, Listener};
 pub use memory::{Access, MemoryRegion, ProtectionZone, RemoteRegion, RemoteSegment, Segment};
+pub use notification::{NotificationDescriptor, NotificationObject};
 pub use post::Flags;
 pub use providers::{builtins, registry};
 pub use registry::{Registry, export_symbols};
 pub use srq::SharedReceiveQueue;
 pub use standard::{StandardAttributes, Value};
+
+/// The tests of documents run the program in README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

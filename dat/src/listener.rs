@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dat_sys::*;
 
-use crate::endpoint::{Endpoint, private_data_to_c};
+use crate::endpoint::{Endpoint, private_data_to_c, too_much_private_data};
 use crate::error::Result;
 use crate::event::private_data;
 use crate::object::{Interface, Object, call};
@@ -14,6 +14,14 @@ use crate::{Address, EventDispatcher};
 /// A listener on a connection qualifier (PSP in the standard), until it is dropped. Requests are
 /// reported as [`Event::ConnectionRequest`](crate::Event::ConnectionRequest). The length of the
 /// dispatcher's queue limits the number of pending requests.
+///
+/// ```
+/// let adapter = dat::Adapter::open("tcp-emu")?;
+/// let events = adapter.dispatcher(8)?;
+/// let listener = adapter.listen_any(&events)?;
+/// println!("peers can call {}", listener.qualifier());
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct Listener {
     qualifier: u64,
     _object: Object,
@@ -56,6 +64,19 @@ impl Listener {
 }
 
 /// A peer's request to connect (CR in the standard). Dropping the request rejects it.
+///
+/// ```no_run
+/// # fn serve(events: &mut dat::EventDispatcher, mut endpoint: dat::Endpoint)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let request = events.wait(None)?.request()?;
+/// if request.private_data()?.starts_with(b"version 1") {
+///     request.accept(&mut endpoint, b"welcome")?;
+/// } else {
+///     request.reject(b"this server has version 1")?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct ConnectionRequest {
     handle: DAT_CR_HANDLE,
     qualifier: u64,
@@ -142,7 +163,8 @@ impl ConnectionRequest {
                 "dat_cr_accept",
                 cr_accept_func(self.handle, endpoint.object.handle, size, data)
             )
-        }?;
+        }
+        .map_err(|error| too_much_private_data(error, &self.interface, private_data))?;
         self.forget_handle();
         Ok(())
     }
@@ -156,7 +178,8 @@ impl ConnectionRequest {
     pub fn reject(self, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
         // SAFETY: the request was not answered, and the private data are only read.
-        unsafe { call!(self.interface, "dat_cr_reject", cr_reject_func(self.handle, size, data)) }?;
+        unsafe { call!(self.interface, "dat_cr_reject", cr_reject_func(self.handle, size, data)) }
+            .map_err(|error| too_much_private_data(error, &self.interface, private_data))?;
         self.forget_handle();
         Ok(())
     }

@@ -15,6 +15,15 @@ use crate::error::{Error, Result};
 use crate::object::{Interface, Object, call};
 
 /// A protection zone. Endpoints in a zone can use only the memory regions in that zone.
+///
+/// ```
+/// use dat::{Access, Adapter};
+///
+/// let adapter = Adapter::open("tcp-emu")?;
+/// let zone = adapter.zone()?;
+/// let region = zone.register(vec![0; 4096], Access::LOCAL)?;
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct ProtectionZone {
     pub(crate) object: Arc<Object>,
 }
@@ -125,6 +134,13 @@ impl ProtectionZone {
 
 bitflags! {
     /// The permitted access to a memory region. Combine values with `|`.
+    ///
+    /// ```
+    /// use dat::Access;
+    ///
+    /// let published = Access::LOCAL | Access::REMOTE_READ;
+    /// assert!(published.contains(Access::LOCAL_WRITE) && !published.contains(Access::REMOTE_WRITE));
+    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: DAT_MEM_PRIV_FLAGS {
         /// Local operations may send and write from the region.
@@ -168,6 +184,18 @@ impl Drop for Memory {
 ///
 /// Operations and peers may change the bytes at any time. [`load`](Self::load) copies their current
 /// values. Received data are visible after the completion of the receive.
+///
+/// ```
+/// use dat::{Access, Adapter};
+///
+/// let adapter = Adapter::open("tcp-emu")?;
+/// let zone = adapter.zone()?;
+/// let mut region = zone.register(vec![0; 16], Access::LOCAL)?;
+/// region.store(4, b"hello")?;
+/// assert_eq!(region.to_vec(0..9)?, b"\0\0\0\0hello");
+/// assert_eq!(region.deregister()?.map(|buffer| buffer.len()), Some(16));
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct MemoryRegion<'m> {
     object: Object,
     /// The memory. It is dropped only after the provider has deregistered it. If the provider fails
@@ -307,6 +335,12 @@ impl Drop for MemoryRegion<'_> {
     }
 }
 
+impl<'m> AsRef<MemoryRegion<'m>> for MemoryRegion<'m> {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl fmt::Debug for MemoryRegion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryRegion").field("remote", &self.remote()).finish_non_exhaustive()
@@ -319,11 +353,32 @@ fn check_range(call: &'static str, range: &Range<usize>, len: usize) -> Result<D
     let inside = range.start <= range.end && range.end <= len;
     match DAT_SEG_LENGTH::try_from(range.end.wrapping_sub(range.start)) {
         Ok(length) if inside => Ok(length),
-        _ => Err(Error::new(call, DAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE))),
+        _ => Err(outside(call, range, len)),
     }
 }
 
+#[cold]
+fn outside(call: &'static str, range: &Range<usize>, len: usize) -> Error {
+    let Range { start, end } = range;
+    let detail = if *end > len || start > end {
+        format!("bytes {start} to {end} of a region of {len} bytes")
+    } else {
+        format!("{} bytes, and an operation has at most {}", end - start, DAT_SEG_LENGTH::MAX)
+    };
+    Error::new(call, DAT_ERROR(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE)).explained(Some(detail))
+}
+
 /// A part of a local memory region, for an operation.
+///
+/// ```
+/// use dat::{Access, Adapter};
+///
+/// let adapter = Adapter::open("tcp-emu")?;
+/// let region = adapter.zone()?.register(vec![0; 16], Access::LOCAL)?;
+/// assert_eq!(region.segment(4..9)?.length(), 5);
+/// assert!(region.segment(4..17).is_err(), "the region ends");
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Segment(pub(crate) DAT_LMR_TRIPLET);
@@ -346,6 +401,18 @@ pub(crate) fn iov(segments: &[Segment]) -> (DAT_COUNT, *mut DAT_LMR_TRIPLET) {
 
 /// A peer's memory region, which the peer gets from [`MemoryRegion::remote`]. The program transfers
 /// this description, for example as private data.
+///
+/// ```no_run
+/// use dat::RemoteRegion;
+///
+/// # fn connected(answer: &[u8], endpoint: &mut dat::Endpoint, local: dat::Segment)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// // The peer has sent `region.remote().to_bytes()` as private data.
+/// let remote = RemoteRegion::from_bytes(answer).ok_or("the answer does not describe memory")?;
+/// endpoint.post_write(&[local], remote.segment(0..64)?, 1, dat::Flags::default())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegion {
     /// Address of the first byte at the peer.
@@ -409,9 +476,22 @@ impl RemoteRegion {
 }
 
 /// A part of a peer's memory region, for an RDMA operation.
+///
+/// ```
+/// let region = dat::RemoteRegion { address: 0x1000, length: 64, key: 7 };
+/// assert_eq!(region.segment(10..20)?.length(), 10);
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RemoteSegment(pub(crate) DAT_RMR_TRIPLET);
+
+impl RemoteSegment {
+    /// Length in bytes.
+    pub fn length(&self) -> u32 {
+        self.0.segment_length
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -8,11 +8,29 @@ use crate::adapter::count_to_c;
 use crate::error::Result;
 use crate::memory::{ProtectionZone, Segment, iov};
 use crate::object::{Object, call};
+use crate::post::{Limits, Posted};
 
 /// A queue of receives that several endpoints share (SRQ in the standard). A completion names the
 /// endpoint that has used the receive.
+///
+/// ```
+/// use dat::{Access, Adapter};
+///
+/// let adapter = Adapter::open("tcp-emu")?;
+/// let (zone, events) = (adapter.zone()?, adapter.dispatcher(64)?);
+/// let buffers = zone.register(vec![0; 32 * 64], Access::LOCAL)?;
+/// let mut queue = zone.shared_receive_queue(32, 1)?;
+/// for number in 0..32 {
+///     let start = number * 64;
+///     queue.post_receive(&[buffers.segment(start..start + 64)?], number as u64)?;
+/// }
+/// let builder = adapter.endpoint().zone(&zone).events(&events);
+/// let endpoint = builder.shared_receive_queue(&queue).create()?;
+/// # Ok::<(), dat::Error>(())
+/// ```
 pub struct SharedReceiveQueue {
     pub(crate) object: Arc<Object>,
+    limits: Limits,
 }
 
 impl ProtectionZone {
@@ -46,7 +64,15 @@ impl ProtectionZone {
         let free = interface.table().srq_free_func;
         // SAFETY: the object was just created, and only this value frees it.
         let object = unsafe { Object::new(interface, handle, free, vec![self.object.clone()]) };
-        Ok(SharedReceiveQueue { object: Arc::new(object) })
+        let limits = Limits {
+            requests: 0,
+            receives: count_to_c(depth),
+            request_segments: 0,
+            receive_segments: count_to_c(max_segments),
+            message: interface.attributes.max_message,
+            rdma: 0,
+        };
+        Ok(SharedReceiveQueue { object: Arc::new(object), limits })
     }
 }
 
@@ -69,5 +95,6 @@ impl SharedReceiveQueue {
                 srq_post_recv_func(self.object.handle, count, iov, cookie)
             )
         }
+        .map_err(|error| self.limits.explain(error, Posted::Receive, local, None))
     }
 }

@@ -10,6 +10,14 @@ use crate::address::Address;
 use crate::error::Result;
 
 /// All attributes of an adapter and its provider, field by field (uDAPL 2.0, dat_ia_query).
+///
+/// ```
+/// let attributes = dat::Adapter::open("tcp-emu")?.standard_attributes()?;
+/// for (name, value) in &attributes.adapter {
+///     println!("{name}: {value:?}");
+/// }
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandardAttributes {
     /// The fields of `DAT_IA_ATTR`, in order.
@@ -25,6 +33,15 @@ pub struct StandardAttributes {
 }
 
 /// The value of an attribute.
+///
+/// ```
+/// use dat::Value;
+///
+/// let attributes = dat::Adapter::open("tcp-emu")?.standard_attributes()?;
+/// let limit = attributes.adapter.iter().find(|(name, _)| *name == "max_eps");
+/// assert!(matches!(limit, Some((_, Value::Number(1..)))));
+/// # Ok::<(), dat::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A limit, a size in bytes or a version.

@@ -1,5 +1,5 @@
 //! Measures the cost of a message in the engines alone: two streams in one thread, with a memory
-//! copy in place of TCP. `cargo bench -p rnic --bench stream [FILTER]`
+//! copy in place of TCP. `cargo bench -p opendat-rnic --bench stream [FILTER]`
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;

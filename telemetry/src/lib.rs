@@ -23,4 +23,4 @@ pub mod threads;
 pub mod user_directory;
 
 pub use line::Hex;
-pub use message::{Category, complain, printable, report};
+pub use message::{Category, collect, complain, printable, report};

@@ -1,6 +1,7 @@
 //! Messages to the user, in plain words. All crates of the library write messages to one
 //! destination in one format.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use crate::line::json_line;
@@ -54,10 +55,40 @@ const WARN: &str = "warn";
 
 /// Writes a message if its category is enabled. If the message has several lines, the caller
 /// indents all lines after the first.
-pub fn report(category: Category, message: impl fmt::Display) {
+pub fn report(mut category: Category, message: impl fmt::Display) {
+    if category == Category::Error && collect_one(&message) {
+        category = Category::ReturnedError;
+    }
     if category.is_enabled(settings().message_types) {
         write(category.level(), &message.to_string());
     }
+}
+
+thread_local! {
+    /// The failures that this thread has reported in [`collect`], while that function runs.
+    static COLLECTED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Calls a function. Failures that this thread reports meanwhile are returned, because the caller
+/// makes them a part of its own error. They are written only if [`Category::ReturnedError`] is
+/// enabled.
+pub fn collect<R>(call: impl FnOnce() -> R) -> (R, Vec<String>) {
+    let outer = COLLECTED.replace(Some(Vec::new()));
+    let result = call();
+    (result, COLLECTED.replace(outer).unwrap_or_default())
+}
+
+/// Keeps the message if this thread is in [`collect`]. Returns whether it is.
+fn collect_one(message: &impl fmt::Display) -> bool {
+    // While the thread ends, the list may be gone already.
+    let keep = |messages: &RefCell<Option<Vec<String>>>| match &mut *messages.borrow_mut() {
+        Some(messages) => {
+            messages.push(printable(&message.to_string()));
+            true
+        }
+        None => false,
+    };
+    COLLECTED.try_with(keep).unwrap_or(false)
 }
 
 /// Writes a message about a failure that nothing else reports to the user. No variable disables
@@ -121,6 +152,20 @@ mod tests {
         assert_eq!(enabled(Some(0)), [false; 5]);
         assert_eq!(enabled(Some(1)), [true, true, false, false, false]);
         assert_eq!(enabled(Some(10)), [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn failures_are_returned_to_a_caller_that_collects_them() {
+        let (result, messages) = collect(|| {
+            report(Category::Error, "one \u{7}");
+            report(Category::Library, "not a failure");
+            let ((), inner) = collect(|| report(Category::Error, "two"));
+            report(Category::Error, "three");
+            (7, inner)
+        });
+        assert_eq!(result, (7, vec!["two".to_owned()]));
+        assert_eq!(messages, ["one \\u{7}", "three"]);
+        assert!(!collect_one(&"nobody collects"));
     }
 
     #[test]

@@ -17,10 +17,10 @@ const INSTALL: &str =
 /// table leaves out crates without unsafe code, code that calls C functions unknown to Miri, and
 /// code that starts programs or reads the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
-    ("rnic", &[]),
-    ("adapter", &["doorbells::", "engine_lock::", "table::"]),
+    ("opendat-rnic", &[]),
+    ("opendat-adapter", &["doorbells::", "engine_lock::", "table::"]),
     (
-        "dat-core",
+        "opendat-core",
         &[
             "addr::",
             "counters::",

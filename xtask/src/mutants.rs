@@ -62,10 +62,10 @@ struct Round {
 /// The rounds of dat-core leave out tests of racing threads, because these tests catch a mutant
 /// only by chance.
 static DAT_CORE: Package = Package {
-    name: "dat-core",
+    name: "opendat-core",
     rounds: &[
         Round {
-            tests_of: "dat-core",
+            tests_of: "opendat-core",
             arguments: &[
                 "--lib",
                 "--test=endpoints",
@@ -84,16 +84,16 @@ static DAT_CORE: Package = Package {
             seconds: 180,
         },
         Round {
-            tests_of: "dat-core",
+            tests_of: "opendat-core",
             arguments: &["--test=model", "--", "--skip=threads::"],
             seconds: 180,
         },
     ],
 };
 static RNIC: Package = Package {
-    name: "rnic",
+    name: "opendat-rnic",
     rounds: &[
-        Round { tests_of: "rnic", arguments: &[], seconds: 60 },
+        Round { tests_of: "opendat-rnic", arguments: &[], seconds: 60 },
         Round {
             tests_of: "conformance",
             arguments: &["--test=suite", "--", "::linked::"],

@@ -24,7 +24,7 @@ pub(crate) struct Options {
 /// requested number of calls divided by this divisor, so that all programs take about the same
 /// time.
 const PROGRAMS: [(&str, u64); 3] =
-    [("dat-core", 1), ("provider-tcp-emu", 4), ("provider-softroce", 4)];
+    [("opendat-core", 1), ("opendat-provider-tcp-emu", 4), ("opendat-provider-softroce", 4)];
 
 /// Returns a job per program. Fails with instructions if there is no nightly compiler.
 pub(crate) fn stage(options: &Options) -> Result<Stage> {
