@@ -36,6 +36,7 @@ enum { QUALIFIER = 7777, LIMIT = 10 * 1000000 /* microseconds */, SIZE = 64 };
 struct offer {
     uint64_t address;
     uint32_t key;
+    uint32_t zero; /* fills the structure up, so that each octet that is sent is set */
 };
 /* ANCHOR_END: offer */
 
