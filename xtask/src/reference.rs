@@ -60,19 +60,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(problems.is_empty())
 }
 
-/// The mistakes of the pages: functions without a page, incomplete pages, and references to pages
-/// that do not exist.
+/// The mistakes of the pages: functions without a page, pages of functions that no header declares,
+/// incomplete pages, and references to pages that do not exist.
 fn problems() -> Result<Vec<String>> {
     let pages = pages()?;
     let exists = |name: &str| pages.iter().any(|page| page.documents(name));
     let mut problems = Vec::new();
-    for header in headers()? {
+    let headers = headers()?;
+    for header in &headers {
         let functions = header.functions().into_iter().filter(|name| !exists(name));
         problems
             .extend(functions.map(|name| format!("{}: {name}: no page", header.path.display())));
     }
     for page in &pages {
         problems.extend(page.problems());
+        if page.is_function() && !headers.iter().any(|header| header.declares(page)) {
+            problems.push(format!("{}: no header declares the function", page.path.display()));
+        }
         let dangling = page.see_also().into_iter().filter(|name| !exists(name));
         problems.extend(dangling.map(|name| format!("{}: {name}: no page", page.path.display())));
     }
