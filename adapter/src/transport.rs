@@ -17,7 +17,10 @@ use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, QpCfg, Transport};
 use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY_REGION};
+use dat_sys::{
+    DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY_REGION,
+    DAT_RMR_SCOPE_ANY,
+};
 use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
 
@@ -131,7 +134,9 @@ fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
         // one, and the key of a bind that is still to be carried out.
         max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
-        extended,
+        window_scopes: DAT_RMR_SCOPE_ANY,
+        atomics: extended,
+        immediate: extended,
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
         max_message,

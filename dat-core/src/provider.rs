@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dat_sys::DAT_MODEL_NOT_SUPPORTED;
+use dat_sys::{DAT_MODEL_NOT_SUPPORTED, DAT_RMR_SCOPE};
 
 pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
@@ -419,8 +419,12 @@ pub struct Attrs {
     pub max_regions: usize,
     /// The maximum number of memory windows. It is 0 if the adapter has no memory windows.
     pub max_windows: usize,
-    /// Whether immediate data and atomic operations are supported, with peers that support them.
-    pub extended: bool,
+    /// The scopes of memory windows. The value has no meaning if the adapter has none.
+    pub window_scopes: DAT_RMR_SCOPE,
+    /// Whether atomic operations are supported, with peers that support them.
+    pub atomics: bool,
+    /// Whether immediate data are supported, with peers that support them.
+    pub immediate: bool,
     /// The maximum length of a region in bytes.
     pub max_region_size: u64,
     /// The maximum number of protection zones.

@@ -120,6 +120,65 @@ fn a_reset_endpoint_connects_again() {
     assert_eq!(x.state(), State::Connected);
 }
 
+/// An endpoint that has accepted a request knows no service point of its peer, even if it was the
+/// side that connected in an earlier connection.
+#[test]
+fn an_endpoint_that_has_accepted_is_no_model_for_another() {
+    let (a, x, b, y) = connected();
+    y.disconnect(DAT_CLOSE_GRACEFUL_FLAG).unwrap();
+    a.next(a.connect);
+    b.next(b.connect);
+    x.reset().unwrap();
+    y.reset().unwrap();
+    connect(&b, y, &a, x);
+    let connected = Err(Error::state(DAT_INVALID_STATE_EP_CONNECTED));
+    assert_eq!(a.ep().dup_connect(x.dup_source(), 10_000_000, &[], 0), connected);
+    assert_eq!(b.ep().dup_connect(y.dup_source(), 10_000_000, &[], 0), Ok(()));
+}
+
+#[test]
+fn an_endpoint_of_a_request_knows_the_addresses_of_the_connection() {
+    let fabric = fabric();
+    let (a, b) = (Side::new(&fabric), Side::new(&fabric));
+    let (x, y) = (a.ep(), b.ep());
+    let point = rsp::create(b.ia, 4711, y, b.cr).unwrap();
+    x.connect("127.0.0.1:0".parse().unwrap(), 4711, 10_000_000, &[], 0, 0).unwrap();
+    let request = arrival(&b);
+    assert_eq!(y.state(), State::PassivePending);
+    let pending = addresses(y);
+    assert_eq!(pending[0].1, 4711);
+    assert!(pending.iter().all(|(family, _)| *family == libc::AF_INET));
+    // SAFETY: after this call nobody uses a reference to the request.
+    unsafe { cr::accept(request, None, &[]) }.unwrap();
+    assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(addresses(y), pending);
+    // SAFETY: after this call nobody uses a reference to the service point.
+    unsafe { rsp::free(point) }.unwrap();
+
+    // A rejected request leaves no addresses.
+    let (x, y) = (a.ep(), b.ep());
+    let point = rsp::create(b.ia, 4712, y, b.cr).unwrap();
+    x.connect("127.0.0.1:0".parse().unwrap(), 4712, 10_000_000, &[], 0, 0).unwrap();
+    // SAFETY: after this call nobody uses a reference to the request.
+    unsafe { cr::begin_reject(arrival(&b), &[]) }.unwrap().reject(&[]).unwrap();
+    assert_eq!(y.state(), State::Unconnected);
+    assert_eq!(addresses(y), [(libc::AF_UNSPEC, 0); 2]);
+    // SAFETY: after this call nobody uses a reference to the service point.
+    unsafe { rsp::free(point) }.unwrap();
+}
+
+/// The families of the local and the remote address that dat_ep_query reports, with their ports.
+fn addresses(ep: &ep::Ep<T>) -> [(i32, u64); 2] {
+    let mut param = DAT_EP_PARAM::zeroed();
+    ep.query(&mut param);
+    [
+        (param.local_ia_address_ptr, param.local_port_qual),
+        (param.remote_ia_address_ptr, param.remote_port_qual),
+    ]
+    // SAFETY: the pointers lead to addresses in the endpoint.
+    .map(|(address, port)| (unsafe { (*address).sa_family }.into(), port))
+}
+
 #[test]
 fn completions_survive_the_endpoint() {
     let (a, x, _b, _y) = connected();
@@ -262,6 +321,15 @@ fn modify_keeps_posted_receives() {
     unsafe { x.post_send(&[], 1, 0).unwrap() };
     // SAFETY: all members of the cookie union are integers, for which all bits are valid.
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
+}
+
+/// A dat_ep_modify that selects no parameter changes nothing, so no state forbids it.
+#[test]
+fn modify_of_nothing_is_always_permitted() {
+    let (_a, x, _b, _) = connected();
+    let param = DAT_EP_PARAM::zeroed();
+    // SAFETY: `param` names no handles.
+    assert_eq!(unsafe { x.modify(0, &param, PinnedParams::pin(0, &param)) }, Ok(()));
 }
 
 /// A message of the maximum length that dat_ia_query reports can be posted. One byte more is

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::ffi::CStr;
+
 use dat_core::ep::{self, Handles, PinnedParams};
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::handle::{Node, Object};
@@ -10,6 +12,7 @@ use dat_core::mem::lmr::{self, Memory};
 use dat_core::mem::{Pz, pz, rmr};
 use dat_core::provider::Provider;
 use dat_core::{evd, srq};
+use dat_sys::ib::*;
 use dat_sys::*;
 use provider_loopback::{Adapter, Mem};
 use support::*;
@@ -26,6 +29,7 @@ impl Provider for SmallProvider {
             (attrs.max_pds, attrs.max_eps, attrs.max_evds) = (2, 2, 3);
             (attrs.max_regions, attrs.max_windows, attrs.max_srqs) = (4, 3, 2);
             (attrs.srq_across_pds, attrs.zero_based) = (false, false);
+            (attrs.window_scopes, attrs.atomics) = (DAT_RMR_SCOPE_PZ, false);
         }))
     }
 }
@@ -52,6 +56,21 @@ fn fill<O: Object>(
     let again = make().unwrap();
     assert_eq!(make().err(), Some(refused));
     made[1..].iter().copied().chain([again]).for_each(free);
+}
+
+#[test]
+fn a_query_names_only_what_the_adapter_has() {
+    let mut attr = DAT_PROVIDER_ATTR::zeroed();
+    open_small().provider_attributes(&mut attr);
+    assert_eq!(attr.rmr_scope_supported, DAT_RMR_SCOPE_PZ);
+    let count = attr.num_provider_specific_attr as usize;
+    // SAFETY: the attributes and their names are valid as long as the adapter is open.
+    let has = |name: &CStr| unsafe {
+        let attributes = std::slice::from_raw_parts(attr.provider_specific_attr, count);
+        attributes.iter().any(|attribute| CStr::from_ptr(attribute.name) == name)
+    };
+    assert!(has(DAT_IB_ATTR_IMMED_DATA));
+    assert!(!has(DAT_IB_ATTR_FETCH_AND_ADD) && !has(DAT_IB_ATTR_CMP_AND_SWAP));
 }
 
 #[test]

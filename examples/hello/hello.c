@@ -36,6 +36,7 @@ enum { QUALIFIER = 7777, LIMIT = 10 * 1000000 /* microseconds */, SIZE = 64 };
 struct offer {
     uint64_t address;
     uint32_t key;
+    uint32_t zero; /* fills the structure up, so that each octet that is sent is set */
 };
 /* ANCHOR_END: offer */
 
@@ -101,7 +102,7 @@ static void serve(void)
 {
     DAT_LMR_TRIPLET room = part(48, 16);
     DAT_DTO_COOKIE cookie = {.as_64 = 1};
-    struct offer offer = {htobe64((uintptr_t)memory), htonl(remote_key)};
+    struct offer offer = {htobe64((uintptr_t)memory), htonl(remote_key), 0};
     DAT_PSP_HANDLE psp;
     DAT_CR_HANDLE cr;
     DAT_CR_PARAM request;

@@ -96,6 +96,7 @@ impl Library {
             return self.status(invalid(DAT_INVALID_ARG3));
         }
         if major != self.major {
+            self.registry.report_other_version(name, (major, minor), self.major);
             return self.status(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_MAJOR_NOT_FOUND));
         }
         if !has_memory() {

@@ -78,7 +78,9 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_evd_depth: 1 << 20,
         max_regions: 1 << 20,
         max_windows: 1 << 20,
-        extended: true,
+        window_scopes: DAT_RMR_SCOPE_ANY,
+        atomics: true,
+        immediate: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
         // A `Wc` cannot contain a greater length.

@@ -14,6 +14,7 @@ use dat_core::provider::Attrs;
 use dat_core::{Error, OpenError, barrier};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND, DAT_RESOURCE_MEMORY,
+    DAT_RMR_SCOPE_ANY, DAT_RMR_SCOPE_EP, DAT_RMR_SCOPE_PZ,
 };
 use rdma_core_sys::*;
 
@@ -268,7 +269,13 @@ impl Device {
             max_evd_depth: count(attr.max_cqe).saturating_sub(MARKER_CAPACITY_MIN),
             max_regions: count(attr.max_mr),
             max_windows: if self.has_any_windows() { count(attr.max_mw) } else { 0 },
-            extended: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,
+            window_scopes: match (self.has_windows(false), self.has_windows(true)) {
+                (true, true) => DAT_RMR_SCOPE_ANY,
+                (true, false) => DAT_RMR_SCOPE_PZ,
+                (false, _) => DAT_RMR_SCOPE_EP,
+            },
+            atomics: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,
+            immediate: !self.is_iwarp(),
             max_region_size: attr.max_mr_size,
             max_pds: count(attr.max_pd),
             max_message: self.port_attr.max_msg_sz,

@@ -144,6 +144,12 @@ impl Registry {
         Err(self.failure(request, mismatch, attempts))
     }
 
+    /// Reports that the program asks the library of this registry for an IA of another version of
+    /// uDAPL, whose structures differ.
+    pub fn report_other_version(&self, name: &str, asked: (u32, u32), library: u32) {
+        report(self.open_errors, other_version(name, asked, library));
+    }
+
     /// Opens an IA of a provider that the program itself registered, for names without an entry.
     fn open_registered(&self, request: &Request<'_>) -> Option<Result<Opened, Attempt>> {
         let (table, interface) = dynamic::find(&request.wanted).ok()?.into_iter().next()?;
@@ -175,6 +181,13 @@ impl Registry {
         report(self.open_errors, &error);
         error
     }
+}
+
+fn other_version(name: &str, (major, minor): (u32, u32), library: u32) -> String {
+    format!(
+        "cannot open IA {name:?} (u{major}.{minor}): the program has called a library of uDAPL \
+         {library}; link it with the library whose headers it includes"
+    )
 }
 
 /// Opens an IA of this entry, regardless of other entries of the same name. Does not report an
@@ -249,4 +262,18 @@ unsafe fn supports_extensions(table: *const DAT_PROVIDER, provider_ia: DAT_IA_HA
             .map(|query| query(provider_ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut()))
     };
     status == Some(DAT_SUCCESS) && attr.extension_supported != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_another_version_learns_what_to_link() {
+        assert_eq!(
+            other_version("tcp-emu", (1, 2), 2),
+            "cannot open IA \"tcp-emu\" (u1.2): the program has called a library of uDAPL 2; link \
+             it with the library whose headers it includes"
+        );
+    }
 }

@@ -7,7 +7,17 @@
 #ifndef DAT_TEST_H
 #define DAT_TEST_H
 
+#ifdef UDAPL_1_2
+#include <dat/udat.h>
+/* In uDAPL 1.2, a region has no type of addresses, and two names differ. */
+#define VIRTUAL_ADDRESSES
+#define REMOTE_ADDRESS target_address
+typedef DAT_VLEN DAT_SEG_LENGTH;
+#else
 #include <dat2/udat.h>
+#define VIRTUAL_ADDRESSES DAT_VA_TYPE_VA,
+#define REMOTE_ADDRESS virtual_address
+#endif
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -131,7 +141,7 @@ static inline void end_open(struct end *end, size_t size, DAT_COUNT dtos)
     memset(&region, 0, sizeof region);
     region.for_va = end->buffer;
     OK(dat_lmr_create(end->ia, DAT_MEM_TYPE_VIRTUAL, region, size, end->pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &end->lmr, &end->lmr_context, &end->rmr_context,
+                      VIRTUAL_ADDRESSES &end->lmr, &end->lmr_context, &end->rmr_context,
                       &registered_size, &registered_address));
     OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
 }
@@ -240,7 +250,7 @@ static inline DAT_RMR_TRIPLET remote_segment(const struct introduction *peer, si
                                              size_t length)
 {
     DAT_RMR_TRIPLET segment = {
-        .virtual_address = peer->address + offset,
+        .REMOTE_ADDRESS = peer->address + offset,
         .segment_length = (DAT_SEG_LENGTH)length,
         .rmr_context = peer->rmr_context,
     };

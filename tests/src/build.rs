@@ -1,6 +1,7 @@
 //! Builds the C programs of `programs/` against the headers and the library under test.
 
 use std::env;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,6 +35,36 @@ pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> 
 /// that support both versions.
 pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     build(dist, name, &["-DUDAPL_1_2"], "-ldat", into)
+}
+
+/// A version of uDAPL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 1.2, with libdat.so.1.
+    V1_2,
+    /// 2.0, with libdat2.so.2.
+    V2_0,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Version::V1_2 => "1.2",
+            Version::V2_0 => "2.0",
+        })
+    }
+}
+
+/// Compiles `programs/reference/<page>.c` and links it with the library of this version. The
+/// directory `into` contains the page's example as `example.h`, and gets the program.
+pub fn c_example(dist: &Dist, page: &str, version: Version, into: &Path) -> Result<PathBuf, Skip> {
+    let (define, library) = match version {
+        Version::V1_2 => ("-DUDAPL_1_2", "-ldat"),
+        Version::V2_0 => ("-DUDAPL_2_0", "-ldat2"),
+    };
+    let include = format!("-I{}", into.display());
+    let program = into.join(format!("{page}-{version}"));
+    compile(dist, &format!("reference/{page}"), &program, &[define, &include], &[library])
 }
 
 /// Does the same as [`c_program`] with the library of this name, and with gcc's address and

@@ -16,8 +16,8 @@ mod torn;
 mod trial;
 
 pub use build::{
-    c_preload, c_program, c_program_1_2, c_program_by_pkg_config, c_program_sanitized, c_vendor,
-    compiled,
+    Version, c_example, c_preload, c_program, c_program_1_2, c_program_by_pkg_config,
+    c_program_sanitized, c_vendor, compiled,
 };
 pub use dist::{Dist, find_program};
 pub use network::{enter_network_of_all_users, enter_own_network, has_own_network};

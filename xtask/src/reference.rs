@@ -1,10 +1,11 @@
 //! The reference of DAT's functions. Its source is a page in `dat-sys/reference` for each function.
-//! Three things come from a page: the manual page in section 3dat, the comment in the C headers,
-//! and the documentation of the function's type in `dat-sys`.
+//! Four things come from a page: the manual page in section 3dat, the comment in the C headers, the
+//! documentation of the function's type in `dat-sys`, and a chapter of the book.
 //!
 //! `cargo xtask reference` copies the prototypes of the headers to the pages, and the comments to
 //! the headers.
 
+mod book;
 mod header;
 mod manual;
 mod page;
@@ -24,6 +25,10 @@ pub(crate) struct Options {
     /// Change nothing, and fail if a page or a header is out of date
     #[arg(long)]
     check: bool,
+    /// Add the pages to a book. mdBook calls this as a preprocessor, first with the question
+    /// whether a format is supported
+    #[arg(long, value_names = ["supports", "FORMAT"], num_args = 0..=2)]
+    book: Option<Vec<String>>,
 }
 
 /// The headers of uDAPL 2.0 and 1.2, in this order.
@@ -32,6 +37,13 @@ const HEADERS: [&str; 2] = ["libdat/include/dat2", "libdat/include/dat"];
 /// Brings the pages and the headers up to date, and prints the mistakes of the pages. Returns false
 /// if a page has a mistake, or if `--check` finds a file that is out of date.
 pub(crate) fn run(options: &Options) -> Result<bool> {
+    if let Some(question) = &options.book {
+        // The pages are Markdown, which every format supports.
+        if question.is_empty() {
+            book::preprocess(&pages()?)?;
+        }
+        return Ok(true);
+    }
     let mut problems = problems()?;
     for (path, text) in current()? {
         if fs::read_to_string(&path).with_context(|| path.display().to_string())? == text {
@@ -48,19 +60,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(problems.is_empty())
 }
 
-/// The mistakes of the pages: functions without a page, incomplete pages, and references to pages
-/// that do not exist.
+/// The mistakes of the pages: functions without a page, pages of functions that no header declares,
+/// incomplete pages, and references to pages that do not exist.
 fn problems() -> Result<Vec<String>> {
     let pages = pages()?;
     let exists = |name: &str| pages.iter().any(|page| page.documents(name));
     let mut problems = Vec::new();
-    for header in headers()? {
+    let headers = headers()?;
+    for header in &headers {
         let functions = header.functions().into_iter().filter(|name| !exists(name));
         problems
             .extend(functions.map(|name| format!("{}: {name}: no page", header.path.display())));
     }
     for page in &pages {
         problems.extend(page.problems());
+        if page.is_function() && !headers.iter().any(|header| header.declares(page)) {
+            problems.push(format!("{}: no header declares the function", page.path.display()));
+        }
         let dangling = page.see_also().into_iter().filter(|name| !exists(name));
         problems.extend(dangling.map(|name| format!("{}: {name}: no page", page.path.display())));
     }

@@ -82,6 +82,9 @@ pub(super) fn report_request<T: Transport>(
         cr_handle: made.handle(),
         truncate_flag: DAT_FALSE,
     };
+    if let Some(ep) = ep {
+        ep.set_addresses(to, from);
+    }
     let posted = evd.post(
         DAT_CONNECTION_REQUEST_EVENT,
         DAT_EVENT_DATA { cr_arrival_event_data: data },
@@ -133,6 +136,7 @@ pub unsafe fn accept<T: Transport>(
         ep.apply(Event::Accept)?;
         request
     };
+    ep.set_addresses(cr.to, cr.from);
     // From here on the connection request is used up. If the call still fails, the peer or the
     // network is the cause.
     let answer = ep.accept(Hex(cr.handle() as usize), request, private);

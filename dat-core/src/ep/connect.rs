@@ -131,7 +131,10 @@ impl<T: Transport> Ep<T> {
     /// Implements dat_cr_accept for this endpoint. The caller has already applied
     /// [`Event::Accept`], which checks the state.
     pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
-        let setup = self.setup();
+        let mut setup = self.setup();
+        // The address of the peer is that of its end, not of a service point to which another
+        // endpoint could connect.
+        setup.peer = None;
         let bound = self.qp_if_ready(&setup)?;
         let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
         debug!(target: "dat::cm", ia, %cr, %ep, connection, private = private.len(), "accepted");
@@ -152,12 +155,22 @@ impl<T: Transport> Ep<T> {
         number
     }
 
+    /// Records the addresses of a connection request that belongs to the endpoint, or that it is
+    /// about to accept.
+    pub(crate) fn set_addresses(&self, local: SocketAddr, remote: SocketAddr) {
+        let mut conn = self.shared.conn();
+        (conn.local, conn.remote) = (local.into(), remote.into());
+    }
+
     /// Makes the endpoint unconnected again, after a connect or accept that has failed at once or
     /// when its connection request is withdrawn.
     pub(crate) fn retract(&self) {
-        // Ignore the result: if another event has changed the state in the meantime, that change
-        // stays.
-        let _ = self.shared.apply(Event::Retract);
+        // The lock keeps a new connection from setting its addresses before the old ones are
+        // discarded. If another event has changed the state in the meantime, that change stays.
+        let mut conn = self.shared.conn();
+        if self.shared.apply(Event::Retract).is_ok() {
+            conn.clear();
+        }
     }
 
     /// Returns the queue pair if the endpoint has all objects that a connection needs. If one is

@@ -151,6 +151,9 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) 
     if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
         return Err(Error::arg(2));
     }
+    if mask == 0 {
+        return Ok(());
+    }
     let unconnected = matches!(state, Unconnected | UnconfiguredUnconnected);
     let quiescent = unconnected
         || matches!(

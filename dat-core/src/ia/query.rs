@@ -12,9 +12,10 @@ use crate::provider::{Attrs, Transport};
 /// The named attributes of features that every transport has. Consumers written for OFED (dtest and
 /// dtestx) read these attributes before they use the features.
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
-/// The named attributes of features that not every transport has.
-const EXTENDED: &[&CStr] =
-    &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
+/// The named attributes of atomic operations, which not every transport has.
+const ATOMICS: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP];
+/// The named attributes of immediate data, which not every transport has.
+const IMMEDIATE: &[&CStr] = &[DAT_IB_ATTR_IMMED_DATA];
 /// Consumers such as dtestsrq use this attribute as the default length of their buffers. The value
 /// is the largest packet of InfiniBand. It limits nothing in this library.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
@@ -34,7 +35,7 @@ pub(super) struct QueryData {
 
 impl QueryData {
     pub(super) fn new(attrs: &Attrs) -> Self {
-        let Attrs { address, named, extended, strict, .. } = attrs;
+        let Attrs { address, named, atomics, immediate, strict, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
             // A C string ends at the first NUL, so drop the rest of the text.
@@ -49,7 +50,9 @@ impl QueryData {
             .map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
         let (name, value) = (STRICT.as_ptr(), if *strict { c"on" } else { c"off" }.as_ptr());
         let named = named.chain([DAT_NAMED_ATTR { name, value }]).collect();
-        let provider = PROVIDER.iter().chain(if *extended { EXTENDED } else { &[] });
+        let atomics = if *atomics { ATOMICS } else { &[] };
+        let immediate = if *immediate { IMMEDIATE } else { &[] };
+        let provider = PROVIDER.iter().chain(atomics).chain(immediate);
         let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
         let provider = provider
             .map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
@@ -150,11 +153,7 @@ impl<T: Transport> Ia<T> {
             dto_async_return_guaranteed: DAT_TRUE,
             // The type has no value for "no scope". An adapter without windows reports 0 in
             // max_rmrs, and the value of this attribute then has no meaning.
-            rmr_scope_supported: if attrs.max_windows > 0 {
-                DAT_RMR_SCOPE_ANY
-            } else {
-                DAT_RMR_SCOPE_EP
-            },
+            rmr_scope_supported: attrs.window_scopes,
             num_provider_specific_attr: count(self.query_data.provider.len()),
             provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
             // The attributes that are zero say:

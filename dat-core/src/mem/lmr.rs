@@ -92,8 +92,8 @@ pub unsafe fn create<T: Transport>(
     if pz.ia.handle() != ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_PZ));
     }
-    let extended = if ia.transport.attrs().extended { DAT_IB_MEM_PRIV_REMOTE_ATOMIC } else { 0 };
-    if privileges & !(DAT_MEM_PRIV_ALL_FLAG | extended) != 0 {
+    let atomics = if ia.transport.attrs().atomics { DAT_IB_MEM_PRIV_REMOTE_ATOMIC } else { 0 };
+    if privileges & !(DAT_MEM_PRIV_ALL_FLAG | atomics) != 0 {
         return Err(Error::arg(6));
     }
     let mem = match va_type {

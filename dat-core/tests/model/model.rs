@@ -502,13 +502,26 @@ impl Model {
         }
     }
 
+    /// Frees an EVD. Requests that were not taken from it are refused.
+    pub(crate) fn free_evd(&mut self, slot: usize) {
+        let Some(evd) = self.evd[slot].take() else { return };
+        for attempt in evd.queue.attempts() {
+            self.answer(attempt, REFUSED);
+        }
+    }
+
     pub(crate) fn reject(&mut self, attempt: usize) {
+        self.answer(attempt, REJECTED);
+    }
+
+    /// Ends an attempt to connect. One of `numbers` tells the caller.
+    fn answer(&mut self, attempt: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
         self.attempts[attempt].answered = true;
         if let Some(ep) = self.attempts[attempt].ep.and_then(|ep| self.ep[ep].as_mut()) {
             ep.state = if ep.pz.is_some() { State::Unconnected } else { State::Unconfigured };
         }
         if let Some(caller) = self.attempts[attempt].caller.take() {
-            self.end(caller, REJECTED);
+            self.end(caller, numbers);
         }
     }
 

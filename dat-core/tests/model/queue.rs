@@ -96,6 +96,15 @@ impl Queue {
         all().filter(|due| due.required).count()..=all().count()
     }
 
+    /// The attempts to connect whose requests are in the queue.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = usize> {
+        let events = self.streams.iter().flat_map(|(_, stream)| stream);
+        events.filter_map(|due| match due.event {
+            Event::Arrival { attempt, .. } => Some(attempt),
+            _ => None,
+        })
+    }
+
     /// The cookies of a stream's completions.
     pub(crate) fn cookies(&self, of: Source) -> impl Iterator<Item = u64> {
         let stream = self.streams.iter().filter(move |(source, _)| *source == of);

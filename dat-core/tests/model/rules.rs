@@ -296,7 +296,7 @@ impl Model {
                     triggered: false,
                 });
             }
-            Call::EvdFree { evd } => self.evd[evd] = None,
+            Call::EvdFree { evd } => self.free_evd(evd),
             Call::EvdPostSe { evd, .. } => {
                 self.push(evd, Source::Software, Event::Software(cookie), true, None);
             }

@@ -200,19 +200,55 @@ typedef struct dat_ib_extension_event_data {
 
 /* ---- Operations ------------------------------------------------------------------------------ */
 
-/* Adds add_val to 64 bits at rbuf; lbuf receives what was there. */
+/*
+ * Adds to a 64-bit number of the peer atomically, and returns the old value.
+ * ep: The endpoint (EP) to which the operation is posted.
+ * add_val: The 64-bit number that is added.
+ * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value.
+ * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
+ * rbuf: A pointer to one DAT_RMR_TRIPLET that names the target: virtual_address is the address of
+ *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the RMR
+ *     context of the peer's LMR.
+ * flags: A mask of completion flags.
+ * See dat_ib_post_fetch_and_add(3dat).
+ */
 #define dat_ib_post_fetch_and_add(ep, add_val, lbuf, cookie, rbuf, flags) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_FETCH_AND_ADD_OP, \
         (DAT_UINT64)(add_val), (DAT_LMR_TRIPLET *)(lbuf), (cookie), (DAT_RMR_TRIPLET *)(rbuf), \
         (DAT_COMPLETION_FLAGS)(flags))
 
-/* Stores swap_val in 64 bits at rbuf if cmp_val is there; lbuf receives what was there. */
+/*
+ * Replaces a 64-bit number in the peer's memory if it has the expected value.
+ * ep: The endpoint (EP) to which the operation is posted.
+ * cmp_val: The 64-bit number that the target is expected to contain.
+ * swap_val: The 64-bit number that replaces it.
+ * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value.
+ * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
+ * rbuf: A pointer to one DAT_RMR_TRIPLET that names the target: virtual_address is the address of
+ *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the RMR
+ *     context of the peer's LMR.
+ * flags: A mask of completion flags.
+ * See dat_ib_post_cmp_and_swap(3dat).
+ */
 #define dat_ib_post_cmp_and_swap(ep, cmp_val, swap_val, lbuf, cookie, rbuf, flags) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_CMP_AND_SWAP_OP, \
         (DAT_UINT64)(cmp_val), (DAT_UINT64)(swap_val), (DAT_LMR_TRIPLET *)(lbuf), (cookie), \
         (DAT_RMR_TRIPLET *)(rbuf), (DAT_COMPLETION_FLAGS)(flags))
 
-/* RDMA write of some segments that consumes a receive of the peer and hands it 32 bits. */
+/*
+ * Writes to the peer's memory and hands the peer 32 bits in one of its receives.
+ * ep: The endpoint (EP) to which the request is posted.
+ * segments: The number of segments in lbuf, from 0 to the larger of the EP attributes
+ *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * lbuf: An array of segments triplets that name the local data, as local_iov of
+ *     dat_ep_post_rdma_write.
+ * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
+ * rbuf: A pointer to one triplet that names the memory of the peer, as remote_iov of
+ *     dat_ep_post_rdma_write.
+ * idata: The 32 bits of immediate data, a number in the byte order of the host.
+ * flags: A mask of completion flags.
+ * See dat_ib_post_rdma_write_immed(3dat).
+ */
 #define dat_ib_post_rdma_write_immed(ep, segments, lbuf, cookie, rbuf, idata, flags) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_RDMA_WRITE_IMMED_OP, \
         (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(lbuf), (cookie), (DAT_RMR_TRIPLET *)(rbuf), \
@@ -235,30 +271,69 @@ typedef struct dat_ib_extension_event_data {
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_AH_FREE_OP, (DAT_IB_ADDR_HANDLE *)(ah))
 
 /*
- * Reads counter cntr of an IA, EP or EVD into p_cntrs_out[cntr], or all counters with
- * ..._ALL_COUNTERS; restarts at 0 if reset.
+ * Returns counters of an interface adapter, an endpoint or an event dispatcher.
+ * dat_handle: An interface adapter (IA), an endpoint (EP) or an event dispatcher (EVD).
+ * cntr: The number of one counter, or the number that selects all counters of the object:
+ *     DCNT_IA_ALL_COUNTERS (85), DCNT_EP_ALL_COUNTERS (24) or DCNT_EVD_ALL_COUNTERS (10).
+ * p_cntrs_out: An array of DAT_UINT64.
+ * reset: 0, or another number if the counters that are read start again at 0.
+ * See dat_ib_query_counters(3dat).
  */
 #define dat_ib_query_counters(dat_handle, cntr, p_cntrs_out, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_QUERY_COUNTERS_OP, \
         (int)(cntr), (DAT_UINT64 *)(p_cntrs_out), (int)(reset))
 
-/* Prints the counters to stdout; otherwise as dat_ib_query_counters. */
+/*
+ * Prints counters of an interface adapter, an endpoint or an event dispatcher.
+ * dat_handle: An interface adapter (IA), an endpoint (EP) or an event dispatcher (EVD).
+ * cntr: The number of one counter, or the number that selects all counters of the object:
+ *     DCNT_IA_ALL_COUNTERS (85), DCNT_EP_ALL_COUNTERS (24) or DCNT_EVD_ALL_COUNTERS (10).
+ * reset: 0, or another number if the counters that are printed start again at 0.
+ * See dat_ib_print_counters(3dat).
+ */
 #define dat_ib_print_counters(dat_handle, cntr, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_PRINT_COUNTERS_OP, (int)(cntr), (int)(reset))
 
-/* Starts or stops a DAT_IA_COUNTER_TYPE. */
+/*
+ * Lets the counters of connection management count again, from 0.
+ * dat_handle: The interface adapter (IA).
+ * type: The group of counters: DCNT_IA_CM (0).
+ * See dat_ib_start_counter(3dat).
+ */
 #define dat_ib_start_counter(dat_handle, type) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_START_COUNTERS_OP, (DAT_IA_COUNTER_TYPE)(type))
 
+/*
+ * Stops the counters of connection management.
+ * dat_handle: The interface adapter (IA).
+ * type: The group of counters: DCNT_IA_CM (0).
+ * See dat_ib_stop_counter(3dat).
+ */
 #define dat_ib_stop_counter(dat_handle, type) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_STOP_COUNTERS_OP, (DAT_IA_COUNTER_TYPE)(type))
 
-/* Queries an IA by name without opening it; the handle is for dat_ib_close_query. */
+/*
+ * Returns the attributes of an interface adapter that the program has not opened.
+ * name: The name of the interface adapter (IA), as for dat_ia_open, for example "tcp-emu".
+ * ia_handle: A pointer to the variable that receives a handle for dat_ib_close_query.
+ * ia_mask: A mask of the flags DAT_IA_FIELD_... that names the requested members of ia_attr, or
+ *     DAT_IA_FIELD_ALL.
+ * ia_attr: A pointer to a DAT_IA_ATTR that the library fills.
+ * prov_mask: A mask of the flags DAT_PROVIDER_FIELD_... that names the requested members of
+ *     prov_attr, or DAT_PROVIDER_FIELD_ALL.
+ * prov_attr: A pointer to a DAT_PROVIDER_ATTR that the library fills.
+ * See dat_ib_open_query(3dat).
+ */
 #define dat_ib_open_query(name, ia_handle, ia_mask, ia_attr, prov_mask, prov_attr) \
     dat_extension_op(DAT_HANDLE_NULL, DAT_IB_OPEN_QUERY_OP, \
         (DAT_NAME_PTR)(name), (DAT_HANDLE *)(ia_handle), (DAT_IA_ATTR_MASK)(ia_mask), \
         (DAT_IA_ATTR *)(ia_attr), (DAT_PROVIDER_ATTR_MASK)(prov_mask), (DAT_PROVIDER_ATTR *)(prov_attr))
 
+/*
+ * Ends a query that dat_ib_open_query has begun.
+ * ia_handle: The handle that dat_ib_open_query returned.
+ * See dat_ib_close_query(3dat).
+ */
 #define dat_ib_close_query(ia_handle) \
     dat_extension_op((DAT_HANDLE)(ia_handle), DAT_IB_CLOSE_QUERY_OP)
 

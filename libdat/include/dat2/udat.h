@@ -305,8 +305,20 @@ extern DAT_RETURN DAT_API dat_ia_openv(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
     DAT_IA_HANDLE *ia_handle, DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor, DAT_BOOLEAN thread_safety);
 
-#define dat_ia_open(name, qlen, async_evd, ia) \
-    dat_ia_openv((name), (qlen), (async_evd), (ia), DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_THREADSAFE)
+/*
+ * Opens an interface adapter (IA) by its name.
+ * name: The name of the adapter in the registry, a text of 1 to 255 octets in UTF-8 that ends with
+ *     a NUL, for example "tcp-emu".
+ * async_evd_min_qlen: The minimum length, in entries, of the EVD for asynchronous events that the
+ *     call creates.
+ * async_evd_handle: Input and output: the EVD to which the IA reports asynchronous events, such as
+ *     failures of the adapter.
+ * ia_handle: Output: the handle of the new IA.
+ * See dat_ia_open(3dat).
+ */
+#define dat_ia_open(name, async_evd_min_qlen, async_evd_handle, ia_handle) \
+    dat_ia_openv((name), (async_evd_min_qlen), (async_evd_handle), (ia_handle), \
+                 DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_THREADSAFE)
 
 /*
  * Returns the attributes of an IA and of its provider.

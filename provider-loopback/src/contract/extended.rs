@@ -8,10 +8,16 @@ use dat_core::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 
-/// Returns whether both sides support immediate data and atomic operations. If only one side
-/// supports them, neither side can use them.
-fn both_support_extended<T: Transport>(rig: &Rig<'_, T>) -> bool {
-    rig.a.attrs().extended && rig.b.attrs().extended
+/// Returns whether both sides support immediate data. If only one side supports them, neither side
+/// can use them.
+fn both_support_immediate<T: Transport>(rig: &Rig<'_, T>) -> bool {
+    rig.a.attrs().immediate && rig.b.attrs().immediate
+}
+
+/// Returns whether both sides support atomic operations. If only one side supports them, neither
+/// side can use them.
+fn both_support_atomics<T: Transport>(rig: &Rig<'_, T>) -> bool {
+    rig.a.attrs().atomics && rig.b.attrs().atomics
 }
 
 fn immediate(to: Remote, immediate: u32) -> SendOp {
@@ -22,15 +28,16 @@ pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let at = b.mem.remote(0);
-    for op in [
-        immediate(at, 1),
-        SendOp::FetchAdd { at, add: 1 },
-        SendOp::CompareSwap { at, compare: 0, swap: 1 },
+    let (immediate_data, atomics) = (both_support_immediate(&rig), both_support_atomics(&rig));
+    for (op, is_supported) in [
+        (immediate(at, 1), immediate_data),
+        (SendOp::FetchAdd { at, add: 1 }, atomics),
+        (SendOp::CompareSwap { at, compare: 0, swap: 1 }, atomics),
     ] {
         let unconnected = End::new(a.t);
         let answer = unconnected.try_post(1, op, &[unconnected.mem.segment(0, 8)]);
         assert!(matches!(answer, Ok(()) | Err(PostError::Unsupported)), "{answer:?}");
-        if !both_support_extended(&rig) {
+        if !is_supported {
             for end in [&a, &b] {
                 assert_eq!(
                     end.try_post(1, op, &[end.mem.segment(0, 8)]),
@@ -44,7 +51,7 @@ pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
 
 pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both_support_extended(&rig) {
+    if !both_support_immediate(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -81,7 +88,7 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
 
 pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both_support_extended(&rig) {
+    if !both_support_atomics(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -121,7 +128,7 @@ pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
 
 pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both_support_extended(&rig) {
+    if !both_support_atomics(&rig) {
         return;
     }
     // The three cases are: the peer lacks the access right, the target is unaligned, and the target

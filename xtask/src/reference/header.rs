@@ -55,9 +55,29 @@ impl Header {
         Some(Prototype { include: format!("#include <{version}/{file}>"), text })
     }
 
-    /// Puts comments above the prototypes of the functions that the page documents.
+    /// The names of all macros with arguments.
+    fn macros(&self) -> Vec<String> {
+        let defined = self.text.split("\n#define ").skip(1);
+        let names =
+            defined.filter_map(|definition| Some(definition.lines().next()?.split_once('(')?.0));
+        names.filter(|name| name.starts_with("dat_")).map(str::to_owned).collect()
+    }
+
+    /// The position of a macro's definition, and the length of its first line.
+    fn find_macro(&self, name: &str) -> Option<(usize, usize)> {
+        let at = self.text.find(&format!("\n#define {name}("))? + 1;
+        Some((at, self.text[at..].find('\n')?))
+    }
+
+    /// Whether the header declares a function, or defines a macro, that the page documents.
+    pub(super) fn declares(&self, page: &Page) -> bool {
+        self.functions().iter().chain(&self.macros()).any(|name| page.documents(name))
+    }
+
+    /// Puts comments above the prototypes of the functions, and above the macros, that the page
+    /// documents.
     pub(super) fn set_comments(&mut self, page: &Page) {
-        for function in self.functions() {
+        for function in self.functions().into_iter().chain(self.macros()) {
             if page.documents(&function) {
                 self.set_comment(&function, page);
             }
@@ -65,7 +85,9 @@ impl Header {
     }
 
     fn set_comment(&mut self, function: &str, page: &Page) {
-        let Some((at, len)) = self.find(function) else { return };
+        let Some((at, len)) = self.find(function).or_else(|| self.find_macro(function)) else {
+            return;
+        };
         let prototype = &self.text[at..][..len];
         let comment = comment(page, prototype);
         let before = &self.text[..at];
@@ -79,7 +101,7 @@ impl Header {
 
 /// The comment for a function: what it does, and its arguments.
 fn comment(page: &Page, prototype: &str) -> String {
-    let mut lines = vec![page.summary().to_owned()];
+    let mut lines = vec![plain(page.summary())];
     for item in page.items("Arguments") {
         let item = plain(&first_sentence(&item));
         // A page has the arguments of both versions.
@@ -143,6 +165,19 @@ mod tests {
             assert_eq!(header.text, expected);
         }
         assert_eq!(header.functions(), ["dat_x_free"]);
+    }
+
+    #[test]
+    fn a_macro_gets_a_comment_too() {
+        let text = "#include <a.h>\n\n#define dat_x_free(x_handle) \\\n    dat_op(x_handle)\n";
+        let mut header = Header { path: "include/dat2/x.h".into(), text: text.into() };
+        for _ in 0..2 {
+            header.set_comments(&page());
+            let expected = "#include <a.h>\n\n/*\n * Frees an X.\n * x_handle: The X.\n * See \
+                            dat_x_free(3dat).\n */\n#define dat_x_free(x_handle) \\\n    \
+                            dat_op(x_handle)\n";
+            assert_eq!(header.text, expected);
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Page {
     }
 
     /// Whether the page documents a function. The others are overviews.
-    fn is_function(&self) -> bool {
+    pub(super) fn is_function(&self) -> bool {
         self.text.contains("\n## Return values\n")
     }
 

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "frame.h"
+
+static void use_example(void)
+{
+    DAT_CNO_HANDLE cno;
+
+    OK(dat_cno_create(here.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    EXPECT(free_evd_and_cno(new_evd(&here, DAT_EVD_SOFTWARE_FLAG, cno), cno) == 0, "not freed");
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "frame.h"
+
+static void use_example(void)
+{
+    DAT_EVD_HANDLE evd = new_evd(&here, DAT_EVD_SOFTWARE_FLAG, DAT_HANDLE_NULL);
+
+    post_software_event(evd);
+    post_software_event(evd);
+    EXPECT(drain(evd) == 2, "there are two events");
+    EXPECT(drain(evd) == 0, "there is no event");
+}
