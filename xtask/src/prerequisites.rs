@@ -77,19 +77,6 @@ const PREREQUISITES: &[Prerequisite] = &[
         "what our packages depend \
                                                                        on",
     ),
-    full_run(
-        "gcc for arm64",
-        "/usr/bin/aarch64-linux-gnu-gcc",
-        "gcc-aarch64-linux-gnu",
-        "the C ABI on arm64",
-    ),
-    full_run(
-        "g++ for arm64",
-        "/usr/bin/aarch64-linux-gnu-g++",
-        "g++-aarch64-linux-gnu",
-        "the C++ ABI on arm64",
-    ),
-    full_run("QEMU", "/usr/bin/qemu-aarch64-static", "qemu-user-static", "programs of arm64"),
     any_run("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench in a browser"),
     any_run("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
     full_run(

@@ -24,7 +24,7 @@ pub(crate) use plan::{Environment, Program};
 
 use crate::cargo::target;
 use crate::dist::Profile;
-use crate::{arm64, dist, guest, loom, mpi, package, prerequisites};
+use crate::{dist, guest, loom, mpi, package, prerequisites};
 use run::Run;
 use screen::{Colour, Screen, clock};
 use tally::Tally;
@@ -60,7 +60,7 @@ const FULL_RUN_PREFIXES: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrin
 
 /// A description of the tests that the short run leaves out, which its output mentions at the end.
 const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean \
-                        Debian, MPI, arm64, valgrind, sanitizers, fuzz targets, most of Debian's \
+                        Debian, MPI, valgrind, sanitizers, fuzz targets, most of Debian's \
                         programs, most cases over other libraries and registries, loom's longest \
                         models";
 
@@ -156,9 +156,6 @@ impl Tests {
         }
         if wanted("packages::") {
             stages.push(package::stage(self)?);
-        }
-        if self.everything && filter.is_none() {
-            stages.push(arm64::stage());
         }
         if wanted("mpi::") {
             stages.push(self.mpi()?);
