@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::{Dist, Skip, find_program, setting};
 
-/// Returns the command that runs a program which [`compiler`] has compiled. The setting `emulator`
-/// names the program that emulates another processor, with its arguments.
+/// Returns the command that runs a program which the C compiler has compiled. The setting
+/// `emulator` names the program that emulates another processor, with its arguments.
 pub fn compiled(program: &Path) -> Command {
     let Some(emulator) = setting("emulator") else { return Command::new(program) };
     let mut words = emulator.split_whitespace();
