@@ -336,8 +336,9 @@ impl Responder {
     /// Keeps a packet, and takes memory for the purpose if it is the first one.
     fn keep(&mut self, path: &Path, now: Instant, packet: &Packet<'_>, ahead: u32) -> Keeping {
         if ahead < EARLY_PSNS && self.early.is_none() {
+            let pool = self.early_pool.as_ref();
             self.early =
-                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu, now));
+                pool.and_then(|pool| EarlyPackets::new(pool, path.mtu, self.expected, now));
         }
         self.early.as_mut().map_or(Keeping::Dropped, |early| early.keep(packet, ahead))
     }
