@@ -197,7 +197,7 @@ impl Responder {
         // No NAK for the missing packet is needed any more.
         (self.nak, self.is_peer_waiting) = (None, false);
         let Some(gap) = self.gap.take() else { return Ok(()) };
-        self.gap_policy.on_closed(&gap, psn, now);
+        self.gap_policy.on_closed(&gap, psn, self.early.is_some(), now);
         if let Some(early) = &mut self.early {
             early.advance(psns, now);
         }
