@@ -876,7 +876,7 @@ mod tests {
             (18, 0, (17, 1)),
             (19, 7, (17, 31)),
             (20, 7, (17, 63)),
-            (31, 7, (26, 255)),
+            (31, 7, (17, (8 << 14) - 1)),
         ] {
             let (timeout, retries) = divided(Timeout::new(code), retries);
             assert_eq!((timeout.code(), retries), expected, "{code}");

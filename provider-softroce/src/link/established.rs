@@ -88,13 +88,10 @@ impl PortRefusals {
 
 /// Divides an ACK timeout that is longer than [`REQUESTER_TIMEOUT_MAX`] into shorter ones, with
 /// more retries. The requester gives up after the same time, but sends again more often.
-pub(super) fn divided(mut timeout: Timeout, mut retries: u8) -> (Timeout, u8) {
-    while timeout.code() > REQUESTER_TIMEOUT_MAX.code()
-        && let Some(doubled) = retries.checked_mul(2).and_then(|twice| twice.checked_add(1))
-    {
-        (timeout, retries) = (Timeout::new(timeout.code() - 1), doubled);
-    }
-    (timeout, retries)
+pub(super) fn divided(timeout: Timeout, retries: u8) -> (Timeout, u32) {
+    let divided = timeout.code().min(REQUESTER_TIMEOUT_MAX.code());
+    let timeouts = (u32::from(retries) + 1) << (timeout.code() - divided);
+    (Timeout::new(divided), timeouts - 1)
 }
 
 /// The parameters of the connection that were agreed on.

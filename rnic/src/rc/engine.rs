@@ -39,7 +39,7 @@ pub struct RcCfg {
     /// expires.
     pub ack_timeout: u8,
     /// The number of consecutive timeouts after which the requester still retries.
-    pub retries: u8,
+    pub retries: u32,
     /// The number of consecutive RNR NAKs after which the requester still retries. 7 means any
     /// number.
     pub rnr_retries: u8,
