@@ -619,7 +619,7 @@ impl Link {
         // A READ is carried out when its responses are created. That happens before a later request
         // changes the memory, as far as one turn and the backlog have room for the responses. IBA
         // guarantees this order only if the request has a fence.
-        if established.rc.wants_tx() && changes_memory(packet) {
+        if established.rc.wants_to_respond() && changes_memory(packet) {
             established.failure = established.failure.or(established.respond(cx).err());
         }
         // The failure is handled when the whole batch of packets has been processed.

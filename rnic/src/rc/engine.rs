@@ -304,16 +304,23 @@ impl ReliableConnection {
             // A peer that reads all the time must leave some room in the burst for requests of this
             // end.
             let reserved = if requester.is_ready(work, path.mtu) { burst.room() / 4 } else { 0 };
-            result = responder.transmit(work, path, burst, reserved);
-            if responder.is_paused() {
-                result = result.and_then(|()| responder.resume(work, path, now, stats));
-                work.announce();
-            }
+            result = responder.transmit_and_resume(work, path, now, (burst, reserved), stats);
         }
         let result = result.and_then(|()| match path_check.holds() {
             false => requester.transmit(work, path, now, burst, stats),
             true => Ok(()),
         });
+        stats.tx_packets += (burst.len() - before) as u64;
+        result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Adds the responses that may be sent now, as [`transmit`](Self::transmit) does, but no
+    /// requests.
+    pub fn transmit_responses(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
+        self.check_not_failed()?;
+        let before = burst.len();
+        let ReliableConnection { work, path, responder, stats, .. } = self;
+        let result = responder.transmit_and_resume(work, path, now, (burst, 0), stats);
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }
@@ -344,6 +351,13 @@ impl ReliableConnection {
             && (responder.is_ready()
                 || path_check.question_is_due()
                 || !path_check.holds() && requester.is_ready(work, path.mtu))
+    }
+
+    /// Whether [`transmit_responses`](Self::transmit_responses) would add a packet. This check is
+    /// cheap.
+    #[inline]
+    pub fn wants_to_respond(&self) -> bool {
+        self.failure.is_none() && self.responder.is_ready()
     }
 
     /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.

@@ -264,7 +264,7 @@ impl Responder {
     }
 
     /// Carries out early packets that had to wait until the responses to a READ were sent.
-    pub(super) fn resume(
+    fn resume(
         &mut self,
         work: &mut Work,
         path: &Path,
@@ -435,6 +435,26 @@ impl Responder {
             self.acknowledge(path, burst);
         }
         Ok(())
+    }
+
+    /// Does the same as [`transmit`](Self::transmit). Then carries out the early packets that had
+    /// to wait for the responses.
+    #[inline]
+    pub(super) fn transmit_and_resume(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        (burst, reserved): (&mut Burst, usize),
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        self.transmit(work, path, burst, reserved)?;
+        if !self.is_paused() {
+            return Ok(());
+        }
+        let result = self.resume(work, path, now, stats);
+        work.announce();
+        result
     }
 
     /// Whether an acknowledgement is owed and may be sent.

@@ -616,6 +616,23 @@ fn a_read_is_asked_for_again() {
     assert_eq!(fixture.sent_words(), [""; 0]);
 }
 
+/// Responses may leave before requests may.
+#[test]
+fn responses_are_sent_without_requests() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(OCTETS);
+    fixture.side.post(super::send(1, &[]));
+    assert!(fixture.side.rc.wants_tx() && !fixture.side.rc.wants_to_respond());
+    let first = fixture.psn;
+    fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 8)), &[]).unwrap();
+    assert!(fixture.side.rc.wants_to_respond());
+    fixture.side.rc.transmit_responses(fixture.now, &mut fixture.side.burst).unwrap();
+    assert!(!fixture.side.rc.wants_to_respond());
+    let sent = words(&fixture.side.sent());
+    assert_eq!(sent, [format!("{first} READ response only ACK 8")]);
+    assert_eq!(fixture.sent_words().len(), 1, "the request follows");
+}
+
 #[test]
 fn an_atomic_operation_is_performed_once() {
     let mut fixture = Fixture::new();
