@@ -152,6 +152,40 @@ impl Stats {
     }
 }
 
+/// The oldest packet for which a requester waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldestPacket {
+    /// A packet of a request that is not acknowledged. It has this length in octets, without its
+    /// ICRC.
+    Request(usize),
+    /// A response to a READ that has not arrived. It has this length in octets, without its ICRC.
+    Response(usize),
+}
+
+/// Responses to a READ that the peer has requested again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedRead {
+    /// The PSN of the first response that the peer has requested again.
+    pub(super) start: Psn,
+    /// The number of responses that the peer has requested again and that had been sent before.
+    pub(super) sent: u32,
+    /// The length of the first response in octets, without its ICRC.
+    pub(super) len: usize,
+}
+
+impl RepeatedRead {
+    /// Whether this is the PSN of a response that had been sent before.
+    pub fn contains(&self, psn: Psn) -> bool {
+        psn.is_within(self.start, self.sent)
+    }
+
+    /// The length in octets, without its ICRC, of the first response that the peer has requested
+    /// again.
+    pub fn packet_len(&self) -> usize {
+        self.len
+    }
+}
+
 /// The maximum length of a message in octets (IBA, section 9.7.4.1.6).
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
@@ -422,9 +456,29 @@ impl ReliableConnection {
 
     /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
     /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
-    /// the connection's packets would have to guess the PSN.
+    /// the connection's packets would have to guess the PSN. For responses see
+    /// [`take_repeated_read`](Self::take_repeated_read).
     pub fn may_have_sent(&self, psn: Psn) -> bool {
-        self.requester.is_unacknowledged(psn) || self.path_check.is_probe(psn)
+        self.requester.is_unacknowledged(psn) || self.is_probe(psn)
+    }
+
+    /// Whether this is the PSN of a [probe](Self::probe_path) of which it is unknown whether it has
+    /// reached the peer.
+    pub fn is_probe(&self, psn: Psn) -> bool {
+        self.path_check.is_probe(psn)
+    }
+
+    /// The oldest packet for which this end waits. `None` if no request is posted.
+    #[cold]
+    pub fn oldest_packet(&self) -> Option<OldestPacket> {
+        self.requester.oldest_packet(&self.work, self.path.mtu)
+    }
+
+    /// Returns the READ whose responses the peer has requested again since the last call, although
+    /// they had been sent.
+    #[inline]
+    pub fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
+        self.responder.resources.take_repeated_read()
     }
 
     /// The path MTU of the connection.
