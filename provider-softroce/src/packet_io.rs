@@ -413,14 +413,17 @@ impl PacketIo {
         }
     }
 
-    /// Sends the batches for which a socket has no room, for at most [`backlog::WAIT_MAX`]. Call
-    /// this before the sockets are closed.
-    pub(crate) fn drain_backlog(&mut self) {
-        let latest = Instant::now() + backlog::WAIT_MAX;
+    /// Sends the batches for which a socket has no room, until `latest`. Call this before the
+    /// sockets are closed. `wait_until` waits until a time, and returns the time at its end.
+    pub(crate) fn drain_backlog(
+        &mut self,
+        latest: Instant,
+        wait_until: impl Fn(&Self, Instant) -> Instant,
+    ) {
         let due = |this: &Self| this.senders.iter().filter_map(|of| of.backlog.deadline()).min();
         while let Some(at) = due(self).filter(|&at| at < latest) {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            self.send_backlog(Instant::now());
+            let now = wait_until(self, at);
+            self.send_backlog(now);
         }
     }
 
