@@ -174,16 +174,49 @@ fn packets_that_are_too_long_are_reported_with_their_queue_pairs() {
     let mut io = packet_io();
     let to = SocketAddr::from(([127, 0, 0, 62], 4791));
     let mut packets = vec![0; 3 * 100];
-    for (packet, qpn) in packets.chunks_mut(100).zip([0x11u8, 0x22, 0x11]) {
-        packet[7] = qpn;
+    for (packet, numbers) in packets.chunks_mut(100).zip([[0x11u8, 1], [0x22, 2], [0x11, 3]]) {
+        [packet[7], packet[11]] = numbers;
     }
     note_too_long(&mut io.too_long, to, &packets[..250], 100, 68);
-    note_too_long(&mut io.too_long, to, &packets, 100, 68);
-    let told_by = ToldBy::Host { octets: 128 };
-    let found = |qpn| TooLong { peer: to.ip(), qpn, path: 68, told_by };
+    note_too_long(&mut io.too_long, to, &packets[200..], 100, 68);
+    let found = |qpn, psn| {
+        let psn = Psn::new(psn);
+        TooLong { peer: to.ip(), qpn, psn, octets: 128, mtu: 68 }
+    };
     assert!(io.has_too_long());
-    assert_eq!(io.take_too_long(), [found(0x11), found(0x22)]);
+    assert_eq!(io.take_too_long(), [found(0x11, 1), found(0x22, 2), found(0x11, 3)]);
     assert!(!io.has_too_long() && io.take_too_long().is_empty());
+    (0..TOO_LONG_MAX).for_each(|_| note_too_long(&mut io.too_long, to, &packets, 100, 68));
+    assert_eq!(io.take_too_long().len(), TOO_LONG_MAX);
+}
+
+/// A report about a packet from one port says nothing about the connections of other ports.
+#[test]
+fn reports_belong_to_the_port_of_the_packet() {
+    let mut io = packet_io();
+    io.open_all_senders();
+    let to = SocketAddr::from(([127, 0, 0, 62], 4791));
+    let (qpn, psn) = (0x11, Psn::new(7));
+    io.senders[2].path_reports.add(PathReport { peer: to.ip(), qpn, psn, path: 1400 });
+    let reported = (0..SENDERS_MAX).map(|sender| {
+        let peer = Peer { sender, ..Peer::new(io.source(), io.address, to).expect("one family") };
+        io.reported_path(&peer, qpn, |of| of == psn)
+    });
+    assert_eq!(reported.collect::<Vec<_>>(), [None, None, Some(1400), None]);
+}
+
+/// The kernel refuses the batch, and does not say why. It sends a single packet of the batch.
+#[test]
+fn a_batch_of_which_one_packet_is_sent_is_not_sent() {
+    let mut io = packet_io();
+    let target = Udp::bind_exclusive("127.0.0.62:0".parse().expect("an address"));
+    let target = target.expect("a free port");
+    let to = target.local_addr().expect("the socket is bound");
+    let longest = vec![0; 66_000];
+    let mut too_long = Vec::new();
+    assert_eq!(io.senders[0].send(to, &longest, 100, &mut too_long), Sent::Failed);
+    assert_eq!(io.senders[0].send(to, &longest[..100], 100, &mut too_long), Sent::All);
+    assert_eq!(too_long, []);
 }
 
 /// A sender without segmentation offload splits a batch, and the packets arrive one by one.
