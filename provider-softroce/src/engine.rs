@@ -151,8 +151,9 @@ impl Engine {
         resources.has_outgoing |= local_address.send_messages(now);
     }
 
-    /// Ends the connection whose packet is too long for the path.
-    fn end_link_of(&mut self, index: usize, too_long: TooLong, now: Instant) {
+    /// Ends the connections whose packets were too long for the interface of a local address.
+    #[cold]
+    fn end_links_of(&mut self, index: usize, too_long: &[TooLong], now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let indices: Vec<usize> = links.indices().collect();
         for link in indices {
@@ -270,8 +271,9 @@ impl MakeProgress for Engine {
         }
         for index in 0..self.local_addresses.len() {
             self.local_addresses[index].packet_io.send_backlog(now);
-            for too_long in self.local_addresses[index].packet_io.take_too_long() {
-                self.end_link_of(index, too_long, now);
+            if self.local_addresses[index].packet_io.has_too_long() {
+                let too_long = self.local_addresses[index].packet_io.take_too_long();
+                self.end_links_of(index, &too_long, now);
             }
         }
         while let Some(link) = self.resources.failed.pop() {

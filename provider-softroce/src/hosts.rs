@@ -1,36 +1,51 @@
-//! Records which hosts are up. The engine needs this for peers that do not answer.
+//! Records what the engines of an adapter know of the hosts of peers.
 //!
-//! A host that is up reports by ICMP that no process has a port (see
-//! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports to one address, so the
-//! engines of an adapter share what they know.
+//! The first part is which hosts are up. The engine needs this for peers that do not answer. A host
+//! that is up reports by ICMP that no process has a port (see [`host_probe`](crate::host_probe)).
+//! Hosts limit the rate of such reports to one address, so the engines share what they know.
+//!
+//! The second part is which paths carry less than the interface, as connections have learned from
+//! the reports of routers. Only reports that such a connection has checked count. The kernel also
+//! knows path MTUs, but it believes forged reports.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use wire::rocev2::PathMtu;
+
 /// The minimum time between two probes of one host.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// The time for which an answer is valid. It is longer than several probe intervals, because some
 /// answers are lost, and a host may send only one answer per second.
 const ANSWER_VALIDITY: Duration = Duration::from_millis(2500);
-/// The maximum number of hosts that are recorded.
+/// The maximum number of hosts that are recorded as up, and of paths.
 const HOSTS_MAX: usize = 4096;
+/// The time for which the length that a path carries is valid. The path may change. Linux keeps
+/// what it has learned for the same time.
+const PATH_VALIDITY: Duration = Duration::from_secs(600);
 
-/// The hosts that the engines of an adapter have probed recently, by the adapter's local addresses.
+/// What the engines of an adapter know of hosts, by the adapter's local addresses.
 #[derive(Default)]
 pub(crate) struct HostsOfAdapter(Mutex<HashMap<IpAddr, SharedHosts>>);
 
-/// The hosts that the engines of an adapter have probed recently from one local address.
+/// What the engines of an adapter know of hosts, for one local address.
 #[derive(Clone, Default)]
 pub(crate) struct SharedHosts(Arc<Mutex<Hosts>>);
 
-/// The hosts that have been probed recently.
+/// What is known of hosts.
 #[derive(Default)]
-pub(crate) struct Hosts(HashMap<IpAddr, Host>);
+pub(crate) struct Hosts {
+    /// The hosts that have been probed recently.
+    probed: HashMap<IpAddr, Host>,
+    /// The length of the longest IP packet that the path to a host carries, and the time at which
+    /// it was reported.
+    paths: HashMap<IpAddr, (usize, Instant)>,
+}
 
 impl HostsOfAdapter {
-    /// The hosts that are probed from a local address.
+    /// What is known of hosts, for a local address.
     pub(crate) fn of(&self, local: IpAddr) -> SharedHosts {
         lock(&self.0).entry(local).or_default().clone()
     }
@@ -62,19 +77,19 @@ impl Hosts {
         now: Instant,
         random: impl FnOnce() -> u64,
     ) -> Option<u64> {
-        if let Some(host) = self.0.get_mut(&ip) {
+        if let Some(host) = self.probed.get_mut(&ip) {
             let is_time = now >= host.probed + PROBE_INTERVAL;
             return is_time.then(|| {
                 host.probed = now;
                 host.nonce
             });
         }
-        if self.0.len() >= HOSTS_MAX {
-            self.0.retain(|_, host| now <= host.probed + ANSWER_VALIDITY);
+        if self.probed.len() >= HOSTS_MAX {
+            self.probed.retain(|_, host| now <= host.probed + ANSWER_VALIDITY);
         }
         let nonce = random();
-        (self.0.len() < HOSTS_MAX)
-            .then(|| self.0.insert(ip, Host { probed: now, answered: None, nonce }))?;
+        (self.probed.len() < HOSTS_MAX)
+            .then(|| self.probed.insert(ip, Host { probed: now, answered: None, nonce }))?;
         Some(nonce)
     }
 
@@ -82,7 +97,7 @@ impl Hosts {
     /// recently, or if the nonce is not the one that was sent to the host.
     pub(crate) fn note_answer(&mut self, ip: IpAddr, nonce: u64, now: Instant) {
         if let Some(host) = self
-            .0
+            .probed
             .get_mut(&ip)
             .filter(|host| host.nonce == nonce && now <= host.probed + ANSWER_VALIDITY)
         {
@@ -92,8 +107,25 @@ impl Hosts {
 
     /// Whether the host is known to be up.
     pub(crate) fn is_up(&self, ip: IpAddr, now: Instant) -> bool {
-        let answered = self.0.get(&ip).and_then(|host| host.answered);
+        let answered = self.probed.get(&ip).and_then(|host| host.answered);
         answered.is_some_and(|answered| now <= answered + ANSWER_VALIDITY)
+    }
+
+    /// Records that the path to a host carries IP packets of at most `octets` octets.
+    pub(crate) fn note_path(&mut self, ip: IpAddr, octets: usize, now: Instant) {
+        if self.paths.len() >= HOSTS_MAX {
+            self.paths.retain(|_, &mut (_, reported)| now <= reported + PATH_VALIDITY);
+        }
+        if self.paths.len() < HOSTS_MAX || self.paths.contains_key(&ip) {
+            self.paths.insert(ip, (octets, now));
+        }
+    }
+
+    /// The largest path MTU that the path to a host carries, if a limit is known.
+    pub(crate) fn path_mtu(&self, ip: IpAddr, now: Instant) -> Option<PathMtu> {
+        let (octets, _) =
+            self.paths.get(&ip).filter(|(_, reported)| now <= *reported + PATH_VALIDITY)?;
+        Some(PathMtu::of_interface(*octets).unwrap_or(PathMtu::Octets256))
     }
 }
 
@@ -118,6 +150,24 @@ mod tests {
         assert!(hosts.is_up(ip, start + ANSWER_VALIDITY));
         assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms));
         assert_eq!(hosts.nonce_to_send(ip, start + PROBE_INTERVAL, || 8), Some(7));
+    }
+
+    #[test]
+    fn the_length_that_a_path_carries_is_valid_for_ten_minutes() {
+        let (ip, start, mut hosts) = (IpAddr::from([10; 4]), Instant::now(), Hosts::default());
+        assert_eq!(hosts.path_mtu(ip, start), None);
+        for (octets, mtu) in [(1500, PathMtu::Octets1024), (68, PathMtu::Octets256)] {
+            hosts.note_path(ip, octets, start);
+            assert_eq!(hosts.path_mtu(ip, start + PATH_VALIDITY), Some(mtu));
+        }
+        let later = start + PATH_VALIDITY + Duration::from_millis(1);
+        assert_eq!(hosts.path_mtu(ip, later), None);
+        // The number of paths is limited. Those that are no longer valid make room.
+        let other = |n: usize| IpAddr::from((0x0B00_0000 + n as u32).to_be_bytes());
+        (1..=HOSTS_MAX).for_each(|n| hosts.note_path(other(n), 1500, start));
+        assert_eq!(hosts.paths.len(), HOSTS_MAX);
+        hosts.note_path(ip, 9000, later);
+        assert_eq!((hosts.path_mtu(ip, later), hosts.paths.len()), (Some(PathMtu::Octets4096), 1));
     }
 
     #[test]
@@ -146,6 +196,6 @@ mod tests {
         // Hosts that are no longer probed make room for new hosts.
         let later = start + PROBE_INTERVAL + ANSWER_VALIDITY;
         assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), later, || 9), Some(9));
-        assert_eq!(hosts.0.len(), 2);
+        assert_eq!(hosts.probed.len(), 2);
     }
 }

@@ -37,6 +37,7 @@ mod local_address;
 mod outgoing;
 mod packet_io;
 mod params;
+mod path_reports;
 mod port;
 mod read_pacing;
 mod route;

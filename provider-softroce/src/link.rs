@@ -529,7 +529,8 @@ const UNPROBED_PATH_MTU: PathMtu = PathMtu::Octets1024;
 /// The connection, on either side.
 impl Link {
     /// Sends a full packet that changes nothing. If a router on the path cannot forward it, it says
-    /// so by ICMP. This side then knows the reason when the first request is not answered.
+    /// so by ICMP. This side then knows the reason when a full packet is not acknowledged. The
+    /// report ends no connection that sends only short packets.
     fn probe_path(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase
             && established.rc.path_mtu() > UNPROBED_PATH_MTU
@@ -619,7 +620,7 @@ impl Link {
         // A READ is carried out when its responses are created. That happens before a later request
         // changes the memory, as far as one turn and the backlog have room for the responses. IBA
         // guarantees this order only if the request has a fence.
-        if established.rc.wants_tx() && changes_memory(packet) {
+        if established.rc.wants_to_respond() && changes_memory(packet) {
             established.failure = established.failure.or(established.respond(cx).err());
         }
         // The failure is handled when the whole batch of packets has been processed.
@@ -634,6 +635,11 @@ impl Link {
         if let Some(failure) = established.failure {
             let reason = established.break_reason(failure);
             return self.end(cx, End::Broken(reason));
+        }
+        if let Some(read) = established.rc.take_repeated_read()
+            && let Some(reason) = established.response_too_long(cx.local_address, read)
+        {
+            return self.end_too_long(cx, reason);
         }
         // The RNR NAK has already been sent if another message followed in the same batch.
         if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
@@ -784,7 +790,9 @@ impl Link {
                         || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
-                    cx.local_address.packet_io.read_reports(&established.peer);
+                    if let Some(reason) = established.request_too_long(cx.local_address) {
+                        return self.end_too_long(cx, reason);
+                    }
                     cx.local_address.probe_port(
                         established.peer.address,
                         established.conn.id,
@@ -876,7 +884,7 @@ mod tests {
             (18, 0, (17, 1)),
             (19, 7, (17, 31)),
             (20, 7, (17, 63)),
-            (31, 7, (26, 255)),
+            (31, 7, (17, (8 << 14) - 1)),
         ] {
             let (timeout, retries) = divided(Timeout::new(code), retries);
             assert_eq!((timeout.code(), retries), expected, "{code}");

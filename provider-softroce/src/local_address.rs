@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use adapter::Table;
 use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
-use rnic::cm::{Cfg, Cm, ConnId, LowBits, RouteMtu};
+use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
-use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
+use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
@@ -57,7 +57,7 @@ pub(crate) struct LocalAddress {
     pub(crate) last_source: LastSource,
     /// The schedule by which the engine reads the REQ socket.
     pub(crate) req_pacing: ReadPacing,
-    /// Records which hosts of silent peers are up.
+    /// Records which hosts of silent peers are up, and which paths carry less than the interface.
     pub(crate) hosts: SharedHosts,
     /// The parameter [`Params::timeout`] for the connections of this address.
     pub(crate) timeout: Option<Timeout>,
@@ -93,10 +93,11 @@ impl LocalAddress {
     }
 
     /// Opens a local address. `timeout` is the time to wait for the shared sockets, as in
-    /// [`Port::open`]. `host` has the addresses of the host.
+    /// [`Port::open`]. `host` has the addresses of the host, and `hosts` records what is known of
+    /// the hosts of peers.
     pub(crate) fn open(
         (address, timeout): (SocketAddr, Duration),
-        host: &[NetAddr],
+        (host, hosts): (&[NetAddr], SharedHosts),
         guid: u64,
         params: &Params,
         capture: Option<capture::Capture>,
@@ -127,20 +128,21 @@ impl LocalAddress {
         let system = |error| PortError::of_sender(address.ip(), error);
         let packet_io =
             PacketIo::new(address, gso, params.dscp, &conditions, capture).map_err(system)?;
-        let owners = HashMap::new();
+        let paths = hosts.clone();
+        let path_limit = Box::new(move |caller, now| paths.lock().path_mtu(caller, now));
         Ok(LocalAddress {
             port,
             packet_io,
             host_probe: HostProbe::new(address).ok(),
-            cm: Cm::new(cfg, Box::new(random)).with_route_mtu(route_mtu_from(address)),
-            owners,
+            cm: Cm::new(cfg, Box::new(random)).with_path_limit(path_limit),
+            owners: HashMap::new(),
             qpns: Qpns::new(low_bits(slot)),
             closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
             last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
-            hosts: SharedHosts::default(),
+            hosts,
             timeout: params.timeout,
             retries: params.retries,
             successful_reads: 0,
@@ -251,7 +253,13 @@ impl LocalAddress {
     /// The socket address of a peer: its IP address and the UDP port. A link-local address gets the
     /// scope of this side's address.
     pub(crate) fn peer_address(&self, ip: IpAddr) -> SocketAddr {
-        peer_address(self.address(), ip)
+        let mut peer = SocketAddr::new(ip, UDP_PORT);
+        if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, self.address())
+            && peer.ip().is_unicast_link_local()
+        {
+            peer.set_scope_id(local.scope_id());
+        }
+        peer
     }
 
     /// Connects to a peer's liveness socket if the peer is on this host, so that this side notices
@@ -293,28 +301,6 @@ impl LocalAddress {
         let all = [cm.deadline(), packet_io.deadline(), port.deadline(), req_pacing.deadline()];
         all.into_iter().flatten().min()
     }
-}
-
-/// See [`LocalAddress::peer_address`].
-fn peer_address(local: SocketAddr, ip: IpAddr) -> SocketAddr {
-    let mut peer = SocketAddr::new(ip, UDP_PORT);
-    if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, local)
-        && peer.ip().is_unicast_link_local()
-    {
-        peer.set_scope_id(local.scope_id());
-    }
-    peer
-}
-
-/// Returns a function that returns the path MTU of the route from a local address to a caller.
-fn route_mtu_from(local: SocketAddr) -> RouteMtu {
-    let mut from = local;
-    from.set_port(0);
-    Box::new(move |caller| {
-        let route = Route::to(peer_address(local, caller), Some(from));
-        // A caller that cannot be reached gets no answer, so its path MTU does not matter.
-        route.map_or(PathMtu::Octets4096, |route| route.mtu)
-    })
 }
 
 /// Wraps a message of connection management in a packet.
@@ -466,7 +452,8 @@ mod tests {
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
-        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), &[], 1, &params, None)
+        let none = (&[][..], SharedHosts::default());
+        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), none, 1, &params, None)
             .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);

@@ -20,6 +20,7 @@ use wire::rocev2::{Icrc, Identification, Psn};
 use crate::backlog::{self, Backlog};
 use crate::connected_socket::ConnectedSocket;
 use crate::outgoing::{Batch, Destination, Outgoing};
+use crate::path_reports::{PathReport, PathReports};
 use crate::socket::{Cause, ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
 
 /// The maximum number of ports from which the packets of a local address leave.
@@ -43,7 +44,7 @@ pub(crate) struct PacketIo {
     /// The connected socket, which is a faster path to peers at this adapter's own address. `None`
     /// if it is not in use.
     connected_socket: Option<ConnectedSocket>,
-    /// The packets that are too long for the path, until
+    /// The packets that were too long for an interface of this host, until
     /// [`take_too_long`](PacketIo::take_too_long) returns them.
     too_long: Vec<TooLong>,
     net: Option<netem::Link<InFlight>>,
@@ -61,6 +62,8 @@ struct Sender {
     /// The batches for which the socket had no room. All packets of a connection leave from one
     /// sender, so a sender without room delays only its own connections.
     backlog: Backlog,
+    /// The reports of routers about packets from this port.
+    path_reports: PathReports,
 }
 
 impl Sender {
@@ -72,14 +75,19 @@ impl Sender {
         socket.set_traffic_class(traffic_class)?;
         socket.drop_incoming()?;
         socket.enable_error_queue()?;
-        let (_port_reservation, backlog) = (port_reservation, Backlog::default());
-        Ok(Sender { socket, _port_reservation, source, backlog })
+        Ok(Sender {
+            socket,
+            _port_reservation: port_reservation,
+            source,
+            backlog: Backlog::default(),
+            path_reports: PathReports::default(),
+        })
     }
 
-    /// Sends packets as [`Udp::send`] does. Adds the packets that are too long for the path to
+    /// Sends packets as [`Udp::send`] does. Adds the packets that are too long for the interface to
     /// `too_long`.
     fn send(
-        &self,
+        &mut self,
         to: SocketAddr,
         octets: &[u8],
         size: usize,
@@ -87,13 +95,15 @@ impl Sender {
     ) -> Sent {
         // The kernel also refuses to send once after an ICMP message about an earlier packet, so
         // the first refusal may have nothing to do with these packets. The kernel may give no
-        // reason for the refusal of a batch, so the last attempt sends a single packet.
+        // reason for the refusal of a batch, so the last attempt sends a single packet. If that
+        // packet leaves, the other packets of the batch count as lost.
         for packets in [octets, octets, &octets[..size.min(octets.len())]] {
             match self.socket.send(to, packets, size) {
                 Sent::TooLong => {}
+                Sent::All if packets.len() < octets.len() => return Sent::Failed,
                 sent => return sent,
             }
-            if let Some(mtu) = self.read_reports(too_long) {
+            if let Some(mtu) = self.read_reports() {
                 note_too_long(too_long, to, octets, size, mtu);
                 return Sent::TooLong;
             }
@@ -101,16 +111,15 @@ impl Sender {
         Sent::Failed
     }
 
-    /// Adds the packets that ICMP messages quote to `too_long`. Returns the MTU of the interface,
-    /// in octets of an IP packet, if this host has refused a packet because of it.
-    fn read_reports(&self, too_long: &mut Vec<TooLong>) -> Option<usize> {
-        let mut of_interface = None;
+    /// Reads the reports about packets from this port. Returns the MTU of the interface, in octets
+    /// of an IP packet, if this host has refused a packet because of it.
+    fn read_reports(&mut self) -> Option<usize> {
+        let (mut of_interface, path_reports) = (None, &mut self.path_reports);
         self.socket.read_errors(|report| match report.cause {
             Cause::TooLongForInterface { mtu } => of_interface = Some(mtu),
             Cause::TooLongForRouter { mtu: path } => {
                 if let Some((qpn, psn)) = dest_qpn(report.packet).zip(psn(report.packet)) {
-                    let told_by = ToldBy::Icmp { psn };
-                    too_long.push(TooLong { peer: report.to.ip(), qpn, path, told_by });
+                    path_reports.add(PathReport { peer: report.to.ip(), qpn, psn, path });
                 }
             }
             Cause::Refused | Cause::Other => {}
@@ -119,26 +128,18 @@ impl Sender {
     }
 }
 
-/// A packet that is longer than the path carries.
+/// A packet that this host has not sent, because it is longer than the MTU of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
     /// The address of the peer.
     pub(crate) peer: IpAddr,
     /// The peer's queue pair.
     pub(crate) qpn: u32,
-    /// The length of the longest IP packet that the path carries.
-    pub(crate) path: usize,
-    pub(crate) told_by: ToldBy,
-}
-
-/// The source of the report that a packet is too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ToldBy {
-    /// This host has not sent an IP packet of this length.
-    Host { octets: usize },
-    /// An ICMP message quotes a packet with this PSN. The message may be forged, so it counts only
-    /// if the connection [may have sent](rnic::rc::ReliableConnection::may_have_sent) the packet.
-    Icmp { psn: Psn },
+    pub(crate) psn: Psn,
+    /// The length of the IP packet.
+    pub(crate) octets: usize,
+    /// The MTU of the interface: the length of the longest IP packet that it carries.
+    pub(crate) mtu: usize,
 }
 
 /// A packet in the emulated network.
@@ -413,14 +414,17 @@ impl PacketIo {
         }
     }
 
-    /// Sends the batches for which a socket has no room, for at most [`backlog::WAIT_MAX`]. Call
-    /// this before the sockets are closed.
-    pub(crate) fn drain_backlog(&mut self) {
-        let latest = Instant::now() + backlog::WAIT_MAX;
+    /// Sends the batches for which a socket has no room, until `latest`. Call this before the
+    /// sockets are closed. `wait_until` waits until a time, and returns the time at its end.
+    pub(crate) fn drain_backlog(
+        &mut self,
+        latest: Instant,
+        wait_until: impl Fn(&Self, Instant) -> Instant,
+    ) {
         let due = |this: &Self| this.senders.iter().filter_map(|of| of.backlog.deadline()).min();
         while let Some(at) = due(self).filter(|&at| at < latest) {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            self.send_backlog(Instant::now());
+            let now = wait_until(self, at);
+            self.send_backlog(now);
         }
     }
 
@@ -437,11 +441,20 @@ impl PacketIo {
         self.senders[to.sender].backlog.has_room()
     }
 
-    /// Reads the ICMP messages about packets to a peer. [`take_too_long`](Self::take_too_long)
-    /// returns the packets that they quote.
+    /// The length of the longest IP packet that the path to a peer carries, if a router has
+    /// reported that it could not forward a packet to the peer's queue pair `qpn`. Reports are
+    /// often forged. `may_be_quoted` says whether the connection may have sent the packet with this
+    /// PSN.
     #[cold]
-    pub(crate) fn read_reports(&mut self, to: &Peer) {
-        self.senders[to.sender].read_reports(&mut self.too_long);
+    pub(crate) fn reported_path(
+        &mut self,
+        to: &Peer,
+        qpn: u32,
+        may_be_quoted: impl Fn(Psn) -> bool,
+    ) -> Option<usize> {
+        let sender = &mut self.senders[to.sender];
+        sender.read_reports();
+        sender.path_reports.path((to.address.ip(), qpn), may_be_quoted)
     }
 
     /// Whether [`take_too_long`](Self::take_too_long) would return packets.
@@ -450,7 +463,7 @@ impl PacketIo {
         !self.too_long.is_empty()
     }
 
-    /// Returns the packets that are too long for the path. Returns each packet once.
+    /// Returns packets that were too long for an interface of this host. Returns each packet once.
     pub(crate) fn take_too_long(&mut self) -> Vec<TooLong> {
         std::mem::take(&mut self.too_long)
     }
@@ -525,7 +538,11 @@ pub(crate) fn ip_packet_len(peer: IpAddr, payload: usize) -> usize {
     ip_header + UDP_HEADER + payload
 }
 
-/// Records the packets of a batch that the kernel refused because they are longer than `path`, the
+/// The maximum number of packets that wait for [`PacketIo::take_too_long`]. Further ones are
+/// dropped: the protocol sends them again, and the kernel refuses them again.
+const TOO_LONG_MAX: usize = 256;
+
+/// Records the packets of a batch that the kernel refused because they are longer than `mtu`, the
 /// MTU of the interface. Only the last packet of a batch may be shorter than the others.
 #[cold]
 fn note_too_long(
@@ -533,15 +550,14 @@ fn note_too_long(
     to: SocketAddr,
     octets: &[u8],
     size: usize,
-    path: usize,
+    mtu: usize,
 ) {
     for packet in octets.chunks(size.max(1)).filter(|packet| packet.len() == size) {
-        if let Some(qpn) = dest_qpn(packet) {
-            let told_by = ToldBy::Host { octets: ip_packet_len(to.ip(), packet.len()) };
-            let found = TooLong { peer: to.ip(), qpn, path, told_by };
-            if !too_long.contains(&found) {
-                too_long.push(found);
-            }
+        if let Some((qpn, psn)) = dest_qpn(packet).zip(psn(packet))
+            && too_long.len() < TOO_LONG_MAX
+        {
+            let (peer, octets) = (to.ip(), ip_packet_len(to.ip(), packet.len()));
+            too_long.push(TooLong { peer, qpn, psn, octets, mtu });
         }
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use dat_core::provider::{Transport, WcStatus};
-use provider_loopback::contract::rig::{Event, Rig, Service, outcomes};
+use provider_loopback::contract::rig::{End, Event, Rig, Service, outcomes};
 use provider_softroce::Roce;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use wire::cm::Reason;
@@ -137,16 +137,41 @@ fn a_forged_message_ends_no_connection() {
     });
 }
 
-/// A router between the hosts carries shorter packets than both of our interfaces suggest. The
-/// connection ends before an ACK timeout, and the next one has a smaller path MTU, whichever side
-/// calls.
+/// An attacker makes our kernel believe that the path to a host carries less. Calls of that host
+/// are accepted with the path MTU of the interface.
 #[test]
-fn a_router_that_carries_less_ends_a_connection_soon() {
+fn a_forged_message_refuses_no_caller() {
     in_own_network(|| {
+        let _own = Namespace::new();
+        ip("link set lo mtu 9000");
+        for address in [OURS, PEER] {
+            ip(&format!("addr add {address}/32 dev lo"));
+        }
+        let ours = adapter();
+        let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+        send_fragmentation_needed(1500, UDP_PORT, PEER_QPN, OUR_PSN);
+        let route = Command::new("ip").args(["route", "get", &PEER.to_string()]).output();
+        let route = String::from_utf8(route.expect("iproute2 is installed").stdout);
+        let route = route.expect("the output of ip is text");
+        assert!(route.contains("mtu 1500"), "the kernel believes any message: {route}");
+        connected_over(&rig, &peer, 0, PathMtu::Octets4096);
+    });
+}
+
+/// Two hosts, and a router between them that carries shorter packets than the interface of our host
+/// suggests.
+struct Routed {
+    own: Namespace,
+    /// The namespaces last as long as these values.
+    _others: [Namespace; 2],
+}
+
+impl Routed {
+    /// Creates the hosts and the router. The calling thread enters our host. Returns the peer, too.
+    fn new() -> (Self, Peer) {
         let own = Namespace::new();
         let others = Namespace::new();
-        // The namespace lasts as long as this value.
-        let _router = Namespace::new();
+        let router = Namespace::new();
         for (device, network, namespace) in [("near", "10.47", &own), ("far", "10.48", &others)] {
             ip(&format!("link add {device} type veth peer name wire netns {}", namespace.path()));
             ip(&format!("addr add {network}.0.254/24 dev {device}"));
@@ -163,6 +188,29 @@ fn a_router_that_carries_less_ends_a_connection_soon() {
         ip(&format!("addr add {OURS}/24 dev wire"));
         ip("link set wire mtu 9000 up");
         ip("route add default via 10.47.0.254");
+        (Routed { own, _others: [others, router] }, peer)
+    }
+}
+
+/// The peer calls with a path MTU that the path does not carry. Our side refuses.
+fn expect_refusal(rig: &Rig<'_, Roce>, peer: &Peer) {
+    while peer.receive().is_some() {}
+    let service = Service::new(rig.a, 1);
+    let port = service.port(rig.a);
+    send_req_of(peer, (PEER_ID + 0x80, PEER_QPN + 0x80), port, PathMtu::Octets4096);
+    rig.until("a refusal", || {
+        (peer.receive()? == Received::Rej(Reason::INVALID_MTU)).then_some(())
+    });
+    send_req_of(peer, (PEER_ID + 0x100, PEER_QPN + 0x80), port, PathMtu::Octets1024);
+    service.request(rig);
+}
+
+/// The connection ends before an ACK timeout, and the next one has a smaller path MTU, whichever
+/// side calls.
+#[test]
+fn a_router_that_carries_less_ends_a_connection_soon() {
+    in_own_network(|| {
+        let (_network, peer) = Routed::new();
         let ours = adapter();
         let rig = Rig { a: &ours, b: &ours };
         let (end, _) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
@@ -173,16 +221,7 @@ fn a_router_that_carries_less_ends_a_connection_soon() {
         let timeouts = counters.iter().find(|(name, _)| *name == "ack-timeouts");
         assert_eq!(timeouts.map(|(_, count)| *count), Some(0), "the connection ends soon");
 
-        // The next connection.
-        while peer.receive().is_some() {}
-        let service = Service::new(rig.a, 1);
-        let port = service.port(rig.a);
-        send_req_of(&peer, (PEER_ID + 0x80, PEER_QPN + 0x80), port, PathMtu::Octets4096);
-        rig.until("a refusal", || {
-            (peer.receive()? == Received::Rej(Reason::INVALID_MTU)).then_some(())
-        });
-        send_req_of(&peer, (PEER_ID + 0x100, PEER_QPN + 0x80), port, PathMtu::Octets1024);
-        service.request(&rig);
+        expect_refusal(&rig, &peer);
         let _calling = calling(&rig, PEER);
         rig.until("a REQ", || match peer.receive()? {
             Received::Req { path_mtu, .. } => {
@@ -191,5 +230,76 @@ fn a_router_that_carries_less_ends_a_connection_soon() {
             }
             _ => None,
         });
+    });
+}
+
+/// Sends short messages. The peer gets each of them several times before it acknowledges the
+/// message. Returns the PSN of the next message.
+fn send_short_messages(
+    rig: &Rig<'_, Roce>,
+    (end, peer, call): (&End<'_, Roce>, &Peer, &PeerConnection),
+    first: Psn,
+) -> Psn {
+    const MESSAGES: u32 = 5;
+    for n in 0..MESSAGES {
+        end.send(n.into(), &[end.mem.segment(0, 500)]);
+        (0..3).for_each(|_| receive_packet(rig, peer, first + n));
+        peer.send_ack(call, first + n);
+        let completions = rig.completions(&end.requests, 1);
+        assert_eq!(outcomes(&completions), [(n.into(), WcStatus::Success)]);
+    }
+    end.log.assert_silent();
+    first + MESSAGES
+}
+
+/// The answer of the router to our probe of the path ends no connection. It explains the end of a
+/// connection that sends long messages.
+#[test]
+fn short_messages_pass_a_router_that_carries_less() {
+    in_own_network(|| {
+        let (_network, peer) = Routed::new();
+        let ours = adapter();
+        let rig = Rig { a: &ours, b: &ours };
+        let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
+        send_short_messages(&rig, (&end, &peer, &call), OUR_PSN);
+        end.send(7, &[end.mem.segment(0, 3000)]);
+        let event = rig.next("the end", &end.log);
+        assert!(matches!(event, Event::Broken), "{event:?}");
+    });
+}
+
+/// Our interface carries less than it did when the adapter was opened.
+#[test]
+fn short_messages_pass_an_interface_that_carries_less() {
+    in_own_network(|| {
+        let (network, peer) = Routed::new();
+        let ours = adapter();
+        let rig = Rig { a: &ours, b: &ours };
+        network.own.enter();
+        ip("link set wire mtu 1500");
+        let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
+        send_short_messages(&rig, (&end, &peer, &call), OUR_PSN);
+        end.send(7, &[end.mem.segment(0, 3000)]);
+        let event = rig.next("the end", &end.log);
+        assert!(matches!(event, Event::Broken), "{event:?}");
+    });
+}
+
+/// The peer reads from our memory, and the router does not forward our responses. The connection
+/// ends when the peer requests them again.
+#[test]
+fn a_router_that_does_not_forward_responses_ends_a_connection() {
+    in_own_network(|| {
+        let (_network, peer) = Routed::new();
+        let ours = adapter();
+        let rig = Rig { a: &ours, b: &ours };
+        let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
+        let from = end.mem.remote(0);
+        let event = rig.until("the end", || {
+            peer.send_read(&call, call.psn, (from, 10_000));
+            end.log.take()
+        });
+        assert!(matches!(event, Event::Broken), "{event:?}");
+        expect_refusal(&rig, &peer);
     });
 }

@@ -79,9 +79,9 @@ impl Engine {
             return Err(PortError::NoMemory(address.ip()));
         }
         let capture = self.resources.context.capture().cloned();
-        let mut local_address =
-            LocalAddress::open((address, timeout), host, self.guid, &self.params, capture)?;
-        local_address.hosts = self.hosts.of(address.ip());
+        let hosts = (host, self.hosts.of(address.ip()));
+        let local_address =
+            LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;

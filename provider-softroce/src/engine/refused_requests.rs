@@ -38,7 +38,7 @@ impl RefusedRequests {
         tracing::warn!(
             target: "dat::cm", omitted,
             "refused a request of {from}: its packets carry {proposed} octets, and this host's \
-             interface or route takes packets of {largest} octets. Give both interfaces the same \
+             interface or the path takes packets of {largest} octets. Give both interfaces the same \
              MTU, or set the path MTU of the caller (mtu={largest} in OpenDAT)"
         );
     }

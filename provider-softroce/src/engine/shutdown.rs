@@ -6,6 +6,7 @@ use adapter::{MakeProgress, Remaining};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{Engine, Key};
+use crate::backlog;
 
 impl Engine {
     /// Waits until peers have answered the DREQs of abrupt disconnects, up to their deadline. After
@@ -58,9 +59,13 @@ impl Drop for Engine {
     /// for room.
     fn drop(&mut self) {
         self.await_disconnects();
+        let latest = Instant::now() + backlog::WAIT_MAX;
         for local_address in &mut self.local_addresses {
             local_address.packet_io.drain_network();
-            local_address.packet_io.drain_backlog();
+            local_address.packet_io.drain_backlog(latest, |_, at| {
+                std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                Instant::now()
+            });
         }
     }
 }

@@ -11,14 +11,15 @@ use std::net::IpAddr;
 
 use dat_core::provider::Close;
 use rnic::cm::Ending;
-use rnic::rc::Failure;
-use wire::rocev2::{Icrc, Opcode, packet_len};
+use rnic::rc::{Failure, OldestPacket, RepeatedRead};
+use wire::rocev2::{Icrc, Psn};
 
 use super::disconnecting::Disconnecting;
 use super::established::Established;
 use super::{EngineContext, Link, Phase};
 use crate::engine::Upcall;
-use crate::packet_io::{ToldBy, TooLong, ip_packet_len};
+use crate::local_address::LocalAddress;
+use crate::packet_io::{TooLong, ip_packet_len};
 
 /// The reason for which a connection ends.
 pub(super) enum End {
@@ -70,16 +71,53 @@ impl Established {
         let peer = self.peer.address.ip();
         match failure {
             Failure::PathMtu => {
-                BreakReason::FullPacketsLost { octets: self.full_packet_len(), peer }
+                let len = match self.rc.oldest_packet() {
+                    Some(OldestPacket::Request(len) | OldestPacket::Response(len)) => len,
+                    None => 0,
+                };
+                BreakReason::FullPacketsLost { octets: self.ip_packet_len(len), peer }
             }
             failure => failure.into(),
         }
     }
 
-    /// The length of an IP packet with as much payload as the path MTU allows.
-    fn full_packet_len(&self) -> usize {
-        let longest = packet_len(Opcode::SendMiddle, self.rc.path_mtu().octets());
-        ip_packet_len(self.peer.address.ip(), longest + Icrc::SIZE)
+    /// The length of the IP packet that carries a packet of this length, without its ICRC.
+    fn ip_packet_len(&self, len: usize) -> usize {
+        ip_packet_len(self.peer.address.ip(), len + Icrc::SIZE)
+    }
+
+    /// Returns why the connection breaks, if a router has reported that the path does not carry the
+    /// oldest packet, which the peer has not acknowledged although it was sent again.
+    #[cold]
+    pub(super) fn request_too_long(&self, local_address: &mut LocalAddress) -> Option<BreakReason> {
+        let Some(OldestPacket::Request(len)) = self.rc.oldest_packet() else { return None };
+        self.too_long(local_address, len, |psn| self.rc.may_have_sent(psn))
+    }
+
+    /// Returns why the connection breaks, if a router has reported that the path does not carry the
+    /// responses to a READ, which the peer has requested again.
+    #[cold]
+    pub(super) fn response_too_long(
+        &self,
+        local_address: &mut LocalAddress,
+        read: RepeatedRead,
+    ) -> Option<BreakReason> {
+        self.too_long(local_address, read.packet_len(), |psn| read.contains(psn))
+    }
+
+    /// Returns why the connection breaks, if a router has reported that the path does not carry a
+    /// packet of this length, without its ICRC. `may_be_quoted` says whether the report may quote
+    /// the packet with this PSN.
+    fn too_long(
+        &self,
+        local_address: &mut LocalAddress,
+        len: usize,
+        may_be_quoted: impl Fn(Psn) -> bool,
+    ) -> Option<BreakReason> {
+        let (peer, octets) = (self.peer.address.ip(), self.ip_packet_len(len));
+        let packet_io = &mut local_address.packet_io;
+        let path = packet_io.reported_path(&self.peer, self.peer_qpn, may_be_quoted)?;
+        (path < octets).then_some(BreakReason::TooLong { octets, peer, path })
     }
 
     /// Returns how the connection ends because the peer has disconnected. Returns `None` if the
@@ -163,25 +201,29 @@ impl Link {
         self.on_peer_gone(cx);
     }
 
-    /// Handles a report that a packet is too long. The path MTU of a connection cannot change, so
-    /// the connection ends. An ICMP message that may be forged is ignored.
-    pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: TooLong) {
-        let TooLong { peer, qpn, path, told_by } = too_long;
+    /// Handles packets that were too long for the interface. The path MTU of a connection cannot
+    /// change, so the connection ends if it needs such a packet. It does not need the probe of the
+    /// path.
+    pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: &[TooLong]) {
         let Phase::Established(established) = &self.phase else { return };
-        if (established.peer.address.ip(), established.peer_qpn) != (peer, qpn) {
-            return;
-        }
-        let octets = match told_by {
-            ToldBy::Host { octets } => octets,
-            ToldBy::Icmp { psn } => {
-                let octets = established.full_packet_len();
-                if path >= octets || !established.rc.may_have_sent(psn) {
-                    return;
-                }
-                octets
-            }
+        let of_connection = |packet: &&TooLong| {
+            (packet.peer, packet.qpn) == (established.peer.address.ip(), established.peer_qpn)
+                && !established.rc.is_probe(packet.psn)
         };
-        self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
+        if let Some(&TooLong { peer, octets, mtu: path, .. }) = too_long.iter().find(of_connection)
+        {
+            self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
+        }
+    }
+
+    /// Ends the connection because the path does not carry its packets. For a while, requests of
+    /// the peer must propose a smaller path MTU.
+    #[cold]
+    pub(super) fn end_too_long(&mut self, cx: &mut EngineContext<'_>, reason: BreakReason) {
+        if let BreakReason::TooLong { peer, path, .. } = reason {
+            cx.local_address.hosts.lock().note_path(peer, path, cx.now);
+        }
+        self.end(cx, End::Broken(reason));
     }
 
     /// Handles the end of the peer's process, or a report of its host that no process has the port.
@@ -272,6 +314,8 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use wire::rocev2::{Opcode, packet_len};
+
     use super::*;
 
     #[test]
@@ -287,8 +331,8 @@ mod tests {
              short ones do: an interface or a switch on the path takes less. Give all interfaces \
              the same MTU, or set mtu= to a smaller path MTU"
         );
-        let longest = packet_len(Opcode::SendMiddle, 4096) + Icrc::SIZE;
-        let of = |peer: &str| ip_packet_len(peer.parse().expect("an address"), longest);
+        let middle = packet_len(Opcode::SendMiddle, 4096) + Icrc::SIZE;
+        let of = |peer: &str| ip_packet_len(peer.parse().expect("an address"), middle);
         assert_eq!(["10.0.0.2", "fd00::2"].map(of), [4140, 4160]);
     }
 }

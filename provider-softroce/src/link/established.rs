@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adapter::Shared;
 use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
-use rnic::rc::{Failure, RcCfg, ReliableConnection};
+use rnic::rc::{Burst, Failure, RcCfg, ReliableConnection};
 use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 
@@ -88,13 +88,10 @@ impl PortRefusals {
 
 /// Divides an ACK timeout that is longer than [`REQUESTER_TIMEOUT_MAX`] into shorter ones, with
 /// more retries. The requester gives up after the same time, but sends again more often.
-pub(super) fn divided(mut timeout: Timeout, mut retries: u8) -> (Timeout, u8) {
-    while timeout.code() > REQUESTER_TIMEOUT_MAX.code()
-        && let Some(doubled) = retries.checked_mul(2).and_then(|twice| twice.checked_add(1))
-    {
-        (timeout, retries) = (Timeout::new(timeout.code() - 1), doubled);
-    }
-    (timeout, retries)
+pub(super) fn divided(timeout: Timeout, retries: u8) -> (Timeout, u32) {
+    let divided = timeout.code().min(REQUESTER_TIMEOUT_MAX.code());
+    let timeouts = (u32::from(retries) + 1) << (timeout.code() - divided);
+    (Timeout::new(divided), timeouts - 1)
 }
 
 /// The parameters of the connection that were agreed on.
@@ -166,18 +163,34 @@ impl Established {
     /// Sends all packets that are ready. They wait in their queue pairs while the socket has no
     /// room.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
-        self.transmit_while(cx, |packet_io, peer| !packet_io.has_backlog(peer))
+        self.transmit_turn(
+            cx,
+            |packet_io, peer| !packet_io.has_backlog(peer),
+            ReliableConnection::transmit,
+            ReliableConnection::wants_tx,
+        )
     }
 
-    /// Sends all packets that are ready. They join the backlog if the socket has no room.
+    /// Sends the responses that are ready, but no requests. They join the backlog if the socket has
+    /// no room.
     pub(super) fn respond(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
-        self.transmit_while(cx, PacketIo::has_room_in_backlog)
+        self.transmit_turn(
+            cx,
+            PacketIo::has_room_in_backlog,
+            ReliableConnection::transmit_responses,
+            ReliableConnection::wants_to_respond,
+        )
     }
 
-    fn transmit_while(
+    /// Sends bursts until one turn ends, or until `wants_more` returns false. `may_send` says
+    /// whether the socket or its backlog has room, and `transmit` adds packets to a burst.
+    #[inline]
+    fn transmit_turn(
         &mut self,
         cx: &mut EngineContext<'_>,
         may_send: impl Fn(&PacketIo, &Peer) -> bool,
+        transmit: impl Fn(&mut ReliableConnection, Instant, &mut Burst) -> Result<(), Failure>,
+        wants_more: impl Fn(&ReliableConnection) -> bool,
     ) -> Result<(), Failure> {
         // The passive side sends no packets before the peer has confirmed the connection.
         if !self.reported {
@@ -190,7 +203,7 @@ impl Established {
             let is_first = !cx.resources.has_outgoing;
             let (now, burst) = (cx.now, cx.burst_to(&self.peer));
             let before = burst.len();
-            self.rc.transmit(now, burst)?;
+            transmit(&mut self.rc, now, burst)?;
             if burst.len() > before {
                 self.delayed_ack.note_consumer_sent();
             }
@@ -199,7 +212,7 @@ impl Established {
             if is_first {
                 cx.local_address.packet_io.flush();
             }
-            if !self.rc.wants_tx() {
+            if !wants_more(&self.rc) {
                 return Ok(());
             }
         }

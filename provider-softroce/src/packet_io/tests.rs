@@ -1,5 +1,6 @@
 use std::process::Command;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::*;
@@ -89,8 +90,9 @@ fn packets_carry_the_traffic_class() {
 /// The link is slow, and the socket's buffer is small. All packets leave, and each leaves once.
 #[test]
 fn packets_wait_while_the_socket_has_no_room() {
-    const BURSTS: usize = 10;
-    const PACKETS: usize = 32;
+    const ROUNDS: usize = 10;
+    /// The number of packets that wait behind the first one that finds no room.
+    const BEHIND: usize = 20;
     if !rustix::process::geteuid().is_root() {
         println!("SKIP: only root can have a network of its own");
         return;
@@ -118,30 +120,38 @@ fn packets_wait_while_the_socket_has_no_room() {
         let peer = Peer::new(io.source(), address, to).expect("one family");
         io.open_all_senders();
         let other = Peer { sender: 1, ..Peer::new(io.source(), address, to).expect("one family") };
-        let mut waited = 0;
-        for _ in 0..BURSTS {
-            for _ in 0..PACKETS {
-                let burst = io.burst_to(&peer, Instant::now());
-                burst.push(1000).expect("room for a packet").fill(0);
+        // The clock of the backlog stands still while the socket has no room, so no batch waits for
+        // too long, however busy this host is.
+        let when_there_is_room = |io: &PacketIo, at: Instant| {
+            let mut fds = [PollFd::new(&io.senders[0].socket, PollFlags::OUT)];
+            assert_eq!(rustix::event::poll(&mut fds, None), Ok(1));
+            at
+        };
+        let mut packets = 0;
+        let mut send_more_than_fits = |io: &mut PacketIo| {
+            let mut send = |io: &mut PacketIo| {
+                io.burst_to(&peer, Instant::now()).push(1000).expect("room for a packet").fill(0);
+                io.flush();
+                packets += 1;
+            };
+            while !io.has_backlog(&peer) {
+                send(io);
             }
-            io.flush();
-            while io.has_backlog(&peer) {
-                assert!(!io.has_backlog(&other), "another sender does not wait");
-
-                waited += 1;
-                assert!(io.deadline().is_some());
-                io.send_backlog(Instant::now());
-                std::thread::yield_now();
+            (0..BEHIND).for_each(|_| send(io));
+            assert!(!io.has_backlog(&other), "another sender does not wait");
+        };
+        for _ in 0..ROUNDS {
+            send_more_than_fits(&mut io);
+            while let Some(at) = io.deadline() {
+                let at = when_there_is_room(&io, at);
+                io.send_backlog(at);
             }
+            assert!(!io.has_backlog(&peer));
         }
-        assert!(waited > 0, "the socket always had room");
         // The end of the adapter waits for the backlog.
-        for _ in 0..PACKETS {
-            io.burst_to(&peer, Instant::now()).push(1000).expect("room for a packet").fill(0);
-        }
-        io.flush();
-        assert!(io.has_backlog(&peer));
-        io.drain_backlog();
+        send_more_than_fits(&mut io);
+        let latest = Instant::now() + backlog::WAIT_MAX;
+        io.drain_backlog(latest, when_there_is_room);
         assert!(!io.has_backlog(&peer) && io.deadline().is_none());
         let sent = || {
             let counts = std::fs::read_to_string("/proc/thread-self/net/dev").expect("counts");
@@ -151,7 +161,6 @@ fn packets_wait_while_the_socket_has_no_room() {
         };
         // Other packets of the kernel may be counted, too.
         let start = Instant::now();
-        let packets = (BURSTS + 1) * PACKETS;
         while sent() < packets && start.elapsed().as_secs() < 20 {
             std::thread::yield_now();
         }
@@ -165,16 +174,49 @@ fn packets_that_are_too_long_are_reported_with_their_queue_pairs() {
     let mut io = packet_io();
     let to = SocketAddr::from(([127, 0, 0, 62], 4791));
     let mut packets = vec![0; 3 * 100];
-    for (packet, qpn) in packets.chunks_mut(100).zip([0x11u8, 0x22, 0x11]) {
-        packet[7] = qpn;
+    for (packet, numbers) in packets.chunks_mut(100).zip([[0x11u8, 1], [0x22, 2], [0x11, 3]]) {
+        [packet[7], packet[11]] = numbers;
     }
     note_too_long(&mut io.too_long, to, &packets[..250], 100, 68);
-    note_too_long(&mut io.too_long, to, &packets, 100, 68);
-    let told_by = ToldBy::Host { octets: 128 };
-    let found = |qpn| TooLong { peer: to.ip(), qpn, path: 68, told_by };
+    note_too_long(&mut io.too_long, to, &packets[200..], 100, 68);
+    let found = |qpn, psn| {
+        let psn = Psn::new(psn);
+        TooLong { peer: to.ip(), qpn, psn, octets: 128, mtu: 68 }
+    };
     assert!(io.has_too_long());
-    assert_eq!(io.take_too_long(), [found(0x11), found(0x22)]);
+    assert_eq!(io.take_too_long(), [found(0x11, 1), found(0x22, 2), found(0x11, 3)]);
     assert!(!io.has_too_long() && io.take_too_long().is_empty());
+    (0..TOO_LONG_MAX).for_each(|_| note_too_long(&mut io.too_long, to, &packets, 100, 68));
+    assert_eq!(io.take_too_long().len(), TOO_LONG_MAX);
+}
+
+/// A report about a packet from one port says nothing about the connections of other ports.
+#[test]
+fn reports_belong_to_the_port_of_the_packet() {
+    let mut io = packet_io();
+    io.open_all_senders();
+    let to = SocketAddr::from(([127, 0, 0, 62], 4791));
+    let (qpn, psn) = (0x11, Psn::new(7));
+    io.senders[2].path_reports.add(PathReport { peer: to.ip(), qpn, psn, path: 1400 });
+    let reported = (0..SENDERS_MAX).map(|sender| {
+        let peer = Peer { sender, ..Peer::new(io.source(), io.address, to).expect("one family") };
+        io.reported_path(&peer, qpn, |of| of == psn)
+    });
+    assert_eq!(reported.collect::<Vec<_>>(), [None, None, Some(1400), None]);
+}
+
+/// The kernel refuses the batch, and does not say why. It sends a single packet of the batch.
+#[test]
+fn a_batch_of_which_one_packet_is_sent_is_not_sent() {
+    let mut io = packet_io();
+    let target = Udp::bind_exclusive("127.0.0.62:0".parse().expect("an address"));
+    let target = target.expect("a free port");
+    let to = target.local_addr().expect("the socket is bound");
+    let longest = vec![0; 66_000];
+    let mut too_long = Vec::new();
+    assert_eq!(io.senders[0].send(to, &longest, 100, &mut too_long), Sent::Failed);
+    assert_eq!(io.senders[0].send(to, &longest[..100], 100, &mut too_long), Sent::All);
+    assert_eq!(too_long, []);
 }
 
 /// A sender without segmentation offload splits a batch, and the packets arrive one by one.

@@ -18,15 +18,16 @@ pub(crate) struct Undelivered<'a> {
 /// The reason for which a packet was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The host has reported that no process has the port.
+    /// An ICMP message says that no process has the port. The message may be forged.
     Refused,
     /// This host has not sent the packet, because it is longer than the MTU of the interface, `mtu`
-    /// octets of an IP packet. `packet` is empty.
+    /// octets of an IP packet. `packet` is empty, because the kernel returns no part of the packet.
+    /// No other host can cause such a report.
     TooLongForInterface {
         mtu: usize,
     },
-    /// An ICMP message says that a router carries only IP packets of `mtu` octets. The message may
-    /// be forged.
+    /// An ICMP message says that a router carries only IP packets of at most `mtu` octets. The
+    /// message may be forged.
     TooLongForRouter {
         mtu: usize,
     },
@@ -34,7 +35,7 @@ pub(crate) enum Cause {
 }
 
 /// The maximum number of reports that one call reads, so that forged reports cannot keep the reader
-/// busy. The remaining ones are read when the next report arrives.
+/// busy. The next call reads the remaining ones.
 const REPORTS_PER_CALL_MAX: usize = 1024;
 
 /// A buffer for control messages.
@@ -42,7 +43,8 @@ const REPORTS_PER_CALL_MAX: usize = 1024;
 struct Control([u8; 512]);
 
 impl Udp {
-    /// Calls `each` for each report since the last call, up to 1,024 reports.
+    /// Calls `each` for the reports that the socket's error queue holds, up to 1,024 reports, and
+    /// removes them. The kernel drops reports for which the socket's receive buffer has no room.
     pub(crate) fn read_errors(&self, mut each: impl FnMut(Undelivered<'_>)) {
         let mut octets = [0u8; 256];
         let mut control = Control([0; 512]);

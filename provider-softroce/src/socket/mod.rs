@@ -10,7 +10,7 @@
 //! The kernel believes any ICMP message that says that a router carries only shorter packets.
 //! Therefore the sockets ignore the path MTU that the kernel has learned (IP_PMTUDISC_PROBE). The
 //! kernel refuses only packets that are longer than the MTU of the interface. The engine reads the
-//! ICMP messages itself and [checks](crate::packet_io::ToldBy) them.
+//! ICMP messages itself and [checks](crate::path_reports) them.
 
 mod errors;
 mod receive;
@@ -60,8 +60,8 @@ impl Udp {
         Ok(socket)
     }
 
-    /// Creates a socket that shares its address with other sockets of the same user and is only
-    /// used for sending. Datagrams that arrive at the socket are not read. `to` is an address to
+    /// Creates a socket that shares its port with other sockets of the same user and is only used
+    /// for sending. Datagrams that arrive at the socket are not read. `to` is an address to
     /// which the socket will send.
     pub(crate) fn bind_send_only(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
@@ -194,9 +194,14 @@ impl Udp {
         self.set(level, option, 1)
     }
 
-    /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. Do not use this for
-    /// sockets that share an address and port, because the kernel reports an error to any of them,
-    /// without regard to the sender.
+    /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. From now on, an
+    /// ICMP error also makes the next call of [`send`](Self::send) try twice.
+    ///
+    /// The kernel reports an ICMP error to the socket that would receive an answer to the quoted
+    /// packet, whichever socket has sent the packet. If several unconnected sockets are bound to
+    /// one address and port, this may be any of them. Do not use the error queue of such a socket.
+    /// A socket that is bound to the same port of all addresses gets none of these reports, and a
+    /// connected one gets only those about packets to its peer.
     pub(crate) fn enable_error_queue(&self) -> io::Result<()> {
         match self.local_addr()? {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),

@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard};
 
-use dat_core::provider::{Connect, Provider, Queue};
+use dat_core::provider::{Connect, Provider, Queue, Remote};
 use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
-    Aeth, Bth, Deth, Extension, Icrc, Opcode, Operation, Packet, PathMtu, Psn, Syndrome, UDP_PORT,
+    Aeth, Bth, Deth, Extension, Icrc, Opcode, Operation, Packet, PathMtu, Psn, Reth, Syndrome,
+    UDP_PORT,
 };
 
 use super::{OURS, PEER};
@@ -121,6 +122,13 @@ impl Peer {
     pub(crate) fn send_send_of(&self, call: &PeerConnection, psn: Psn, payload: &[u8]) {
         let bth = Bth { ack_request: true, ..Bth::new(Opcode::SendOnly, call.qpn, psn) };
         self.send_packet(&Packet { bth, extension: Extension::None, payload });
+    }
+
+    /// Requests these octets of this side's memory.
+    pub(crate) fn send_read(&self, call: &PeerConnection, psn: Psn, (from, len): (Remote, u32)) {
+        let bth = Bth { ack_request: true, ..Bth::new(Opcode::ReadRequest, call.qpn, psn) };
+        let extension = Extension::Reth(Reth { va: from.addr, r_key: from.key, len });
+        self.send_packet(&Packet { bth, extension, payload: &[] });
     }
 
     /// Returns the next packet that the peer receives.

@@ -47,13 +47,13 @@ pub struct Cm {
     pub(super) timers: BTreeSet<(Instant, u32)>,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) events: VecDeque<(ConnId, Event)>,
-    /// Returns the path MTU of the route to a caller. `None`: the routes have no limits of their
-    /// own.
-    pub(super) route_mtu: Option<RouteMtu>,
+    /// Returns the path MTU of the path to a caller. `None`: paths have no limits of their own.
+    pub(super) path_limit: Option<PathLimit>,
 }
 
-/// Returns the path MTU of the route to a caller.
-pub type RouteMtu = Box<dyn Fn(IpAddr) -> PathMtu + Send>;
+/// Returns the largest path MTU that the path to a caller carries at this time. `None`: no limit is
+/// known.
+pub type PathLimit = Box<dyn Fn(IpAddr, Instant) -> Option<PathMtu> + Send>;
 
 impl Cm {
     /// The maximum number of octets of private data in a request.
@@ -82,14 +82,14 @@ impl Cm {
             timers: BTreeSet::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
-            route_mtu: None,
+            path_limit: None,
         }
     }
 
-    /// Limits the path MTU of callers at other addresses by the route to them. `route_mtu` is
+    /// Limits the path MTU of callers at other addresses by the path to them. `path_limit` is
     /// called for requests that would be admitted otherwise.
-    pub fn with_route_mtu(mut self, route_mtu: RouteMtu) -> Self {
-        self.route_mtu = Some(route_mtu);
+    pub fn with_path_limit(mut self, path_limit: PathLimit) -> Self {
+        self.path_limit = Some(path_limit);
         self
     }
 

@@ -260,7 +260,7 @@ impl Cm {
         mad: &Mad<'_>,
         req: &Req<'_>,
     ) -> bool {
-        let caller = match self.admit(from, to, req) {
+        let caller = match self.admit(now, from, to, req) {
             Ok(caller) => caller,
             Err(Refusal { reason: Reason::NO_RESOURCES, .. })
                 if self.defer_until_decision(now, from, to, mad, req) =>
@@ -368,7 +368,7 @@ impl Cm {
         }
     }
 
-    /// The largest path MTU that is accepted from a caller, if the route to it carries as much.
+    /// The largest path MTU that is accepted from a caller, if the path to it carries as much.
     pub fn max_path_mtu(&self, from: IpAddr, to: IpAddr) -> PathMtu {
         if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu }
     }
@@ -376,6 +376,7 @@ impl Cm {
     /// Checks a new REQ, and whether the port has a listener with room for the request.
     fn admit<'a>(
         &mut self,
+        now: Instant,
         from: IpAddr,
         to: IpAddr,
         req: &Req<'a>,
@@ -409,9 +410,9 @@ impl Cm {
         if listener.is_full() {
             return Err(Reason::NO_RESOURCES.into());
         }
-        // Looking up a route takes longer than the other checks, so it comes last.
+        // This check takes longer than the others, so it comes last.
         if from != to
-            && let Some(largest) = self.route_mtu.as_ref().map(|route_mtu| route_mtu(from))
+            && let Some(largest) = self.path_limit.as_ref().and_then(|limit| limit(from, now))
             && path_mtu > largest
         {
             return Err(Refusal::of_path_mtu(largest.min(max_path_mtu)));

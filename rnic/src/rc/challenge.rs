@@ -28,7 +28,7 @@ pub(super) struct Challenge {
     /// time at which the peer counts as gone.
     due: Instant,
     interval: Duration,
-    tries_left: u8,
+    tries_left: u32,
     /// The time at which the challenge was first sent.
     started_at: Instant,
 }

@@ -40,7 +40,26 @@ pub struct EarlyPool {
 struct PoolState {
     /// The number of octets that connections use.
     used: usize,
-    unused: Vec<Vec<u8>>,
+    unused: Vec<Memory>,
+}
+
+/// The memory of one connection.
+#[derive(Default)]
+struct Memory {
+    /// The octets that have been used. Only these have been written, so that taking memory does not
+    /// take the time for writing all of it.
+    octets: Vec<u8>,
+    /// The number of octets that are reserved.
+    size: usize,
+}
+
+impl Memory {
+    /// Reserves `size` octets. Returns `None` if the system has too little memory.
+    fn reserve(size: usize) -> Option<Self> {
+        let mut octets = Vec::new();
+        octets.try_reserve_exact(size).ok()?;
+        Some(Memory { octets, size })
+    }
 }
 
 impl Default for EarlyPool {
@@ -64,31 +83,26 @@ impl EarlyPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes memory of `len` octets. Returns `None` if the pool or the system has none.
-    fn take(&self, len: usize) -> Option<Vec<u8>> {
+    /// Takes memory of `size` octets. Returns `None` if the pool or the system has none.
+    fn take(&self, size: usize) -> Option<Memory> {
         let mut state = self.lock();
-        if state.used + len > self.max {
+        if state.used + size > self.max {
             return None;
         }
-        let octets = match state.unused.iter().position(|octets| octets.len() == len) {
+        let memory = match state.unused.iter().position(|memory| memory.size == size) {
             Some(at) => state.unused.swap_remove(at),
-            None => {
-                let mut octets = Vec::new();
-                octets.try_reserve_exact(len).ok()?;
-                octets.resize(len, 0);
-                octets
-            }
+            None => Memory::reserve(size)?,
         };
-        state.used += len;
-        Some(octets)
+        state.used += size;
+        Some(memory)
     }
 
-    fn give_back(&self, octets: Vec<u8>) {
+    fn give_back(&self, memory: Memory) {
         let mut state = self.lock();
-        state.used -= octets.len();
-        let unused: usize = state.unused.iter().map(Vec::len).sum();
-        if unused + octets.len() <= UNUSED_OCTETS_MAX {
-            state.unused.push(octets);
+        state.used -= memory.size;
+        let unused: usize = state.unused.iter().map(|memory| memory.size).sum();
+        if unused + memory.size <= UNUSED_OCTETS_MAX {
+            state.unused.push(memory);
         }
     }
 }
@@ -108,16 +122,26 @@ pub(super) struct EarlyPackets {
     pool: Arc<EarlyPool>,
     /// Bit n is set if the packet whose PSN is n after the expected PSN is kept.
     kept: u64,
-    /// A slot for each PSN modulo 64: the length of the packet and the packet.
-    octets: Vec<u8>,
+    /// A slot for each of 64 PSNs in a row: the length of the packet and the packet.
+    memory: Memory,
+    /// The PSN whose packet is in the first slot. The PSNs follow each other in the slots, so that
+    /// the first packets use the first slots.
+    first: Psn,
     /// The time at which the packets are dropped if the missing packet has not arrived.
     drop_at: Instant,
 }
 
 impl EarlyPackets {
-    pub(super) fn new(pool: &Arc<EarlyPool>, mtu: PathMtu, now: Instant) -> Option<Self> {
-        let octets = pool.take(EARLY_PSNS as usize * (SLOT_OVERHEAD + mtu.octets()))?;
-        Some(EarlyPackets { pool: Arc::clone(pool), kept: 0, octets, drop_at: now + KEPT_MAX })
+    /// Takes memory from the pool. `expected` is the PSN of the missing packet.
+    pub(super) fn new(
+        pool: &Arc<EarlyPool>,
+        mtu: PathMtu,
+        expected: Psn,
+        now: Instant,
+    ) -> Option<Self> {
+        let memory = pool.take(EARLY_PSNS as usize * (SLOT_OVERHEAD + mtu.octets()))?;
+        let (pool, drop_at) = (Arc::clone(pool), now + KEPT_MAX);
+        Some(EarlyPackets { pool, kept: 0, memory, first: expected, drop_at })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -133,8 +157,11 @@ impl EarlyPackets {
         if self.kept & 1 << ahead != 0 {
             return Keeping::Duplicate;
         }
-        let slot = self.slot(psn);
-        let (prefix, place) = self.octets[slot].split_at_mut(LEN_OCTETS);
+        let (slot, octets) = (self.slot(psn), &mut self.memory.octets);
+        if octets.len() < slot.end {
+            octets.resize(slot.end, 0);
+        }
+        let (prefix, place) = octets[slot].split_at_mut(LEN_OCTETS);
         let Some(place) = place.get_mut(..len) else { return Keeping::Dropped };
         prefix.copy_from_slice(&(len as u16).to_ne_bytes());
         packet.emit(place);
@@ -147,7 +174,7 @@ impl EarlyPackets {
         if self.kept & 1 == 0 {
             return None;
         }
-        let (prefix, place) = self.octets[self.slot(expected)].split_first_chunk()?;
+        let (prefix, place) = self.memory.octets.get(self.slot(expected))?.split_first_chunk()?;
         Packet::parse(place.get(..usize::from(u16::from_ne_bytes(*prefix)))?).ok()
     }
 
@@ -163,14 +190,55 @@ impl EarlyPackets {
     }
 
     fn slot(&self, psn: Psn) -> std::ops::Range<usize> {
-        let len = self.octets.len() / EARLY_PSNS as usize;
-        let start = (psn.value() % EARLY_PSNS) as usize * len;
+        let len = self.memory.size / EARLY_PSNS as usize;
+        let start = psn.distance(self.first).rem_euclid(EARLY_PSNS as i32) as usize * len;
         start..start + len
     }
 }
 
 impl Drop for EarlyPackets {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::take(&mut self.octets));
+        self.pool.give_back(std::mem::take(&mut self.memory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::rocev2::{Bth, Extension, Opcode};
+
+    use super::*;
+
+    /// The memory of a connection is large, so only the part for the first packets is written when
+    /// the first packets arrive.
+    #[test]
+    fn memory_is_written_as_packets_arrive() {
+        let (pool, expected, now) = (Arc::default(), Psn::new(0xFF_FFF7), Instant::now());
+        let keep = |early: &mut EarlyPackets, ahead, payload: &[u8]| {
+            let bth = Bth::new(Opcode::SendMiddle, 1, expected + ahead);
+            early.keep(&Packet { bth, extension: Extension::None, payload }, ahead)
+        };
+        let mtu = PathMtu::Octets256;
+        let slot = SLOT_OVERHEAD + mtu.octets();
+        let mut early = EarlyPackets::new(&pool, mtu, expected, now).expect("the pool has memory");
+        assert_eq!(keep(&mut early, 2, &[2; 256]), Keeping::Kept);
+        assert_eq!(early.memory.octets.len(), 3 * slot);
+        assert_eq!(keep(&mut early, 63, &[63; 256]), Keeping::Kept);
+        assert_eq!(keep(&mut early, 1, &[1; 256]), Keeping::Kept);
+        assert_eq!(early.memory.octets.len(), 64 * slot);
+        // The slots are used in turn.
+        early.advance(1, now);
+        for (ahead, payload) in [(1, 1), (2, 2)] {
+            let packet = early.next(expected + ahead).expect("the packet is kept");
+            assert_eq!(packet.payload, [payload; 256]);
+            early.advance(1, now);
+        }
+        assert_eq!(early.next(expected + 3), None);
+        early.advance(60, now);
+        let packet = early.next(expected + 63).expect("the packet is kept");
+        assert_eq!(packet.payload, [63; 256]);
+        drop(early);
+        // The next connection with this path MTU gets the same memory.
+        let early = EarlyPackets::new(&pool, mtu, expected, now).expect("the pool has memory");
+        assert_eq!((early.memory.octets.len(), pool.used()), (64 * slot, 64 * slot));
     }
 }

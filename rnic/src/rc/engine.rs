@@ -39,7 +39,7 @@ pub struct RcCfg {
     /// expires.
     pub ack_timeout: u8,
     /// The number of consecutive timeouts after which the requester still retries.
-    pub retries: u8,
+    pub retries: u32,
     /// The number of consecutive RNR NAKs after which the requester still retries. 7 means any
     /// number.
     pub rnr_retries: u8,
@@ -149,6 +149,40 @@ impl Stats {
             ("ack-timeouts", self.timeouts),
             ("congestion-notifications-received", self.rx_congestion_notifications),
         ]
+    }
+}
+
+/// The oldest packet for which a requester waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldestPacket {
+    /// A packet of a request that is not acknowledged. It has this length in octets, without its
+    /// ICRC.
+    Request(usize),
+    /// A response to a READ that has not arrived. It has this length in octets, without its ICRC.
+    Response(usize),
+}
+
+/// Responses to a READ that the peer has requested again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedRead {
+    /// The PSN of the first response that the peer has requested again.
+    pub(super) start: Psn,
+    /// The number of responses that the peer has requested again and that had been sent before.
+    pub(super) sent: u32,
+    /// The length of the first response in octets, without its ICRC.
+    pub(super) len: usize,
+}
+
+impl RepeatedRead {
+    /// Whether this is the PSN of a response that had been sent before.
+    pub fn contains(&self, psn: Psn) -> bool {
+        psn.is_within(self.start, self.sent)
+    }
+
+    /// The length in octets, without its ICRC, of the first response that the peer has requested
+    /// again.
+    pub fn packet_len(&self) -> usize {
+        self.len
     }
 }
 
@@ -304,16 +338,23 @@ impl ReliableConnection {
             // A peer that reads all the time must leave some room in the burst for requests of this
             // end.
             let reserved = if requester.is_ready(work, path.mtu) { burst.room() / 4 } else { 0 };
-            result = responder.transmit(work, path, burst, reserved);
-            if responder.is_paused() {
-                result = result.and_then(|()| responder.resume(work, path, now, stats));
-                work.announce();
-            }
+            result = responder.transmit_and_resume(work, path, now, (burst, reserved), stats);
         }
         let result = result.and_then(|()| match path_check.holds() {
             false => requester.transmit(work, path, now, burst, stats),
             true => Ok(()),
         });
+        stats.tx_packets += (burst.len() - before) as u64;
+        result.map_err(|failure| self.fail(failure))
+    }
+
+    /// Adds the responses that may be sent now, as [`transmit`](Self::transmit) does, but no
+    /// requests.
+    pub fn transmit_responses(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
+        self.check_not_failed()?;
+        let before = burst.len();
+        let ReliableConnection { work, path, responder, stats, .. } = self;
+        let result = responder.transmit_and_resume(work, path, now, (burst, 0), stats);
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }
@@ -344,6 +385,13 @@ impl ReliableConnection {
             && (responder.is_ready()
                 || path_check.question_is_due()
                 || !path_check.holds() && requester.is_ready(work, path.mtu))
+    }
+
+    /// Whether [`transmit_responses`](Self::transmit_responses) would add a packet. This check is
+    /// cheap.
+    #[inline]
+    pub fn wants_to_respond(&self) -> bool {
+        self.failure.is_none() && self.responder.is_ready()
     }
 
     /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
@@ -408,9 +456,29 @@ impl ReliableConnection {
 
     /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
     /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
-    /// the connection's packets would have to guess the PSN.
+    /// the connection's packets would have to guess the PSN. For responses see
+    /// [`take_repeated_read`](Self::take_repeated_read).
     pub fn may_have_sent(&self, psn: Psn) -> bool {
-        self.requester.is_unacknowledged(psn) || self.path_check.is_probe(psn)
+        self.requester.is_unacknowledged(psn) || self.is_probe(psn)
+    }
+
+    /// Whether this is the PSN of a [probe](Self::probe_path) of which it is unknown whether it has
+    /// reached the peer.
+    pub fn is_probe(&self, psn: Psn) -> bool {
+        self.path_check.is_probe(psn)
+    }
+
+    /// The oldest packet for which this end waits. `None` if no request is posted.
+    #[cold]
+    pub fn oldest_packet(&self) -> Option<OldestPacket> {
+        self.requester.oldest_packet(&self.work, self.path.mtu)
+    }
+
+    /// Returns the READ whose responses the peer has requested again since the last call, although
+    /// they had been sent.
+    #[inline]
+    pub fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
+        self.responder.resources.take_repeated_read()
     }
 
     /// The path MTU of the connection.

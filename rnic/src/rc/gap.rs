@@ -140,8 +140,9 @@ pub(super) struct GapPolicy {
     /// The latest gaps for which a NAK was sent, the latest one first. The last place keeps its gap
     /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered.
     closed: [Option<ClosedGap>; 4],
-    /// Whether neither an early packet nor a later duplicate has arrived since the latest of these
-    /// gaps closed.
+    /// Whether packets were kept when the latest of these gaps closed, and neither an early packet
+    /// nor a later duplicate has arrived since. If none was kept, the next packets do not show
+    /// whether the peer has sent them before.
     is_just_closed: bool,
 }
 
@@ -204,8 +205,9 @@ impl GapPolicy {
         gap.report = Report::Sent { naks, first, again };
     }
 
-    /// Records that the missing packet has arrived.
-    pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, now: Instant) {
+    /// Records that the missing packet, which has this PSN, has arrived. `has_kept` says whether
+    /// packets after it are kept.
+    pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, has_kept: bool, now: Instant) {
         let Report::Sent { naks, first, .. } = gap.report else { return };
         // Only packets that may be forged had arrived, so perhaps nothing was missing.
         if gap.highest == psn {
@@ -222,7 +224,7 @@ impl GapPolicy {
             false => self.closed.rotate_right(1),
         }
         self.closed[0] = Some(ClosedGap { psn, highest: gap.highest, nak: first, lasted });
-        self.is_just_closed = true;
+        self.is_just_closed = has_kept;
         self.reordering = self.reordering * 7 / 8;
         let measured = now.saturating_duration_since(first);
         let round_trip = match self.round_trip {

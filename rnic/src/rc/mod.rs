@@ -46,7 +46,9 @@ pub mod wheel;
 pub use ack_only::AckOnlyResponder;
 pub use burst::Burst;
 pub use early::EarlyPool;
-pub use engine::{Failure, MAX_MESSAGE, RcCfg, ReliableConnection, Stats};
+pub use engine::{
+    Failure, MAX_MESSAGE, OldestPacket, RcCfg, ReliableConnection, RepeatedRead, Stats,
+};
 pub use wheel::Wheel;
 
 #[cfg(test)]

@@ -23,7 +23,9 @@
 //!
 //! Anybody can forge an ICMP message. The message quotes the packet that was not forwarded, so the
 //! adapter believes it only if [this end may have sent that packet](
-//! super::ReliableConnection::may_have_sent) and the peer has not acknowledged it.
+//! super::ReliableConnection::may_have_sent) and the peer has not acknowledged it. Even then the
+//! message only explains why a longer packet stays unacknowledged. It ends no connection whose
+//! packets get through.
 
 use wire::rocev2::{Extension, Opcode, Operation, Packet, Position, Psn, Reth, Syndrome};
 
@@ -87,9 +89,10 @@ impl PathCheck {
         is_sent
     }
 
-    /// Whether this is the PSN of a probe that has not been answered.
+    /// Whether this is the PSN of a probe that has not been answered, and no full packet has
+    /// reached the peer since.
     pub(super) fn is_probe(&self, psn: Psn) -> bool {
-        self.probe == Some(psn)
+        self.probe == Some(psn) && !self.has_sent
     }
 
     /// Whether [`send_question`](Self::send_question) would add a question.

@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
-use wire::rocev2::{AtomicEth, Extension, ExtensionKind, Opcode, Position, Reth, SendKind};
+use wire::rocev2::{
+    AtomicEth, Extension, ExtensionKind, Opcode, PathMtu, Position, Reth, SendKind, packet_len,
+};
 
 use super::burst::Burst;
 use super::congestion::CongestionControl;
-use super::engine::{Failure, MAX_MESSAGE, Path, Stats};
+use super::engine::{Failure, MAX_MESSAGE, OldestPacket, Path, Stats};
 use super::requester::{Cursor, Requester, Step, packets};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
@@ -175,6 +177,27 @@ impl Requester {
         self.next.step(0, 0);
         self.oldest = self.next;
         Ok(())
+    }
+
+    /// The oldest packet that is not acknowledged, or the oldest response that has not arrived.
+    pub(super) fn oldest_packet(&self, work: &Work, mtu: PathMtu) -> Option<OldestPacket> {
+        let Cursor { at, index, .. } = self.oldest;
+        let (wqe, _) = work.request(at)?;
+        let position = Position::new(index == 0, index + 1 == packets(wqe, mtu));
+        let offset = index as usize * mtu.octets();
+        let payload_len = (wqe.len as usize).saturating_sub(offset).min(mtu.octets());
+        Some(match wqe.op {
+            WcOp::Read => {
+                OldestPacket::Response(packet_len(Opcode::read_response(position), payload_len))
+            }
+            WcOp::FetchAdd | WcOp::CompareSwap => {
+                OldestPacket::Request(packet_len(Opcode::FetchAdd, 0))
+            }
+            WcOp::Bind => return None,
+            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => {
+                OldestPacket::Request(packet_len(opcode(wqe, position), payload_len))
+            }
+        })
     }
 
     #[cold]

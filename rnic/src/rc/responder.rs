@@ -197,7 +197,7 @@ impl Responder {
         // No NAK for the missing packet is needed any more.
         (self.nak, self.is_peer_waiting) = (None, false);
         let Some(gap) = self.gap.take() else { return Ok(()) };
-        self.gap_policy.on_closed(&gap, psn, now);
+        self.gap_policy.on_closed(&gap, psn, self.early.is_some(), now);
         if let Some(early) = &mut self.early {
             early.advance(psns, now);
         }
@@ -264,7 +264,7 @@ impl Responder {
     }
 
     /// Carries out early packets that had to wait until the responses to a READ were sent.
-    pub(super) fn resume(
+    fn resume(
         &mut self,
         work: &mut Work,
         path: &Path,
@@ -336,8 +336,9 @@ impl Responder {
     /// Keeps a packet, and takes memory for the purpose if it is the first one.
     fn keep(&mut self, path: &Path, now: Instant, packet: &Packet<'_>, ahead: u32) -> Keeping {
         if ahead < EARLY_PSNS && self.early.is_none() {
+            let pool = self.early_pool.as_ref();
             self.early =
-                self.early_pool.as_ref().and_then(|pool| EarlyPackets::new(pool, path.mtu, now));
+                pool.and_then(|pool| EarlyPackets::new(pool, path.mtu, self.expected, now));
         }
         self.early.as_mut().map_or(Keeping::Dropped, |early| early.keep(packet, ahead))
     }
@@ -434,6 +435,26 @@ impl Responder {
             self.acknowledge(path, burst);
         }
         Ok(())
+    }
+
+    /// Does the same as [`transmit`](Self::transmit). Then carries out the early packets that had
+    /// to wait for the responses.
+    #[inline]
+    pub(super) fn transmit_and_resume(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        (burst, reserved): (&mut Burst, usize),
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        self.transmit(work, path, burst, reserved)?;
+        if !self.is_paused() {
+            return Ok(());
+        }
+        let result = self.resume(work, path, now, stats);
+        work.announce();
+        result
     }
 
     /// Whether an acknowledgement is owed and may be sent.

@@ -10,10 +10,12 @@
 
 use std::collections::VecDeque;
 
-use wire::rocev2::{Aeth, AtomicAckEth, Extension, Opcode, Position, Psn, Reth, Syndrome};
+use wire::rocev2::{
+    Aeth, AtomicAckEth, Extension, Opcode, Position, Psn, Reth, Syndrome, packet_len,
+};
 
 use super::burst::Burst;
-use super::engine::Path;
+use super::engine::{Path, RepeatedRead};
 use crate::qp::Work;
 
 /// Requests of the peer, oldest first.
@@ -23,6 +25,8 @@ pub(super) struct ResponderResources {
     max: usize,
     /// The number of requests that have responses to be sent.
     due: usize,
+    /// The result of [`take_repeated_read`](Self::take_repeated_read).
+    repeated: Option<RepeatedRead>,
 }
 
 /// The number of repetitions of a READ that are dropped if its memory is gone. The network
@@ -33,13 +37,16 @@ struct HeldRequest {
     /// The PSN of the request. Its responses have this PSN and the following ones.
     psn: Psn,
     packets: u32,
-    /// Whether all responses to the request have been sent at least once.
-    is_answered: bool,
+    /// The number of responses that have been sent at least once.
+    sent: u32,
     /// The number of repetitions that were dropped because the memory is gone.
     dropped: u32,
     body: Body,
     /// The responses to be sent, as indices of packets. The range is empty if no response is due.
     due: PacketRange,
+    /// The responses to be sent after `due`. The range is empty unless the peer has requested some
+    /// responses again before all of them were sent.
+    rest: PacketRange,
 }
 
 enum Body {
@@ -59,6 +66,15 @@ struct PacketRange {
 }
 
 impl PacketRange {
+    /// The packets of the range, from this one on, that are not sent yet.
+    fn unsent_from(self, packet: u32) -> PacketRange {
+        let next = self.next.max(packet);
+        match next < self.end {
+            true => PacketRange { start: next, next, ..self },
+            false => PacketRange::default(),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.next == self.end
     }
@@ -75,7 +91,7 @@ impl ResponderResources {
     pub(super) fn new(max: u32) -> Self {
         // The limit comes from the wire, in 8 bits. So memory is allocated only when it is first
         // needed.
-        ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0 }
+        ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0, repeated: None }
     }
 
     /// Whether responses are to be sent.
@@ -90,10 +106,11 @@ impl ResponderResources {
         self.add(HeldRequest {
             psn,
             packets,
-            is_answered: false,
+            sent: 0,
             dropped: 0,
             body: Body::Read(reth),
             due,
+            rest: PacketRange::default(),
         })
     }
 
@@ -104,17 +121,18 @@ impl ResponderResources {
         self.add(HeldRequest {
             psn,
             packets: 1,
-            is_answered: false,
+            sent: 0,
             dropped: 0,
             body: Body::Atomic { original },
             due,
+            rest: PacketRange::default(),
         })
     }
 
     /// Whether another request can be held: the queue is not full, or its oldest request has been
     /// answered and can be dropped.
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < self.max || self.queue.front().is_some_and(|oldest| oldest.is_answered)
+        self.queue.len() < self.max || self.queue.front().is_some_and(HeldRequest::is_answered)
     }
 
     fn add(&mut self, request: HeldRequest) -> Result<(), Full> {
@@ -133,8 +151,9 @@ impl ResponderResources {
         Ok(())
     }
 
-    /// Handles a peer that requests responses to a READ again, either all responses or those from
-    /// some packet on. The request is dropped if no such READ is kept.
+    /// Handles a peer that requests responses to a READ again: all responses, those from some
+    /// packet on, or a piece of them. A peer that requests a piece has all responses before the
+    /// piece, and still waits for those after it. The request is dropped if no such READ is kept.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, path: &Path) {
         let Some(request) = self.find_held(psn) else { return };
         let Body::Read(first) = &request.body else { return };
@@ -147,11 +166,25 @@ impl ResponderResources {
         else {
             return;
         };
-        let end = start + path.mtu.packets(reth.len);
-        let due = PacketRange { start, next: start, end, len };
+        let packets = path.mtu.packets(reth.len);
+        let end = start + packets;
         let was_due = !request.due.is_empty();
-        request.due = due;
+        request.rest = request.unsent_from(end);
+        request.due = PacketRange { start, next: start, end, len };
+        if let Some(sent @ 1..) = request.sent.checked_sub(start) {
+            let payload_len = path.mtu.octets().min(reth.len as usize);
+            let opcode = Opcode::read_response(Position::new(true, packets == 1));
+            let len = packet_len(opcode, payload_len);
+            self.repeated = Some(RepeatedRead { start: psn, sent: sent.min(packets), len });
+        }
         self.due += usize::from(!was_due);
+    }
+
+    /// Returns the READ whose responses were last requested again, although they had been sent.
+    /// Returns it once.
+    #[inline]
+    pub(super) fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
+        self.repeated.take()
     }
 
     /// Handles a peer that requests the response to an atomic operation again.
@@ -188,16 +221,15 @@ impl ResponderResources {
                 // longer needed. A peer that lacks a response repeats the request and is
                 // then told that the READ failed.
                 Err(ReadFailed(_))
-                    if request.is_answered && request.dropped < MAX_DROPPED_REPETITIONS =>
+                    if request.is_answered() && request.dropped < MAX_DROPPED_REPETITIONS =>
                 {
                     request.dropped += 1;
-                    request.due = PacketRange::default();
+                    (request.due, request.rest) = Default::default();
                     self.due -= 1;
                     continue;
                 }
                 Err(error) => return Err(error),
             }
-            request.is_answered = true;
             self.due -= 1;
             complete = Some(request.psn + request.due.end);
         }
@@ -206,6 +238,21 @@ impl ResponderResources {
 }
 
 impl HeldRequest {
+    /// Whether all responses to the request have been sent at least once.
+    fn is_answered(&self) -> bool {
+        self.sent == self.packets
+    }
+
+    /// The responses, from this packet on, that are due and not sent yet.
+    fn unsent_from(&self, packet: u32) -> PacketRange {
+        let (due, rest) = (self.due.unsent_from(packet), self.rest.unsent_from(packet));
+        match (due.is_empty(), rest.is_empty()) {
+            (true, _) => rest,
+            (false, true) => due,
+            (false, false) => PacketRange { end: rest.end, len: rest.len, ..due },
+        }
+    }
+
     /// Adds responses of this request. Returns whether all due responses have been added.
     fn transmit_due(
         &mut self,
@@ -256,6 +303,10 @@ impl HeldRequest {
                 }
             }
             self.due.next += 1;
+            self.sent = self.sent.max(self.due.next);
+            if self.due.is_empty() && !self.rest.is_empty() {
+                self.due = std::mem::take(&mut self.rest);
+            }
         }
         Ok(true)
     }

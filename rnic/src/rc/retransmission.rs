@@ -70,8 +70,8 @@ pub(super) enum TimerExpiry {
 pub(super) struct RetransmissionTimer {
     /// IBA's local ACK timeout. `None`: the requester waits for ever.
     ack_timeout: Option<Duration>,
-    retries: u8,
-    retries_left: u8,
+    retries: u32,
+    retries_left: u32,
     /// The time of the latest of these events: the first packet was sent, a new packet was
     /// acknowledged, or a retry was made. `None` if no packet is in flight.
     waiting_since: Option<Instant>,
@@ -111,7 +111,7 @@ struct PeerCloseDeadlines {
 impl RetransmissionTimer {
     /// Creates a timer. `ack_timeout` is the code n of the timeout 4.096 µs << n. 0 means no
     /// timeout. `seed` determines the jitter.
-    pub(super) fn new(ack_timeout: u8, retries: u8, seed: u32, now: Instant) -> Self {
+    pub(super) fn new(ack_timeout: u8, retries: u32, seed: u32, now: Instant) -> Self {
         // The timeout code has 5 bits.
         let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));
         let ack_timeout = (ack_timeout != 0).then(|| after.max(ACK_TIMEOUT_MIN));
@@ -249,7 +249,7 @@ impl RetransmissionTimer {
 
     /// The time that the requester waits for an answer, and the number of times that it sends an
     /// unanswered request again.
-    pub(super) fn timeout_and_retries(&self) -> (Duration, u8) {
+    pub(super) fn timeout_and_retries(&self) -> (Duration, u32) {
         (self.ack_timeout.unwrap_or(PROBE_DELAY_MAX), self.retries)
     }
 

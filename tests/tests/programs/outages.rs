@@ -89,6 +89,7 @@ pub(crate) const WITH_KERNEL: &[WithKernel] = &[
             outage("firewall_refuses_for_1_s", 1, Fault::Refused),
             outage("link_is_down_for_1_s", 1, Fault::LinkHere),
             outage("link_is_down_for_3_s", 3, Fault::LinkHere),
+            outage("link_is_down_for_8_s", 8, Fault::LinkHere),
         ],
     },
     WithKernel {

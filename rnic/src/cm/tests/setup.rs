@@ -180,20 +180,20 @@ fn a_path_mtu_that_is_too_large() {
     assert!(pair.is_empty());
 }
 
-/// The route to the caller carries less than the interface. The caller learns how much. The route
-/// is looked up only for a request that would be admitted otherwise.
+/// The path to the caller carries less than the interface. The caller learns how much. The limit is
+/// looked up only for a request that would be admitted otherwise.
 #[test]
-fn a_path_mtu_that_is_too_large_for_the_route() {
+fn a_path_mtu_that_is_too_large_for_the_path() {
     let lookups = Arc::new(AtomicUsize::new(0));
     let mut pair = Pair::new();
     let counter = Arc::clone(&lookups);
-    let route_mtu = move |caller| {
+    let path_limit = move |caller, _now| {
         assert_eq!(caller, address(A));
         counter.fetch_add(1, Relaxed);
-        PathMtu::Octets512
+        Some(PathMtu::Octets512)
     };
     let [a, b, c] = pair.cms;
-    pair.cms = [a, b.with_route_mtu(Box::new(route_mtu)), c];
+    pair.cms = [a, b.with_path_limit(Box::new(path_limit)), c];
     pair.cms[B].cfg.path_mtu = PathMtu::Octets1024;
     pair.connect_with(|call| call.path_mtu = PathMtu::Octets512);
     pair.run();

@@ -350,3 +350,36 @@ fn an_rnr_nak_that_waits_is_not_displaced() {
     assert_eq!(sent[100..], [not_ready]);
     assert_eq!(fixture.side.rc.stats().tx_sequence_naks, 0);
 }
+
+/// If the packets after a missing one were not kept, the packets that follow it do not show whether
+/// the peer sends all packets again.
+#[test]
+fn packets_that_were_not_kept_do_not_show_what_the_peer_does() {
+    let mut fixtures = [Fixture::new(), Fixture::new()];
+    // The pool has memory for one connection, and the other connection takes it.
+    let pool = Arc::new(EarlyPool::new(64 * (OCTETS + 100)));
+    for fixture in &mut fixtures {
+        let (_, work) = Queues::new(None, Arc::clone(&fixture.side.keys));
+        let rc = ReliableConnection::new(work, cfg(1), fixture.now);
+        fixture.side.rc = rc.with_early_pool(&pool);
+    }
+    let [mut other, mut fixture] = fixtures;
+    other.take(&silent_write(other.psn + 1)).unwrap();
+    let psn = fixture.psn;
+    fixture.take(&silent_write(psn + 1)).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+    // The peer sends all packets again.
+    (0..4).for_each(|ahead| fixture.take(&silent_write(psn + ahead)).unwrap());
+    drop(other);
+    // Two packets are missing.
+    for ahead in [5, 7] {
+        fixture.take(&silent_write(psn + ahead)).unwrap();
+    }
+    fixture.wait(FIRST_DELAY);
+    assert_eq!(fixture.sent(), [fixture.ack(3), fixture.nak(4)]);
+    fixture.take(&silent_write(psn + 4)).unwrap();
+    assert_eq!(fixture.sent(), [""; 0], "the peer may be about to send the next packet again");
+    fixture.take(&silent_write(psn + 5)).unwrap();
+    fixture.take(&silent_write(psn + 6)).unwrap();
+    assert_eq!(fixture.side.rc.stats().rx_messages, 8);
+}

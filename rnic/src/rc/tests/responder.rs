@@ -616,6 +616,106 @@ fn a_read_is_asked_for_again() {
     assert_eq!(fixture.sent_words(), [""; 0]);
 }
 
+/// The peer requests responses again before all responses have been sent. If it requests only a
+/// piece, it still waits for the responses after the piece.
+#[test]
+fn a_piece_that_is_asked_for_again_does_not_displace_the_rest() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(100 * OCTETS);
+    let first = fixture.psn;
+    let ask = |from: u32, packets: usize| {
+        let to = shown.remote(from as usize * OCTETS);
+        let reth = Extension::Reth(reth(to, packets * OCTETS));
+        packet(Opcode::ReadRequest, first + from, reth, &[])
+    };
+    let psns = |fixture: &mut Fixture| {
+        fixture.side.rc.transmit_responses(fixture.now, &mut fixture.side.burst).unwrap();
+        let sent = fixture.side.sent();
+        let psns = sent.iter().map(|packet| Packet::parse(packet).unwrap().bth.psn);
+        (psns.map(|psn| psn.distance(first)).collect::<Vec<_>>(), words(&sent))
+    };
+    fixture.side.take(fixture.now, &ask(0, 100)).unwrap();
+    assert_eq!(psns(&mut fixture).0, Vec::from_iter(0..64));
+    fixture.side.take(fixture.now, &ask(10, 5)).unwrap();
+    let (sent, words) = psns(&mut fixture);
+    assert_eq!(sent, (10..15).chain(64..100).collect::<Vec<_>>());
+    for (at, opcode) in [(0, "first"), (1, "middle"), (4, "last"), (5, "first"), (40, "last")] {
+        assert!(words[at].contains(opcode), "{at}: {}", words[at]);
+    }
+    assert!(!fixture.side.rc.wants_tx());
+
+    // A request for another piece replaces the piece, and the rest remains.
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(200 * OCTETS);
+    let ask = |from: u32, packets: usize| {
+        let to = shown.remote(from as usize * OCTETS);
+        let reth = Extension::Reth(reth(to, packets * OCTETS));
+        packet(Opcode::ReadRequest, first + from, reth, &[])
+    };
+    fixture.side.take(fixture.now, &ask(0, 200)).unwrap();
+    psns(&mut fixture);
+    psns(&mut fixture);
+    fixture.side.take(fixture.now, &ask(10, 90)).unwrap();
+    assert_eq!(psns(&mut fixture).0, Vec::from_iter(10..74));
+    fixture.side.take(fixture.now, &ask(12, 88)).unwrap();
+    assert_eq!(psns(&mut fixture).0, Vec::from_iter(12..76));
+    assert_eq!(psns(&mut fixture).0, (76..100).chain(128..168).collect::<Vec<_>>());
+    // A peer that keeps nothing requests all responses from the missing one on.
+    fixture.side.take(fixture.now, &ask(150, 50)).unwrap();
+    assert_eq!(psns(&mut fixture).0, Vec::from_iter(150..200));
+    assert!(!fixture.side.rc.wants_tx());
+}
+
+/// The owner learns of responses that the peer has requested again after they were sent.
+#[test]
+fn repeated_reads_are_told() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(100 * OCTETS);
+    let first = fixture.psn;
+    let ask = |from: u32, len: usize| {
+        let to = shown.remote(from as usize * OCTETS);
+        packet(Opcode::ReadRequest, first + from, Extension::Reth(reth(to, len)), &[])
+    };
+    let told = |fixture: &mut Fixture| fixture.side.rc.take_repeated_read();
+    fixture.side.take(fixture.now, &ask(0, 99 * OCTETS + 1)).unwrap();
+    fixture.side.take(fixture.now, &ask(0, 99 * OCTETS + 1)).unwrap();
+    assert_eq!(told(&mut fixture), None, "no response has been sent");
+    fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+    assert_eq!(fixture.side.sent().len(), 64);
+    fixture.side.take(fixture.now, &ask(2, 97 * OCTETS + 1)).unwrap();
+    let read = told(&mut fixture).expect("responses were sent before");
+    let contained: Vec<_> = (0..100).filter(|&ahead| read.contains(first + ahead)).collect();
+    assert_eq!(contained, Vec::from_iter(2..64));
+    // BTH and AETH precede the payload.
+    assert_eq!(read.packet_len(), 12 + 4 + OCTETS);
+    assert_eq!(told(&mut fixture), None);
+    while fixture.side.rc.wants_tx() {
+        fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+        fixture.side.sent();
+    }
+    fixture.side.take(fixture.now, &ask(99, 1)).unwrap();
+    let read = told(&mut fixture).expect("responses were sent before");
+    assert!(read.contains(first + 99) && !read.contains(first + 98));
+    assert_eq!(read.packet_len(), 12 + 4 + 4, "the payload is padded");
+}
+
+/// Responses may leave before requests may.
+#[test]
+fn responses_are_sent_without_requests() {
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(OCTETS);
+    fixture.side.post(super::send(1, &[]));
+    assert!(fixture.side.rc.wants_tx() && !fixture.side.rc.wants_to_respond());
+    let first = fixture.psn;
+    fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 8)), &[]).unwrap();
+    assert!(fixture.side.rc.wants_to_respond());
+    fixture.side.rc.transmit_responses(fixture.now, &mut fixture.side.burst).unwrap();
+    assert!(!fixture.side.rc.wants_to_respond());
+    let sent = words(&fixture.side.sent());
+    assert_eq!(sent, [format!("{first} READ response only ACK 8")]);
+    assert_eq!(fixture.sent_words().len(), 1, "the request follows");
+}
+
 #[test]
 fn an_atomic_operation_is_performed_once() {
     let mut fixture = Fixture::new();

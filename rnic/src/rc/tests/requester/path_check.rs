@@ -229,3 +229,30 @@ fn only_unacknowledged_packets_may_be_quoted() {
     fixture.ack(3);
     assert_eq!(quotable(&fixture), [0; 0]);
 }
+
+/// The length of the oldest packet shows whether it is too long for a path.
+#[test]
+fn the_oldest_packet_has_a_length() {
+    const BTH: usize = 12;
+    const RETH: usize = 16;
+    const AETH: usize = 4;
+    const IMMEDIATE: usize = 4;
+    let full = BTH + OCTETS;
+    let last = BTH + 8;
+    let mut fixture = Fixture::new();
+    let oldest = |fixture: &Fixture| fixture.side.rc.oldest_packet();
+    assert_eq!(oldest(&fixture), None);
+    let buf = fixture.side.buf(2 * OCTETS + 5);
+    let segments = [buf.seg(0, 2 * OCTETS + 5)];
+    fixture.side.post(write(1, &segments, NOWHERE));
+    fixture.side.post(send(2, &segments));
+    fixture.side.post(write_imm(3, &[buf.seg(0, OCTETS)], NOWHERE, 1));
+    fixture.side.post(read(4, &segments, NOWHERE));
+    fixture.sent();
+    let lens = [full + RETH, full, last, full, full, last, full + RETH + IMMEDIATE];
+    for (ahead, len) in (0..).zip(lens) {
+        assert_eq!(oldest(&fixture), Some(OldestPacket::Request(len)), "{ahead}");
+        fixture.ack(ahead);
+    }
+    assert_eq!(oldest(&fixture), Some(OldestPacket::Response(full + AETH)));
+}

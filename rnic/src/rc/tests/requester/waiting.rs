@@ -285,7 +285,7 @@ fn a_peer_that_is_dead() {
             }
         };
         assert_eq!(failure, Failure::Silent);
-        assert_eq!(fixture.now - start, TIMEOUT * (u32::from(retries) + 1));
+        assert_eq!(fixture.now - start, TIMEOUT * (retries + 1));
         let stats = fixture.side.rc.stats();
         assert_eq!(stats.timeouts, retries.into());
         // Probes come after 5, 10, 20 ... 320 ms. Only six fit into a timeout, because these delays
