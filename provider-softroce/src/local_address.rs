@@ -40,6 +40,8 @@ pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(12);
 /// A local address in use.
 pub(crate) struct LocalAddress {
     pub(crate) port: Port,
+    /// The MTU of the interface, in octets of an IP packet.
+    pub(crate) ip_mtu: usize,
     pub(crate) packet_io: PacketIo,
     /// The socket that probes peers' hosts. `None` if no descriptor was available. Then this side
     /// notices the end of remote processes later.
@@ -110,7 +112,8 @@ impl LocalAddress {
             (None, SocketAddr::V6(_)) => true,
             (None, SocketAddr::V4(_)) => selftest::gso_headers_fit_icrc(address),
         };
-        let mtu = Route::mtu_of(address, host);
+        let ip_mtu = Route::ip_mtu_of(address, host);
+        let mtu = PathMtu::of_interface(ip_mtu).unwrap_or(PathMtu::Octets256);
         let loopback = Route::to(address, None).map_or(mtu, |route| route.mtu);
         let cfg = Cfg {
             path_mtu: mtu.min(params.mtu),
@@ -132,6 +135,7 @@ impl LocalAddress {
         let path_limit = Box::new(move |caller, now| paths.lock().path_mtu(caller, now));
         Ok(LocalAddress {
             port,
+            ip_mtu,
             packet_io,
             host_probe: HostProbe::new(address).ok(),
             cm: Cm::new(cfg, Box::new(random)).with_path_limit(path_limit),

@@ -10,6 +10,9 @@ use wire::rocev2::PathMtu;
 
 use crate::port::UDP_PORT;
 
+/// The MTU of an interface whose MTU is not known.
+const ETHERNET_MTU: usize = 1500;
+
 /// The route to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -37,17 +40,16 @@ impl Route {
         Ok(Route { source, mtu: mtu.unwrap_or(PathMtu::Octets256) })
     }
 
-    /// Returns the path MTU of packets from a local address to any peer. It follows from the MTU of
-    /// the address's interface. `host` has the addresses of the host, but only the first of the
-    /// loopback addresses. So the other loopback addresses are taken to be on the same interface.
-    pub(crate) fn mtu_of(address: SocketAddr, host: &[NetAddr]) -> PathMtu {
+    /// Returns the MTU of the interface of a local address, in octets of an IP packet. `host` has
+    /// the addresses of the host, but only the first of the loopback addresses. So the other
+    /// loopback addresses are taken to be on the same interface.
+    pub(crate) fn ip_mtu_of(address: SocketAddr, host: &[NetAddr]) -> usize {
         let ip = address.ip();
         let listed = host.iter().find(|found| found.addr.ip() == ip);
         let interface = listed.or_else(|| {
             host.iter().find(|found| ip.is_loopback() && found.addr.ip().is_loopback())
         });
-        let octets = interface.and_then(|found| netdev::mtu(&found.device).ok());
-        octets.and_then(PathMtu::of_interface).unwrap_or(PathMtu::Octets1024)
+        interface.and_then(|found| netdev::mtu(&found.device).ok()).unwrap_or(ETHERNET_MTU)
     }
 }
 
@@ -84,8 +86,8 @@ mod tests {
         let host = netdev::addresses().expect("the host lists its addresses");
         for address in ["127.0.0.1:4791", "127.0.0.9:4791", "[::1]:4791"] {
             assert_eq!(
-                Route::mtu_of(address.parse().expect(address), &host),
-                PathMtu::Octets4096,
+                PathMtu::of_interface(Route::ip_mtu_of(address.parse().expect(address), &host)),
+                Some(PathMtu::Octets4096),
                 "{address}"
             );
         }

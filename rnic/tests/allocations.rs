@@ -74,6 +74,7 @@ impl End {
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
         let cfg = RcCfg {
             mtu: MTU,
+            ip_mtu: MTU.octets(),
             peer_qpn: 2,
             p_key: Bth::DEFAULT_P_KEY,
             sq_psn: Psn::new(psns[0]),

@@ -374,7 +374,7 @@ fn ends(
         let receives = if is_main { scenario.receives } else { Receives::Many };
         match protocol {
             Protocol::Rxe => Box::new(Rxe::new(memory, scenario.path_mtu(), load, posts)),
-            _ => Box::new(Engine::new(memory, scenario.path_mtu(), load, posts, receives, now)),
+            _ => Box::new(Engine::new(memory, scenario, load, posts, receives, now)),
         }
     };
     let tcp = |algorithm| -> [Box<dyn End>; 2] {

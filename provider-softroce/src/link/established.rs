@@ -19,10 +19,10 @@ use crate::packet_io::{PacketIo, Peer};
 /// The RNR timer code for 0.08 ms: the time that the peer must wait if no receive is posted. The
 /// peer waits longer if it sends again and still no receive is posted.
 const RNR_TIMER_CODE: u8 = 6;
-/// The maximum number of octets in flight.
-const WINDOW_MAX_BYTES: usize = 1 << 20;
+/// The maximum number of octets in flight. Short paths have less: see [`RcCfg::window`].
+const WINDOW_MAX_BYTES: usize = 8 << 20;
 /// The minimum and the maximum number of packets in flight.
-const WINDOW_PACKETS: RangeInclusive<usize> = 16..=1024;
+const WINDOW_PACKETS: RangeInclusive<usize> = 16..=8192;
 
 /// The longest ACK timeout that the requester of this side uses: 2^17 · 4.096 µs = 0.54 s. Within
 /// this time after the end of an outage, the requester sends again.
@@ -124,6 +124,7 @@ impl Established {
         let window = (octets / mtu.octets()).clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end());
         let cfg = RcCfg {
             mtu,
+            ip_mtu: cx.local_address.ip_mtu,
             peer_qpn,
             p_key: Bth::DEFAULT_P_KEY,
             sq_psn,

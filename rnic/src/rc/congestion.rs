@@ -14,7 +14,7 @@
 //! | idle | the window halves in each idle time | RFC 2861 |
 //! | the consumer sends little | the window does not grow | RFC 9438, section 5.8 |
 //! | a reduction was wrong | it is undone | RFC 4015 in spirit |
-//! | a path MTU of 1024, and no queue grows | the window grows faster, for TCP's rate in octets | RFC 4828 in spirit |
+//! | no queue grows | the window grows faster, for TCP's rate in octets | RFC 4828 in spirit |
 //!
 //! All limits are in packets, that is in PSNs. The responses to a READ count like sent packets.
 //!
@@ -45,25 +45,49 @@ const LOSS_FACTOR: (u64, u64) = (7, 10);
 /// The growth per round trip, in 1/1024 packets, that is as fast as that of a Reno sender (RFC
 /// 9438: α = 3 (1 - β) / (1 + β)).
 const RENO_GROWTH: u64 = 542;
-/// The octets of a segment of TCP on Ethernet, with timestamps.
-const TCP_SEGMENT_OCTETS: u64 = 1448;
+/// The octets of the headers of IPv4 and TCP, with timestamps.
+const TCP_HEADER_OCTETS: usize = 52;
+/// The maximum size of IP packets with which TCP's segments are compared: that of Ethernet, and
+/// that of Ethernet with jumbo frames if the path MTU is 4096. If the path MTU is smaller, the
+/// peer's interface may have less than jumbo frames.
+const ETHERNET_IP_MTU: usize = 1500;
+const JUMBO_IP_MTU: usize = 9000;
+/// The maximum factor of the growth, for very small path MTUs.
+const GROWTH_FACTOR_MAX: u64 = 5 * ONE;
 /// The minimum window, in packets, of a sender that grows faster than TCP in packets. Windows are
 /// smaller where many flows share a path.
 const FAST_GROWTH_WINDOW_MIN: u64 = 6;
-/// The minimum window, in packets, of a sender that sends new packets while one is missing.
-const RECOVERY_WINDOW_MIN: u64 = 10;
+/// If more than one packet in this number is lost, many flows share the path and have filled its
+/// queue. Fewer losses may be random.
+const LOSS_INTERVAL_MIN: u32 = 10;
+/// The weight of a loss in the smoothed interval between losses.
+const LOSS_INTERVAL_WEIGHT: u32 = 8;
+/// The maximum of an interval, so that a long time without losses is soon forgotten.
+const LOSS_INTERVAL_MAX: u32 = 1000;
+/// The maximum window of a short path, in octets and in packets.
+const SHORT_PATH_WINDOW_OCTETS: usize = 1 << 20;
+const SHORT_PATH_WINDOW_PACKETS: u32 = 1024;
+/// The maximum round trip of a short path. On a longer path, the maximum window is larger in
+/// proportion, so that it permits a third of a gigabit per second.
+const SHORT_PATH_ROUND_TRIP: Duration = Duration::from_millis(25);
 /// The maximum time on the cubic curve. The curve is so steep there that it does not matter.
 const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
 /// If a round trip is longer than the shortest one by an eighth, and by at least this, it counts as
 /// longer. (RFC 9406 has 4 ms, which is more than the whole queue of many switches.)
 const ROUND_TRIP_GROWTH_MIN: Duration = Duration::from_millis(1);
+/// The same limit for the decision whether the window may grow faster than TCP's, because a wrong
+/// decision costs little there.
+const SHORT_QUEUE_MIN: Duration = Duration::from_micros(30);
 const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
+/// A shortest round trip that is twice as old does not count any more.
+const SHORTEST_AGE_MAX: Duration = Duration::from_secs(10);
 /// A first round trip of at least this time is longer than the timer's first delay of 5 ms. Queues
 /// alone seldom cause it.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(10);
-/// The number of longer round trips after which slow start ends (RFC 9406: CSS_ROUNDS, which is 5
-/// and fits queues that hold more than a window).
-const LONGER_ROUND_TRIPS_MAX: u8 = 3;
+/// The number of longer round trips after which slow start ends, on paths without pacing and with
+/// pacing (RFC 9406: CSS_ROUNDS, which is 5 and fits queues that hold more than a window). Without
+/// pacing, a busy processor often makes round trips longer.
+const LONGER_ROUND_TRIPS_MAX: (u8, u8) = (3, 1);
 /// The divisor of the growth while round trips are longer (RFC 9406: CSS_GROWTH_DIVISOR).
 const CAREFUL_GROWTH_DIVISOR: u64 = 4;
 /// The weight of a round trip in the share of marked round trips (RFC 8257: g).
@@ -99,8 +123,9 @@ pub(super) trait CongestionControl {
     fn on_receiver_not_ready(&mut self);
     /// Records that time has passed, which may permit another batch.
     fn advance(&mut self, now: Instant);
-    /// The maximum number of PSNs from the oldest unacknowledged packet to the next packet to be
-    /// sent.
+    /// The maximum number of PSNs that may be in flight: those that have been sent and are neither
+    /// acknowledged nor, as responses to a READ, have arrived. (While a packet is missing, new ones
+    /// may be sent beyond it: see `Recovery`.)
     fn window(&self) -> u32;
     /// The time before which no further packet may leave. `None` if packets may leave now.
     fn blocked_until(&self) -> Option<Instant>;
@@ -124,8 +149,10 @@ pub(super) struct Acknowledged {
 
 /// CUBIC (RFC 9438), with pacing.
 pub(super) struct Cubic {
-    /// The maximum window in packets.
+    /// The maximum window in packets on the path as it is now.
     max: u32,
+    /// The maximum of `max` on a short path, and on any path.
+    max_of_path: (u32, u32),
     /// The initial window in packets.
     initial: u32,
     size: Size,
@@ -140,11 +167,21 @@ pub(super) struct Cubic {
     before_measurement: Option<Size>,
     /// The curve along which the window grows. `None` until it grows again after a reduction.
     curve: Option<Curve>,
-    /// The shortest round trip since the last idle time.
+    /// The shortest round trip since the last idle time, and of the last 10 to 20 s, because the
+    /// path may become longer.
     shortest: Option<Duration>,
+    /// The shortest round trip since a time at most [`SHORTEST_AGE_MAX`] ago, and this time.
+    recent: Option<(Duration, Instant)>,
     /// Whether the last measured round trip was longer than the shortest one, so that a queue is
     /// growing.
     has_queue: bool,
+    /// Whether it was so much longer that a short queue may be growing.
+    has_short_queue: bool,
+    /// The smoothed number of packets between two losses, times [`LOSS_INTERVAL_WEIGHT`]. It begins
+    /// with the minimum, so that the first losses decide.
+    loss_interval: u32,
+    /// The number of packets acknowledged since the last loss.
+    since_loss: u32,
     /// The factor of a Reno sender's growth while no queue is growing.
     growth_factor: u64,
     /// The number of consecutive longer round trips in slow start.
@@ -179,21 +216,28 @@ struct Curve {
     start: Instant,
     /// The time in milliseconds from `start` until the curve reaches `at_loss` (RFC 9438: K).
     plateau_millis: u64,
+    /// The factor of the constant C, in units of 1 / [`ONE`].
+    factor: u64,
     /// The window that a Reno sender would have (RFC 9438: W_est).
     reno: u64,
 }
 
 impl Cubic {
-    /// Creates the control of a connection whose window has at most `max` packets.
-    pub(super) fn new(mtu: PathMtu, max: u32) -> Self {
+    /// Creates the control of a connection whose window has at most `limit` packets. `ip_mtu` is
+    /// the maximum number of octets in an IP packet on the path.
+    pub(super) fn new(mtu: PathMtu, ip_mtu: usize, limit: u32) -> Self {
+        let max = limit
+            .min((SHORT_PATH_WINDOW_OCTETS / mtu.octets()) as u32)
+            .min(SHORT_PATH_WINDOW_PACKETS);
         let initial = ((INITIAL_WINDOW_OCTETS / mtu.octets()) as u32).max(INITIAL_WINDOW_PACKETS);
         let initial = initial.min(max);
         Cubic {
             max,
+            max_of_path: (max, limit),
             initial,
             size: Size {
                 window: u64::from(initial) << FRACTION_BITS,
-                slow_start_threshold: u64::from(max) << FRACTION_BITS,
+                slow_start_threshold: u64::from(limit) << FRACTION_BITS,
                 at_loss: 0,
             },
             recovery_end: None,
@@ -202,8 +246,12 @@ impl Cubic {
             before_measurement: None,
             curve: None,
             shortest: None,
+            recent: None,
             has_queue: false,
-            growth_factor: growth_factor(mtu),
+            has_short_queue: false,
+            loss_interval: LOSS_INTERVAL_MIN * LOSS_INTERVAL_WEIGHT,
+            since_loss: 0,
+            growth_factor: growth_factor(mtu, ip_mtu),
             longer_round_trips: 0,
             smoothed: Duration::ZERO,
             in_flight_max: 0,
@@ -225,6 +273,7 @@ impl Cubic {
     /// Opens the window to its maximum.
     #[cfg(test)]
     pub(super) fn open(&mut self) {
+        self.max = self.max_of_path.1;
         self.size.window = u64::from(self.max) << FRACTION_BITS;
     }
 
@@ -234,9 +283,9 @@ impl Cubic {
     }
 
     /// Whether new packets may be sent although a packet is missing. If a queue is growing, or if
-    /// the window is small because many flows share the path, the queue must drain first.
+    /// many packets are lost because many flows share the path, the queue must drain first.
     pub(super) fn may_send_in_recovery(&self) -> bool {
-        !self.has_queue && self.packets() >= RECOVERY_WINDOW_MIN
+        !self.has_queue && self.loss_interval >= LOSS_INTERVAL_MIN * LOSS_INTERVAL_WEIGHT
     }
 
     fn is_in_slow_start(&self) -> bool {
@@ -255,13 +304,17 @@ impl Cubic {
             (window + psns * ONE / divisor).min(self.size.slow_start_threshold)
         } else {
             let packets = self.packets();
+            // The window is proportional to the fourth root of C (RFC 9438, section 5.1), and to
+            // the square root of a Reno sender's growth.
+            let is_free = !self.has_queue && !self.has_short_queue;
+            let factor = if is_free { self.growth_factor } else { ONE };
+            let curve_factor = factor * factor / ONE;
             let size = &mut self.size;
-            let curve = self.curve.get_or_insert_with(|| Curve::new(size, now));
+            let curve = self.curve.get_or_insert_with(|| Curve::new(size, curve_factor, now));
             let target = curve.at(now + self.smoothed, size.at_loss);
             let target = target.clamp(window, window + window / 2);
             let reno_growth = if curve.reno < size.at_loss { RENO_GROWTH } else { ONE };
-            let is_free = !self.has_queue && packets >= FAST_GROWTH_WINDOW_MIN;
-            let factor = if is_free { self.growth_factor } else { ONE };
+            let factor = if packets >= FAST_GROWTH_WINDOW_MIN { factor } else { ONE };
             curve.reno += reno_growth * factor * psns / packets / ONE;
             (window + (target - window) * psns / packets).max(curve.reno)
         };
@@ -270,20 +323,43 @@ impl Cubic {
 
     /// Notes whether round trips have become longer, because a queue is growing. If they have, slow
     /// start ends.
-    fn note_round_trip(&mut self, round_trip: Duration) {
-        let shortest = self.shortest.map_or(round_trip, |shortest| shortest.min(round_trip));
+    fn note_round_trip(&mut self, round_trip: Duration, now: Instant) {
+        let (recent, since) = self.recent.unwrap_or((round_trip, now));
+        let recent = recent.min(round_trip);
+        let is_old = now.saturating_duration_since(since) >= SHORTEST_AGE_MAX;
+        let shortest = self.shortest.filter(|_| !is_old).map_or(recent, |it| it.min(round_trip));
         self.shortest = Some(shortest);
-        let growth = (shortest / 8).clamp(ROUND_TRIP_GROWTH_MIN, ROUND_TRIP_GROWTH_MAX);
-        self.has_queue = round_trip >= shortest + growth;
+        self.recent = Some(if is_old { (round_trip, now) } else { (recent, since) });
+        self.max = self.max_of(shortest);
+        let is_longer =
+            |min| round_trip >= shortest + (shortest / 8).clamp(min, ROUND_TRIP_GROWTH_MAX);
+        self.has_queue = is_longer(ROUND_TRIP_GROWTH_MIN);
+        self.has_short_queue = is_longer(SHORT_QUEUE_MIN);
         if !self.has_queue || !self.is_in_slow_start() {
             self.longer_round_trips = 0;
             return;
         }
         self.longer_round_trips += 1;
-        if self.longer_round_trips > LONGER_ROUND_TRIPS_MAX {
+        let (unpaced, paced) = LONGER_ROUND_TRIPS_MAX;
+        let max = if shortest < PACED_ROUND_TRIP_MIN { unpaced } else { paced };
+        if self.longer_round_trips > max {
             self.size.slow_start_threshold = self.size.window;
             self.longer_round_trips = 0;
         }
+    }
+
+    /// The maximum window on a path with this round trip.
+    fn max_of(&self, shortest: Duration) -> u32 {
+        let (short, limit) = self.max_of_path;
+        let max = u128::from(short) * shortest.as_nanos() / SHORT_PATH_ROUND_TRIP.as_nanos();
+        (max.min(limit.into()) as u32).max(short)
+    }
+
+    /// Records a loss, or an expiry of the timer, in the interval between losses.
+    fn note_loss_interval(&mut self) {
+        let interval = std::mem::take(&mut self.since_loss).min(LOSS_INTERVAL_MAX);
+        self.loss_interval += interval;
+        self.loss_interval -= self.loss_interval / LOSS_INTERVAL_WEIGHT;
     }
 
     /// Reduces the threshold to `numerator / denominator` of the window, once in a round trip.
@@ -335,7 +411,7 @@ impl Cubic {
         *slow_start_threshold = (*slow_start_threshold).max(*window / 4 * 3);
         let initial = u64::from(self.initial) << FRACTION_BITS;
         *window = (*window >> halvings).max(initial.min(*window));
-        (self.curve, self.shortest, self.longer_round_trips) = (None, None, 0);
+        (self.curve, self.shortest, self.recent, self.longer_round_trips) = (None, None, None, 0);
         self.pace();
     }
 
@@ -363,13 +439,12 @@ impl Cubic {
 
 /// The factor by which a Reno sender's growth must differ, so that a sender with this path MTU
 /// sends as many octets as TCP does. If a share p of the packets is lost, the window is
-/// proportional to √(growth / p), so the factor is the square of the ratio of the packet sizes. A
-/// path MTU of 1024 is that of Ethernet, where the size of TCP's segments is known.
-fn growth_factor(mtu: PathMtu) -> u64 {
-    match mtu {
-        PathMtu::Octets1024 => (TCP_SEGMENT_OCTETS * TCP_SEGMENT_OCTETS * ONE) >> 20,
-        _ => ONE,
-    }
+/// proportional to √(growth / p), so the factor is the square of the ratio of the packet sizes.
+fn growth_factor(mtu: PathMtu, ip_mtu: usize) -> u64 {
+    let largest = if mtu == PathMtu::Octets4096 { JUMBO_IP_MTU } else { ETHERNET_IP_MTU };
+    let segment = ip_mtu.min(largest).saturating_sub(TCP_HEADER_OCTETS) as u64;
+    let octets = mtu.octets() as u64;
+    (segment * segment * ONE / (octets * octets)).clamp(ONE, GROWTH_FACTOR_MAX)
 }
 
 impl CongestionControl for Cubic {
@@ -388,6 +463,7 @@ impl CongestionControl for Cubic {
     #[inline]
     fn on_ack(&mut self, ack: &Acknowledged, now: Instant) {
         self.receiver_not_ready = false;
+        self.since_loss = self.since_loss.saturating_add(ack.psns);
         if self.recovery_end.is_some_and(|end| !ack.oldest.is_before(end)) {
             (self.recovery_end, self.before_mark, self.before_loss) = (None, None, None);
         }
@@ -400,7 +476,7 @@ impl CongestionControl for Cubic {
                 self.size.slow_start_threshold = before.slow_start_threshold;
                 self.size.at_loss = before.at_loss;
             }
-            self.note_round_trip(round_trip);
+            self.note_round_trip(round_trip, now);
             if !std::mem::take(&mut self.has_mark) {
                 self.marked_share -= self.marked_share / MARK_WEIGHT;
             }
@@ -422,6 +498,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_loss(&mut self, first_unsent: Psn) {
+        self.note_loss_interval();
         // Slow start fills queues until a packet is lost.
         self.has_queue |= self.is_in_slow_start();
         self.reduce_for_loss(first_unsent);
@@ -432,6 +509,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_timeout(&mut self, first_unsent: Psn) {
+        self.note_loss_interval();
         if self.shortest.is_none() {
             self.before_measurement.get_or_insert(self.size);
         }
@@ -483,14 +561,14 @@ impl CongestionControl for Cubic {
 }
 
 impl Curve {
-    fn new(size: &mut Size, now: Instant) -> Self {
+    fn new(size: &mut Size, factor: u64, now: Instant) -> Self {
         // Slow start may have ended above the window of the last loss, or without a loss.
         size.at_loss = size.at_loss.max(size.window);
         // RFC 9438, section 4.2: K is the cube root of (W_max - window) / C, in seconds, and C is
-        // 0.4.
-        let below = (size.at_loss - size.window) as f64 / ONE as f64;
-        let plateau_millis = ((below / 0.4).cbrt() * 1000.0) as u64;
-        Curve { start: now, plateau_millis, reno: size.window }
+        // 0.4 · factor. Both the windows and the factor are in units of 1 / ONE.
+        let below = size.at_loss - size.window;
+        let plateau_millis = cube_root(below * 10_000_000_000 / (4 * factor));
+        Curve { start: now, plateau_millis, factor, reno: size.window }
     }
 
     /// The window on the curve at a time (RFC 9438, section 4.2: C (t - K)³ + W_max).
@@ -498,12 +576,20 @@ impl Curve {
         let elapsed = time.saturating_duration_since(self.start);
         let millis = elapsed.as_secs() * 1000 + u64::from(elapsed.subsec_millis());
         let distance = millis.abs_diff(self.plateau_millis).min(CURVE_TIME_MAX_MILLIS);
-        let height = distance.pow(3) * (4 * ONE) / 10_000_000_000;
+        let height = distance.pow(3) / 1_000_000 * (4 * self.factor) / 10_000;
         match millis < self.plateau_millis {
             true => at_loss.saturating_sub(height),
             false => at_loss + height,
         }
     }
+}
+
+/// The largest number below 2^21 whose cube is at most `cube`.
+fn cube_root(cube: u64) -> u64 {
+    (0..21).rev().fold(0, |root: u64, bit| {
+        let next = root | 1 << bit;
+        if next.pow(3) <= cube { next } else { root }
+    })
 }
 
 /// The value of [`Pacer::batch`] without pacing.

@@ -21,6 +21,9 @@ use crate::wr::{Arrival, WcStatus};
 pub struct RcCfg {
     /// The maximum payload of a packet.
     pub mtu: PathMtu,
+    /// The maximum number of octets in an IP packet on the path. TCP's segments there are as large,
+    /// and the window grows so that the connection gets as many octets through as TCP does.
+    pub ip_mtu: usize,
     /// The number of the peer's queue pair.
     pub peer_qpn: u32,
     /// The partition key.
@@ -40,14 +43,17 @@ pub struct RcCfg {
     pub ack_timeout: u8,
     /// The number of consecutive timeouts after which the requester still retries.
     pub retries: u32,
-    /// The number of consecutive RNR NAKs after which the requester still retries. 7 means any
-    /// number.
+    /// The number of consecutive RNR NAKs after which the requester still retries. Further RNR NAKs
+    /// do not end the connection until this number of times the latest RNR time has passed. 7 means
+    /// any number.
     pub rnr_retries: u8,
     /// The time that the peer must wait if no receive is posted here. For each further RNR NAK for
     /// the same packet the time grows by one step, up to 0.64 ms.
     pub rnr_timer: RnrTimer,
     /// The maximum number of PSNs in flight, 1 to 2^20. It should correspond to the size of the
-    /// receive buffer of the peer's socket. The congestion control may permit fewer.
+    /// receive buffer of the peer's socket. The congestion control may permit fewer: at most 1 MiB
+    /// and 1,024 packets if a round trip takes 25 ms or less, and in proportion to the round trip
+    /// if it takes longer.
     pub window: u32,
 }
 

@@ -27,7 +27,8 @@ use super::early::{EARLY_PSNS, Keeping};
 const FIRST_NAK_DELAY: Duration = Duration::from_micros(250);
 /// The round-trip time after which a NAK is repeated, until one has been measured.
 const ROUND_TRIP_ASSUMED: Duration = Duration::from_millis(4);
-/// The maximum round-trip time. A longer measurement shows a peer that had stopped.
+/// The maximum round-trip time. A longer measurement shows that the peer or the network had
+/// stopped, so it does not count.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 /// The minimum delay of a NAK: a packet on its way through the threads of a host may be overtaken.
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
@@ -208,7 +209,14 @@ impl GapPolicy {
     /// Records that the missing packet, which has this PSN, has arrived. `has_kept` says whether
     /// packets after it are kept.
     pub(super) fn on_closed(&mut self, gap: &Gap, psn: Psn, has_kept: bool, now: Instant) {
-        let Report::Sent { naks, first, .. } = gap.report else { return };
+        let Report::Sent { naks, first, .. } = gap.report else {
+            if matches!(gap.report, Report::Waiting(_)) && now >= gap.since + ANSWER_MAX {
+                // A timer of the peer may have been faster than the NAK, so the round trip may be
+                // much shorter.
+                self.round_trip = self.round_trip.map(|it| (it / 2).max(ROUND_TRIP_MIN));
+            }
+            return;
+        };
         // Only packets that may be forged had arrived, so perhaps nothing was missing.
         if gap.highest == psn {
             return;
@@ -227,6 +235,9 @@ impl GapPolicy {
         self.is_just_closed = has_kept;
         self.reordering = self.reordering * 7 / 8;
         let measured = now.saturating_duration_since(first);
+        if measured > ROUND_TRIP_MAX {
+            return;
+        }
         let round_trip = match self.round_trip {
             None => measured,
             // The packet may answer any of the NAKs.

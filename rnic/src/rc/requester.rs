@@ -203,7 +203,7 @@ impl Requester {
             rnr_retries_left: cfg.rnr_retries,
             rnr_since: None,
             requests_max: usize::MAX,
-            congestion: Cubic::new(cfg.mtu, window),
+            congestion: Cubic::new(cfg.mtu, cfg.ip_mtu, window),
             timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
             loss: None,
             resume: None,

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use rnic::rc::Failure;
 use rnic::{Burst, RcCfg, ReliableConnection};
-use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
+use wire::rocev2::{Bth, Packet, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::network::Ecn;
 use crate::queue_pair::{Memory, QUEUE_DEPTH, Queues};
 use crate::requests::{Load, Requests};
-use crate::{Operation, Receives};
+use crate::{Operation, Receives, Scenario};
 
 /// The octets of the UDP header. The ICRC, which a burst has room for, is counted with the packet.
 const UDP_OCTETS: usize = 8;
@@ -23,8 +23,8 @@ const PEER_QPN: u32 = 0x11;
 const READ_DEPTH: u32 = 16;
 /// The values that provider-softroce chooses. It divides an ACK timeout of 2.1 s with 5 retries
 /// into these shorter timeouts.
-const WINDOW_MAX_OCTETS: usize = 1 << 20;
-const WINDOW_PACKETS_MAX: usize = 1024;
+const WINDOW_MAX_OCTETS: usize = 8 << 20;
+const WINDOW_PACKETS_MAX: usize = 8192;
 const ACK_TIMEOUT_CODE: u8 = 17;
 const RETRIES: u32 = 23;
 const RNR_RETRIES: u8 = 7;
@@ -51,16 +51,18 @@ impl Engine {
     /// An end that posts this load, or that serves it.
     pub(crate) fn new(
         memory: &Rc<Memory>,
-        mtu: PathMtu,
+        scenario: &Scenario,
         load: Load,
         posts: bool,
         receives: Receives,
         now: Instant,
     ) -> Self {
         let (queues, work) = Queues::new(memory);
+        let mtu = scenario.path_mtu();
         let window = (WINDOW_MAX_OCTETS / mtu.octets()).min(WINDOW_PACKETS_MAX) as u32;
         let cfg = RcCfg {
             mtu,
+            ip_mtu: scenario.dumbbell.mtu,
             peer_qpn: PEER_QPN,
             p_key: Bth::DEFAULT_P_KEY,
             sq_psn: Psn::default(),

@@ -13,7 +13,8 @@ struct Sender {
 
 impl Sender {
     fn new(max: u32) -> Self {
-        let control = Cubic::new(PathMtu::Octets4096, max);
+        let mut control = Cubic::new(PathMtu::Octets4096, ETHERNET_IP_MTU, max);
+        (control.max, control.max_of_path) = (max, (max, max));
         Sender { control, now: Instant::now(), psn: Psn::new(0) }
     }
 
@@ -55,8 +56,8 @@ impl Sender {
 #[test]
 fn it_starts_with_few_packets_and_doubles() {
     for (mtu, initial) in PathMtu::ALL.into_iter().zip([64, 32, 16, INITIAL_WINDOW_PACKETS, 10]) {
-        assert_eq!(Cubic::new(mtu, 1024).window(), initial, "{mtu:?}");
-        assert_eq!(Cubic::new(mtu, 3).window(), 3, "{mtu:?}");
+        assert_eq!(Cubic::new(mtu, 1500, 1024).window(), initial, "{mtu:?}");
+        assert_eq!(Cubic::new(mtu, 1500, 3).window(), 3, "{mtu:?}");
     }
     assert_eq!(Sender::new(256).rounds(&[MS; 6]), [20, 40, 80, 160, 256, 256]);
 }
@@ -70,6 +71,12 @@ fn slow_start_ends_when_round_trips_become_longer() {
     let careful = sender.rounds(&[2 * MS; 5]);
     assert_eq!(careful, [100, 125, 156, 157, 158]);
     assert!(!sender.control.is_in_slow_start());
+
+    // On a longer path, the window grows by a quarter once.
+    let mut sender = Sender::new(1 << 20);
+    sender.rounds(&[2 * MS; 3]);
+    let careful = sender.rounds(&[4 * MS; 3]);
+    assert_eq!(careful, [100, 101, 102]);
 
     // A single long round trip may have other reasons.
     let mut sender = Sender::new(1 << 20);
@@ -128,12 +135,73 @@ fn on_a_short_path_the_window_grows_as_that_of_a_reno_sender() {
     assert_eq!(sender.rounds(&[MS; 10])[9] - windows[59], 10);
 }
 
+#[test]
+fn the_growth_depends_on_the_sizes_of_packets() {
+    for (mtu, ip_mtu, factor) in [
+        (PathMtu::Octets1024, 1500, 2.0),
+        // The peer's interface may be Ethernet's.
+        (PathMtu::Octets1024, 9000, 2.0),
+        (PathMtu::Octets2048, 4000, 1.0),
+        (PathMtu::Octets4096, 4200, 1.03),
+        (PathMtu::Octets4096, 9000, 4.77),
+        (PathMtu::Octets4096, 65_536, 4.77),
+        (PathMtu::Octets256, 1500, 5.0),
+        (PathMtu::Octets256, 0, 1.0),
+    ] {
+        let found = growth_factor(mtu, ip_mtu) as f64 / ONE as f64;
+        assert!((found - factor).abs() < 0.01, "{mtu}, {ip_mtu}: {found}");
+    }
+}
+
+#[test]
+fn the_maximum_window_grows_with_the_round_trip() {
+    for (round_trip, window) in [(1, 1024), (25, 1024), (50, 2048), (100, 4096), (300, 8192)] {
+        let control = Cubic::new(PathMtu::Octets1024, 1500, 8192);
+        let mut sender = Sender { control, now: Instant::now(), psn: Psn::new(0) };
+        assert_eq!(sender.rounds(&[round_trip * MS; 12])[11], window, "{round_trip} ms");
+    }
+    let control = Cubic::new(PathMtu::Octets4096, 9000, 2048);
+    assert_eq!((control.max, control.max_of(50 * MS)), (256, 512));
+}
+
+/// New packets may be sent in a recovery unless more than one packet in ten is lost.
+#[test]
+fn many_losses_show_that_a_queue_is_full() {
+    for (interval, may_send) in [(5, false), (9, false), (12, true), (30, true)] {
+        let mut sender = Sender::steady(interval);
+        for _ in 0..30 {
+            sender.round_of(interval, MS);
+            sender.control.on_loss(sender.psn);
+        }
+        assert_eq!(sender.control.may_send_in_recovery(), may_send, "{interval} packets");
+    }
+}
+
+/// A path that becomes longer looks like a queue, but not for long.
+#[test]
+fn a_longer_path_is_no_queue() {
+    let mut sender = Sender::steady(100);
+    sender.rounds(&[10 * MS; 100]);
+    sender.rounds(&[20 * MS; 100]);
+    assert!(sender.control.has_queue);
+    sender.rounds(&[20 * MS; 1000]);
+    assert!(!sender.control.has_queue);
+}
+
+#[test]
+fn cube_roots_are_exact() {
+    for number in [0u64, 1, 2, 1000, 137_896, (1 << 21) - 1] {
+        assert_eq!(cube_root(number.pow(3)), number);
+        assert_eq!(cube_root(number.pow(3) + 1), number.max(1));
+    }
+}
+
 /// With a path MTU of 1024, the growth is larger by (1448 / 1024)², unless a queue is growing.
 #[test]
 fn on_ethernet_the_window_grows_for_the_octets_of_a_reno_sender() {
-    for (round_trip, grown) in [(MS, 10), (2 * MS, 5)] {
+    for (round_trip, grown) in [(MS, 10), (MS * 9 / 8, 5), (2 * MS, 5)] {
         let mut sender = Sender::steady(100);
-        sender.control.growth_factor = growth_factor(PathMtu::Octets1024);
+        sender.control.growth_factor = growth_factor(PathMtu::Octets1024, 1500);
         sender.round(MS);
         sender.control.on_loss(sender.psn);
         let windows = sender.rounds(&[round_trip; 11]);

@@ -73,7 +73,7 @@ impl Network {
     fn new(connections: usize, limit_octets: usize) -> Network {
         let pair = |n: usize| {
             Pair::with(|cfg| {
-                (cfg.mtu, cfg.window, cfg.retries) = (MTU, 1024, 6);
+                (cfg.mtu, cfg.ip_mtu, cfg.window, cfg.retries) = (MTU, 1500, 1024, 6);
                 cfg.peer_qpn += (n as u32) << 8;
             })
         };

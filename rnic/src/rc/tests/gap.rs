@@ -383,3 +383,33 @@ fn packets_that_were_not_kept_do_not_show_what_the_peer_does() {
     fixture.take(&silent_write(psn + 6)).unwrap();
     assert_eq!(fixture.side.rc.stats().rx_messages, 8);
 }
+
+/// An outage that a repeated packet ends says nothing about the round trip, and a timer of the peer
+/// that is faster than the NAK shows that the round trip is shorter.
+#[test]
+fn an_outage_does_not_delay_later_naks() {
+    let mut path = Path::new(Duration::from_millis(1));
+    for _ in 0..8 {
+        path.lose();
+    }
+    let (before, _) = path.lose();
+    let (missing, nak) = path.miss();
+    path.run(nak + Duration::from_secs(2));
+    path.take(missing);
+    assert!(path.lose().0 <= before);
+    // The longest round trip that counts makes the next NAK wait for 50 ms.
+    let (missing, nak) = path.miss();
+    path.run(nak + Duration::from_millis(450));
+    path.take(missing);
+    for _ in 0..8 {
+        let noticed = path.fixture.now;
+        let missing = path.next;
+        path.next = path.next.next();
+        path.take(path.next);
+        path.next = path.next.next();
+        path.run(noticed + Duration::from_millis(6));
+        path.take(missing);
+    }
+    let (delay, _) = path.lose();
+    assert!(delay <= Duration::from_millis(2), "{delay:?}");
+}

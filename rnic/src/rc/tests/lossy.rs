@@ -269,7 +269,9 @@ fn goodput_against_loss() {
             (WcOp::Send, 4096, 12),
             (WcOp::Send, 64, 11),
         ] {
-            let mut pair = Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 256));
+            let mut pair = Pair::with(|cfg| {
+                (cfg.mtu, cfg.ip_mtu, cfg.window) = (PathMtu::Octets1024, 1500, 256)
+            });
             pair = pair.over(&conditions);
             let (near, far) = (pair.a.buf(OCTETS), pair.b.buf(OCTETS));
             let total = if size == 64 { OCTETS } else { 8 * OCTETS };

@@ -56,6 +56,7 @@ pub(crate) const QPNS: [u32; 2] = [0x11, 0x22];
 pub(crate) fn cfg(peer: usize) -> RcCfg {
     RcCfg {
         mtu: MTU,
+        ip_mtu: MTU.octets(),
         peer_qpn: QPNS[peer],
         p_key: 0xFFFF,
         sq_psn: PSNS[1 - peer],

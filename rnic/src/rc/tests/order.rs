@@ -134,7 +134,7 @@ const LEN: usize = 1 << 20;
 /// breaks.
 fn rxe_to_us(conditions: &Conditions) -> Option<Duration> {
     let mut rxe = Rxe::new(rxe_cfg(1));
-    let mut side = Side::new(RcCfg { mtu: RXE_MTU, ..cfg(0) }, Instant::now());
+    let mut side = Side::new(RcCfg { mtu: RXE_MTU, ip_mtu: 1500, ..cfg(0) }, Instant::now());
     let sink = side.buf(LEN);
     for _ in 0..MESSAGES {
         rxe.post(LEN, Some((sink.addr(), sink.key())));
@@ -399,7 +399,8 @@ fn reordering_costs_little() {
             seed,
             ..Conditions::default()
         };
-        let mut pair = Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 256));
+        let mut pair =
+            Pair::with(|cfg| (cfg.mtu, cfg.ip_mtu, cfg.window) = (PathMtu::Octets1024, 1500, 256));
         pair = pair.over(&conditions);
         let (near, far) = (pair.a.buf(LEN), pair.b.buf(LEN));
         let (mut posted, mut received, mut done) = (0, 0, 0);

@@ -149,6 +149,7 @@ impl Replay {
         let mtu = PathMtu::ALL.into_iter().find(|mtu| full.is_none_or(|len| mtu.octets() == len));
         let cfg = RcCfg {
             mtu: if full.is_none() { PathMtu::Octets4096 } else { mtu.unwrap() },
+            ip_mtu: 1500,
             peer_qpn,
             sq_psn: first(&ours),
             rq_psn: first(&theirs),

@@ -204,7 +204,8 @@ fn a_bottleneck_with_a_short_queue() {
         ..Conditions::default()
     };
     let mut pair =
-        Pair::with(|cfg| (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024)).over(&conditions);
+        Pair::with(|cfg| (cfg.mtu, cfg.ip_mtu, cfg.window) = (PathMtu::Octets1024, 1500, 1024))
+            .over(&conditions);
     let (near, far) = (pair.a.buf(4 << 20).filled(&mut Rng(4)), pair.b.buf(4 << 20));
     pair.a.post(write(1, &[near.seg(0, 4 << 20)], far.remote(0)));
     pair.drive().unwrap();
@@ -242,7 +243,7 @@ fn immediate_data_travel_as_they_are_in_memory() {
 #[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
 fn a_peer_without_receives_costs_little() {
     let mut pair = Pair::with(|cfg| {
-        (cfg.mtu, cfg.window) = (PathMtu::Octets1024, 1024);
+        (cfg.mtu, cfg.ip_mtu, cfg.window) = (PathMtu::Octets1024, 1500, 1024);
         cfg.rnr_timer = RnrTimer::from_code(6);
     });
     let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(1 << 20));
