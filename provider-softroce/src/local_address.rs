@@ -11,7 +11,7 @@ use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
-use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
+use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
