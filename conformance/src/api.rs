@@ -11,7 +11,8 @@ use std::ffi::c_char;
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-use crate::binding::extension::{ExtensionOp, Words};
+use crate::binding::extension::{self, ExtensionOp, Words};
+use crate::calls;
 use crate::functions::functions;
 
 macro_rules! declare {
@@ -25,6 +26,9 @@ macro_rules! declare {
             $(pub(crate) $own: Option<unsafe extern "C" fn($($own_type),*) -> DAT_RETURN>,)*
             $(pub(crate) $name: Option<unsafe extern "C" fn(DAT_HANDLE $(, $type)*) -> DAT_RETURN>,)*
             pub(crate) dat_extension_op: Option<ExtensionOp>,
+            /// Adds a call to the record of the case. It does nothing if the functions are called
+            /// by another binding, which converts their statuses.
+            pub(crate) record: fn(&'static str, DAT_RETURN) -> DAT_RETURN,
         }
 
         impl Api {
@@ -42,6 +46,7 @@ macro_rules! declare {
                         $($own: library.get(stringify!($own)).ok().map(|symbol| *symbol),)*
                         $($name: library.get(stringify!($name)).ok().map(|symbol| *symbol),)*
                         dat_extension_op: ExtensionOp::of(library),
+                        record: calls::record,
                     }
                 }
             }
@@ -61,16 +66,18 @@ macro_rules! declare {
                 #[doc = concat!("`", stringify!($own), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $own(&self, $($own_arg: $own_type),*) -> DAT_RETURN {
+                    let Some(function) = self.$own else { return NOT_AVAILABLE };
                     // SAFETY: the case guarantees valid arguments: see the module's comment.
-                    self.$own.map_or(NOT_AVAILABLE, |function| unsafe { function($($own_arg),*) })
+                    (self.record)(stringify!($own), unsafe { function($($own_arg),*) })
                 }
             )*
             $(
                 #[doc = concat!("`", stringify!($name), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $name(&self, handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
+                    let Some(function) = self.$name else { return NOT_AVAILABLE };
                     // SAFETY: the case guarantees valid arguments: see the module's comment.
-                    self.$name.map_or(NOT_AVAILABLE, |function| unsafe { function(handle $(, $arg)*) })
+                    (self.record)(stringify!($name), unsafe { function(handle $(, $arg)*) })
                 }
             )*
         }
@@ -86,9 +93,9 @@ impl Api {
     /// Calls `dat_extension_op`. `words` are its variable arguments. The function `word` in
     /// cases/extension.rs converts a pointer to one of these words.
     pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
-        let op = op as DAT_EXTENDED_OP;
+        let Some(function) = self.dat_extension_op else { return NOT_AVAILABLE };
         // SAFETY: the case guarantees valid arguments: see the module's comment.
-        self.dat_extension_op
-            .map_or(NOT_AVAILABLE, |function| unsafe { function.call(handle, op, words) })
+        let status = unsafe { function.call(handle, op as DAT_EXTENDED_OP, words) };
+        (self.record)(extension::function(op), status)
     }
 }

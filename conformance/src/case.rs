@@ -114,8 +114,13 @@ const NEW_IN_2_0: &[&str] = &[
 ];
 
 /// The functions that the C library implements by itself, without a provider.
-const C_LIBRARY_FUNCTIONS: &[&str] =
-    &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
+const C_LIBRARY_FUNCTIONS: &[&str] = &[
+    "dat_ib_close_query",
+    "dat_ib_open_query",
+    "dat_registry_list_providers",
+    "dat_registry_providers_related",
+    "dat_strerror",
+];
 
 impl Case {
     /// Returns the function that the case is about.

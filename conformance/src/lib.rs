@@ -25,9 +25,11 @@ mod time_limits;
 // The functions under test, and the ways in which the suite calls them:
 mod api;
 mod binding;
+mod calls;
 mod functions;
 
 pub use binding::{Binding, Version};
+pub use calls::{Call, Calls};
 pub use case::{Case, Level, matches_pattern};
 pub use cases::all;
 pub use check::NotPassed;

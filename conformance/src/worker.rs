@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::binding::Binding;
+use crate::calls::{self, Calls};
 use crate::case::Case;
 use crate::check::NotPassed;
 use crate::report::{Record, Verdict};
@@ -71,9 +72,16 @@ struct Worker {
     lines: Receiver<WorkerLine>,
 }
 
+/// A worker's answer to the name of a case.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Answer {
+    verdict: Verdict,
+    calls: Calls,
+}
+
 /// A line that a worker prints for its parent.
 enum WorkerLine {
-    /// The verdict on a case.
+    /// An [`Answer`] as JSON.
     Answer(String),
     /// The place of the crash that is about to end the worker process.
     CrashIn(String),
@@ -104,7 +112,7 @@ impl Pool {
     ///
     /// Returns the reason for which the adapter cannot be opened.
     pub fn open(&mut self) -> Result<(), String> {
-        match self.request(OPEN_COMMAND)? {
+        match self.request(OPEN_COMMAND)?.verdict {
             Verdict::Passed => Ok(()),
             Verdict::Failed { reason } | Verdict::Unsupported { reason } => Err(reason),
         }
@@ -113,11 +121,15 @@ impl Pool {
     /// Runs a case in the worker process and returns the verdict.
     pub fn run(&mut self, case: &Case) -> Record {
         let begun = Instant::now();
-        let verdict = self.request(&case.id).unwrap_or_else(|why| Verdict::Failed { reason: why });
-        Record { case: case.clone(), verdict, took: begun.elapsed() }
+        let answer = self.request(&case.id).unwrap_or_else(|reason| Answer {
+            verdict: Verdict::Failed { reason },
+            calls: Calls::new(),
+        });
+        let Answer { verdict, calls } = answer;
+        Record { case: case.clone(), verdict, calls, took: begun.elapsed() }
     }
 
-    fn request(&mut self, what: &str) -> Result<Verdict, String> {
+    fn request(&mut self, what: &str) -> Result<Answer, String> {
         let mut worker = match self.worker.take() {
             Some(worker) => worker,
             None => Worker::start(&mut (self.command)())
@@ -213,7 +225,8 @@ pub fn serve(target: &str) -> io::Result<()> {
                     .unwrap_or_else(|_| Err(NotPassed::Failed("the case panicked".into())))
             }
         };
-        let answer = serde_json::to_string(&Verdict::from(outcome))?;
+        let answer = Answer { verdict: outcome.into(), calls: calls::take() };
+        let answer = serde_json::to_string(&answer)?;
         let mut out = io::stdout().lock();
         // A library may have printed an unfinished line, so the prefix need not be at the beginning
         // of the line.

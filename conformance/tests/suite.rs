@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod known;
+mod reference_pages;
 mod table;
 
 use std::collections::HashSet;
@@ -39,12 +40,13 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
-    let mut trials = vec![table::trial(&setups)];
+    let mut trials = vec![table::trial(&setups), reference_pages::trial(&setups)];
     trials.extend(setups.into_iter().flat_map(self::trials));
     opendat_tests::run(&arguments, trials)
 }
 
 /// A target of the suite, and the environment in which its cases run.
+#[derive(Clone)]
 struct Setup {
     provider: &'static str,
     /// The adapter's name in the registry.
@@ -224,6 +226,24 @@ impl Setup {
         cases
     }
 
+    /// Returns a pool that runs cases against the target.
+    fn pool(&self) -> Pool {
+        let (binding, provider) = (self.binding.clone(), self.ia.into());
+        let target = Target { binding, provider, event_timeout: EVENT_TIMEOUT };
+        let (argument, conf) = (target.to_argument(), self.conf.clone());
+        let builtin = if self.builtin { "builtin=on" } else { "builtin=off" };
+        Pool::new(&target, move || {
+            let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
+            command
+                .env(WORKER_VARIABLE, &argument)
+                .env("DAT_OVERRIDE", &conf)
+                .env("OPENDAT_PARAMS", builtin);
+            // The variable suppresses messages about errors that cases cause on purpose.
+            command.env("DAT_DBG_TYPE", "0");
+            command
+        })
+    }
+
     /// Returns the name of a test.
     fn test(&self, case: &Case) -> String {
         format!("{}::{}::{}", self.provider, self.name, case.id)
@@ -254,21 +274,7 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let (binding, provider) = (setup.binding.clone(), setup.ia.into());
-    let target = Target { binding, provider, event_timeout: EVENT_TIMEOUT };
-    let argument = target.to_argument();
-    let (conf, builtin) =
-        (setup.conf.clone(), if setup.builtin { "builtin=on" } else { "builtin=off" });
-    let pool = Arc::new(Mutex::new(Pool::new(&target, move || {
-        let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
-        command
-            .env(WORKER_VARIABLE, &argument)
-            .env("DAT_OVERRIDE", &conf)
-            .env("OPENDAT_PARAMS", builtin);
-        // The variable suppresses messages about errors that cases cause on purpose.
-        command.env("DAT_DBG_TYPE", "0");
-        command
-    })));
+    let pool = Arc::new(Mutex::new(setup.pool()));
     let trial = |case: Case| {
         let (pool, missing, name) = (pool.clone(), setup.missing.clone(), setup.test(&case));
         Trial::ignorable_test(name.clone(), move || match missing {

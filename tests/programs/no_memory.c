@@ -335,6 +335,23 @@ static void expect_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number)
     EXPECT(event.event_number == number, "event 0x%x, not 0x%x", event.event_number, number);
 }
 
+/* Calls a common service point with an EP whose former attempt has failed. */
+static void common_point(DAT_EP_HANDLE ep, DAT_IA_ADDRESS_PTR address, DAT_EVD_HANDLE requests)
+{
+    DAT_COMM tcp = {address->sa_family, SOCK_STREAM, IPPROTO_TCP};
+    DAT_CSP_HANDLE csp;
+    DAT_CSP_PARAM param;
+
+    NEEDS_MEMORY(dat_csp_create(ia, &tcp, address, requests, &csp));
+    NEEDS_NO_MEMORY(dat_csp_query(csp, DAT_CSP_FIELD_ALL, &param));
+    OK(dat_ep_reset(ep));
+    NEEDS_MEMORY(
+        dat_ep_common_connect(ep, param.address_ptr, WAIT_LIMIT, PRIVATE, private_data));
+    OK(dat_cr_reject(next_request(requests), 0, NULL));
+    expect_event(connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    NEEDS_NO_MEMORY(dat_csp_free(csp));
+}
+
 static void endpoints(DAT_EVD_HANDLE events)
 {
     struct sockaddr_storage address = peer_address();
@@ -403,6 +420,7 @@ static void endpoints(DAT_EVD_HANDLE events)
     RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(far));
     NEEDS_NO_MEMORY(dat_psp_free(other));
     NEEDS_NO_MEMORY(dat_psp_free(psp));
+    common_point(third, to, requests);
     NEEDS_MEMORY(dat_rsp_create(ia, free_port(), far, requests, &rsp));
     NEEDS_NO_MEMORY(dat_rsp_free(rsp));
     NEEDS_NO_MEMORY(dat_ep_free(near));

@@ -8,16 +8,15 @@
 mod book;
 mod header;
 mod manual;
-mod page;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use reference::pages;
 
 use crate::cargo::workspace;
 use header::Header;
-use page::Page;
 
 /// Options of `cargo xtask reference`.
 #[derive(clap::Args)]
@@ -118,14 +117,6 @@ fn current() -> Result<Vec<(PathBuf, String)>> {
         files.push((header.path.clone(), header.text.clone()));
     }
     Ok(files)
-}
-
-fn pages() -> Result<Vec<Page>> {
-    let directory = workspace().join("dat-sys/reference");
-    let mut paths = paths_in(&directory, "md")?;
-    paths.sort();
-    ensure!(!paths.is_empty(), "{}: no pages", directory.display());
-    paths.into_iter().map(Page::read).collect()
 }
 
 fn headers() -> Result<Vec<Header>> {

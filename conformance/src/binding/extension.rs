@@ -1,6 +1,7 @@
 //! Calls dat_extension_op, which is the only function with variable arguments. In this binding, all
 //! variable arguments are 64-bit words.
 
+use dat_sys::ib::*;
 use dat_sys::*;
 use libloading::os::unix::Library;
 use registry::{ia, table_of};
@@ -18,6 +19,23 @@ pub(crate) enum ExtensionOp {
 /// The variable arguments, which follow the handle and the operation. Each operation reads only as
 /// many of the first arguments as it needs.
 pub(crate) type Words = [u64; 6];
+
+/// The macro of the header that calls dat_extension_op with this operation. For an operation that
+/// the extension does not have, returns the name of the function itself.
+pub(crate) fn function(op: u32) -> &'static str {
+    match op {
+        DAT_IB_FETCH_AND_ADD_OP => "dat_ib_post_fetch_and_add",
+        DAT_IB_CMP_AND_SWAP_OP => "dat_ib_post_cmp_and_swap",
+        DAT_IB_RDMA_WRITE_IMMED_OP => "dat_ib_post_rdma_write_immed",
+        DAT_IB_QUERY_COUNTERS_OP => "dat_ib_query_counters",
+        DAT_IB_PRINT_COUNTERS_OP => "dat_ib_print_counters",
+        DAT_IB_START_COUNTERS_OP => "dat_ib_start_counter",
+        DAT_IB_STOP_COUNTERS_OP => "dat_ib_stop_counter",
+        DAT_IB_OPEN_QUERY_OP => "dat_ib_open_query",
+        DAT_IB_CLOSE_QUERY_OP => "dat_ib_close_query",
+        _ => "dat_extension_op",
+    }
+}
 
 impl ExtensionOp {
     /// Looks dat_extension_op up in a library.

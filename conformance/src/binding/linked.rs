@@ -10,6 +10,7 @@ use registry::{Builtin, Builtins, Registry, Request, Wanted, ia, table_of};
 
 use super::extension::ExtensionOp;
 use crate::api::Api;
+use crate::calls;
 use crate::functions::functions;
 
 /// The adapters that only the conformance suite has. The registry lists them before all other
@@ -71,6 +72,7 @@ macro_rules! link {
             dat_strerror: None,
             $($name: Some($name),)*
             dat_extension_op: Some(ExtensionOp::Linked),
+            record: calls::record,
         };
 
         $(

@@ -2,11 +2,12 @@
 //! only the manual pages of the operations ("valid in", "state transitions").
 
 mod operation;
-mod reach;
+pub(super) mod reach;
 
 use dat_sys::*;
 
 use self::operation::Operation;
+use super::ib_posts::IbPost;
 use crate::case::{Case, Level, Run};
 use crate::check::{NotPassed, Outcome, answers, ensure_equal, failed, name, ok, supported};
 use crate::rig::Rig;
@@ -72,6 +73,7 @@ const DIS: Expected = Expected::To(DAT_EP_STATE_DISCONNECTED);
 /// state connected (headers of 2.0).
 #[rustfmt::skip]
 const TABLE: &[(Operation, [Expected; 15])] = {
+    use IbPost::*;
     use Operation::*;
     &[
         // operation             unc  uunc  rsv  ursv pass upas act  tent uten conn dpen disc comp
@@ -100,6 +102,9 @@ const TABLE: &[(Operation, [Expected; 15])] = {
         (RmrBind,               [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
         (PostSendWithInvalidate,[X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
         (PostRdmaReadToRmr,     [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (Ib(WriteImmed),        [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (Ib(FetchAdd),          [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
+        (Ib(CmpSwap),           [X,   X,    X,   X,   X,   X,   X,   X,   X,   S,   X,   F,   X,   S,   S]),
     ]
 };
 

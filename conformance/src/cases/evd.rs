@@ -5,7 +5,9 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Row, must};
-use crate::check::{Outcome, answers, answers_with, ensure, ensure_equal, ok, one_of, supported};
+use crate::check::{
+    Outcome, answers, answers_with, ensure, ensure_equal, ok, one_of, supported, unsupported,
+};
 use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[
@@ -535,41 +537,9 @@ pub(super) const CASES: &[Row] = &[
         "Completions for which the queue has no room are reported as an EVD overflow. If the queue \
          is longer than it reports, no completion is lost.",
         |rig| {
-            let mut ep = rig.evds_of_an_ep()?;
-            ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;
-            let count = rig.query_evd(ep.request)?.evd_qlen as u64 + MORE;
-            let attr = DAT_EP_ATTR { max_request_dtos: count as DAT_COUNT + 8, ..rig.ep_attr() };
-            let (pz, Ep { recv, request, connect, .. }) = (rig.pz()?, ep);
-            ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep.ep))?;
-            let pair = rig.pair_of(ep, rig.ep()?)?;
-            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            ok(rig.recv(pair.passive.ep, &[], 0))?;
-            let write = |id| rig.write(pair.active.ep, &[from.all()], id, &to.remote());
-            let posted = (0..count).take_while(|&id| write(id) == DAT_SUCCESS).count();
-            // An overflow may already have broken the connection.
-            let last = rig.send(pair.active.ep, &[], count);
-            one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
-            // Whether the send succeeds or fails, each operation before it either has been executed
-            // now or will never be.
-            rig.completion(pair.passive.recv)?;
-            let mut event = DAT_EVENT::zeroed();
-            let mut has_overflowed =
-                rig.wait(rig.async_evd, A_SECOND, 1, &mut event).0 == DAT_SUCCESS;
-            if !has_overflowed {
-                let (all, mut taken) = (posted + usize::from(last == DAT_SUCCESS), 0);
-                until(
-                    || {
-                        taken += rig.drain(request).map_or(0, |events| events.len());
-                        has_overflowed = taken < all
-                            && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
-                        taken >= all || has_overflowed
-                    },
-                    "all operations have completed, or the overflow is reported",
-                )?;
-                if !has_overflowed {
-                    return ensure_equal("the completions, without an overflow", taken, all);
-                }
-            }
+            let Some((request, event)) = overflow(rig, DAT_EVD_DTO_FLAG, A_SECOND)? else {
+                return Ok(());
+            };
             ensure_equal("the event", event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
             ensure_equal(
                 "EVD and reason",
@@ -578,12 +548,80 @@ pub(super) const CASES: &[Row] = &[
             )
         },
     ),
+    must(
+        "dat_evd_dequeue/after-overflow",
+        "dat_evd_create: asynchronous errors; RETURN VALUES: invalid state",
+        "An EVD that has lost events is in an invalid state for dat_evd_dequeue, dat_evd_wait and \
+         dat_evd_post_se as soon as the remaining events have been taken.",
+        |rig| {
+            let streams = DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG;
+            let Some((evd, _)) = overflow(rig, streams, event_timeout_us())? else {
+                return unsupported("the queue is longer than it reports, so no event was lost");
+            };
+            let mut event = DAT_EVENT::zeroed();
+            let mut answer = DAT_SUCCESS;
+            while answer == DAT_SUCCESS {
+                answer = rig.api.dat_evd_dequeue(evd, &mut event);
+            }
+            rig.answers_or(answer, DAT_INVALID_STATE, &[DAT_QUEUE_EMPTY])?;
+            let (waited, _) = rig.wait(evd, 0, 1, &mut event);
+            rig.answers_or(waited, DAT_INVALID_STATE, &[DAT_TIMEOUT_EXPIRED])?;
+            rig.answers_or(rig.post_se(evd, 1), DAT_INVALID_STATE, &[DAT_SUCCESS])
+        },
+    ),
 ];
 
 /// How many more completions the case causes than the queue's reported length. A provider is
 /// unlikely to round the length up by this number.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
+
+/// Creates an EVD for these streams, and causes more completions than its queue reports to hold.
+/// Returns the EVD and the event that reports the overflow, or `None` if the queue had room for all
+/// completions. If the event does not arrive within `patience`, takes the completions, so that the
+/// operations of a provider with a longer queue end.
+fn overflow(
+    rig: &Rig,
+    streams: DAT_EVD_FLAGS,
+    patience: DAT_TIMEOUT,
+) -> Outcome<Option<(DAT_EVD_HANDLE, DAT_EVENT)>> {
+    let mut ep = rig.evds_of_an_ep()?;
+    ep.request = rig.evd_of(rig.ia, 1, streams)?;
+    let count = rig.query_evd(ep.request)?.evd_qlen as u64 + MORE;
+    let attr = DAT_EP_ATTR { max_request_dtos: count as DAT_COUNT + 8, ..rig.ep_attr() };
+    let (pz, Ep { recv, request, connect, .. }) = (rig.pz()?, ep);
+    ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep.ep))?;
+    let pair = rig.pair_of(ep, rig.ep()?)?;
+    let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+    ok(rig.recv(pair.passive.ep, &[], 0))?;
+    let write = |id| rig.write(pair.active.ep, &[from.all()], id, &to.remote());
+    let posted = (0..count).take_while(|&id| write(id) == DAT_SUCCESS).count();
+    // An overflow may already have broken the connection.
+    let last = rig.send(pair.active.ep, &[], count);
+    one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
+    // Whether the send succeeds or fails, each operation before it either has been executed
+    // now or will never be.
+    rig.completion(pair.passive.recv)?;
+    let mut event = DAT_EVENT::zeroed();
+    let mut has_overflowed = rig.wait(rig.async_evd, patience, 1, &mut event).0 == DAT_SUCCESS;
+    if !has_overflowed {
+        let (all, mut taken) = (posted + usize::from(last == DAT_SUCCESS), 0);
+        until(
+            || {
+                taken += rig.drain(request).map_or(0, |events| events.len());
+                has_overflowed = taken < all
+                    && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
+                taken >= all || has_overflowed
+            },
+            "all operations have completed, or the overflow is reported",
+        )?;
+        if !has_overflowed {
+            ensure_equal("the completions, without an overflow", taken, all)?;
+            return Ok(None);
+        }
+    }
+    Ok(Some((request, event)))
+}
 
 /// Creates an EVD that contains this number of software events.
 fn soft(rig: &Rig, events: usize) -> Outcome<DAT_EVD_HANDLE> {

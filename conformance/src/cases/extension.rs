@@ -600,11 +600,66 @@ pub(super) const CASES: &[Row] = &[
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
+    must(
+        "dat_extension_op/counters-bad-arguments",
+        "2.0, dat_ib_query_counters, dat_ib_print_counters",
+        "The query and the print of counters refuse a counter that the object does not have. The \
+         query refuses a null pointer for the values. The print refuses the handle of an object \
+         without counters.",
+        |rig| {
+            let ep = counting(rig)?.active.ep;
+            let mut values = [0_u64; DCNT_EP_ALL_COUNTERS as usize];
+            let (at, unknown) = ((&raw mut values).expose_provenance() as u64, 0x4000);
+            let call = |handle, op, words, kind| {
+                answers(rig.api.dat_extension_op(handle, op, words), kind)
+            };
+            let (query, print) = (DAT_IB_QUERY_COUNTERS_OP, DAT_IB_PRINT_COUNTERS_OP);
+            let one = DCNT_EP_POST_SEND.into();
+            call(ep, query, [unknown, at, 0, 0, 0, 0], DAT_INVALID_PARAMETER)?;
+            call(ep, query, [one, 0, 0, 0, 0, 0], DAT_INVALID_PARAMETER)?;
+            call(ep, print, [unknown, 0, 0, 0, 0, 0], DAT_INVALID_PARAMETER)?;
+            call(rig.pz()?, print, [one, 0, 0, 0, 0, 0], DAT_INVALID_HANDLE)?;
+            call(ep, print, [one, 0, 0, 0, 0, 0], DAT_SUCCESS)
+        },
+    ),
+    must(
+        "dat_extension_op/counters-start-and-stop",
+        "2.0, dat_ib_start_counter, dat_ib_stop_counter",
+        "The counters of an adapter can be started and stopped. An undefined group of counters, a \
+         null handle and the handle of an object that is not an adapter are refused.",
+        |rig| {
+            needs(rig, COUNTERS)?;
+            let zone = rig.pz()?;
+            for op in [DAT_IB_STOP_COUNTERS_OP, DAT_IB_START_COUNTERS_OP] {
+                let call = |handle, group: u32| {
+                    rig.api.dat_extension_op(handle, op, [group.into(), 0, 0, 0, 0, 0])
+                };
+                ok(call(rig.ia, DCNT_IA_CM))?;
+                answers(call(DAT_HANDLE_NULL, DCNT_IA_CM), DAT_INVALID_HANDLE)?;
+                answers(call(zone, DCNT_IA_CM), DAT_INVALID_HANDLE)?;
+                answers(call(rig.ia, 0x4000), DAT_INVALID_PARAMETER)?;
+                one_of(call(rig.ia, DCNT_IA_LNK), &[DAT_SUCCESS, DAT_MODEL_NOT_SUPPORTED])?;
+            }
+            Ok(())
+        },
+    ),
+    must(
+        "dat_extension_op/known-but-unsupported",
+        "2.0 headers: DAT_MODEL_NOT_SUPPORTED",
+        "An operation that the extension has and that the provider does not list is not supported.",
+        |rig| {
+            if has(rig, "DAT_IB_UD")? {
+                return unsupported("the provider has datagrams, which no case tests");
+            }
+            let answer = rig.api.dat_extension_op(rig.ep()?.ep, DAT_IB_UD_SEND_OP, [0; 6]);
+            rig.answers_or(answer, DAT_MODEL_NOT_SUPPORTED, &[DAT_GET_TYPE(DAT_NOT_IMPLEMENTED)])
+        },
+    ),
 ];
 
-const IMMEDIATE: &str = "DAT_IB_IMMED_DATA";
-const FETCH_ADD: &str = "DAT_IB_FETCH_AND_ADD";
-const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
+pub(super) const IMMEDIATE: &str = "DAT_IB_IMMED_DATA";
+pub(super) const FETCH_ADD: &str = "DAT_IB_FETCH_AND_ADD";
+pub(super) const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
 const COUNTERS: &str = "DAT_COUNTERS";
 const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
 
@@ -616,7 +671,8 @@ fn has(rig: &Rig, name: &str) -> Outcome<bool> {
     Ok(attributes.iter().any(|(known, value)| known == name && value != "FALSE"))
 }
 
-fn needs(rig: &Rig, name: &str) -> Outcome {
+/// Checks that the provider lists an operation. If it does not, the case is unsupported.
+pub(super) fn needs(rig: &Rig, name: &str) -> Outcome {
     if has(rig, name)? {
         Ok(())
     } else {

@@ -2,6 +2,7 @@
 //! topic.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod attributes;
 mod cno;
 mod connect;
@@ -15,8 +16,11 @@ mod extension;
 mod far;
 mod ia;
 mod ia_query;
+mod ib_posts;
+mod ib_queries;
 mod memory;
 mod post_rdma_write;
+mod posts;
 mod recv_query;
 mod requests;
 mod rust;
@@ -44,9 +48,13 @@ pub fn all() -> Vec<Case> {
         ep_modify::CASES,
         attributes::CASES,
         statuses::CASES,
+        arguments::CASES,
+        posts::CASES,
         waiting::CASES,
         far::CASES,
         extension::CASES,
+        ib_posts::CASES,
+        ib_queries::CASES,
         rust::CASES,
     ];
     let rows = tables.iter().flat_map(|table| table.iter()).map(Case::from);

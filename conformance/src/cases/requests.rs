@@ -2,8 +2,8 @@
 
 use dat_sys::*;
 
-use crate::check::{Outcome, ensure_equal, ok};
-use crate::rig::{Ep, Pair, Region, Rig, cookie};
+use crate::check::{Outcome, answers, ensure_equal, ok, one_of, unsupported};
+use crate::rig::{EVD_QUEUE_LENGTH, Ep, Pair, Region, Rig, cookie};
 
 /// Calls dat_rmr_bind to bind an RMR to a whole region, with virtual addresses.
 pub(super) fn bind(
@@ -64,4 +64,39 @@ pub(super) fn refused_or_takes_nothing(
     rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_PROTECTION)?;
     rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
     ensure_equal("the memory", memory.load(0, memory.length), vec![0; memory.length as usize])
+}
+
+/// Returns a local segment in memory of another zone than the endpoints'.
+pub(super) fn strange(rig: &Rig) -> Outcome<DAT_LMR_TRIPLET> {
+    Ok(rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?.all())
+}
+
+/// Returns a local segment of an LMR that was freed.
+pub(super) fn freed(rig: &Rig) -> Outcome<DAT_LMR_TRIPLET> {
+    let region = rig.memory(8)?;
+    ok(rig.api.dat_lmr_free(region.lmr))?;
+    Ok(region.all())
+}
+
+/// Posts requests to a disconnected endpoint until all slots are occupied, because nobody takes the
+/// completions. Then one more request must be refused.
+pub(super) fn too_many(rig: &Rig, post: impl Fn(DAT_EP_HANDLE) -> DAT_RETURN) -> Outcome {
+    let ep = rig.ended_pair()?.active.ep;
+    let max = rig.query(ep)?.ep_attr.max_request_dtos;
+    if max >= EVD_QUEUE_LENGTH {
+        return unsupported("the EP accepts more requests than an EVD can hold events");
+    }
+    (0..max).try_for_each(|_| ok(post(ep)))?;
+    answers(post(ep), DAT_INSUFFICIENT_RESOURCES)
+}
+
+/// Checks what the post of a segment without the local read privilege has returned.
+pub(super) fn unreadable(rig: &Rig, answer: DAT_RETURN) -> Outcome {
+    match rig.strict_attribute()? {
+        Some(true) => answers(answer, DAT_PRIVILEGES_VIOLATION),
+        Some(false) => ok(answer),
+        // RDMA devices have no access right for local reads, so an adapter over verbs cannot refuse
+        // the post.
+        None => one_of(answer, &[DAT_SUCCESS, DAT_PRIVILEGES_VIOLATION]),
+    }
 }

@@ -27,7 +27,7 @@ pub(super) fn write(report: &Report) -> String {
 }
 
 fn case(out: &mut String, record: &Record) {
-    let Record { case, verdict, took } = record;
+    let Record { case, verdict, took, .. } = record;
     let (name, class) = (escaped(&case.id), escaped(case.function()));
     let _ = write!(
         out,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::calls::Calls;
 use crate::case::{Case, Level};
 use crate::check::NotPassed;
 
@@ -40,6 +41,8 @@ pub struct Record {
     pub case: Case,
     /// The verdict on the case.
     pub verdict: Verdict,
+    /// What the calls of the case have returned. It is empty if the worker process has died.
+    pub calls: Calls,
     /// The duration of the case.
     pub took: Duration,
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::record::Count;
 use super::*;
+use crate::calls::Calls;
 use crate::case::Level;
 
 fn report() -> Report {
@@ -11,8 +12,8 @@ fn report() -> Report {
         Verdict::Unsupported { reason: "it's not there".into() },
     ];
     let cases = crate::all().into_iter().zip(verdicts);
-    let records =
-        cases.map(|(case, verdict)| Record { case, verdict, took: Duration::from_millis(1500) });
+    let took = Duration::from_millis(1500);
+    let records = cases.map(|(case, verdict)| Record { case, verdict, calls: Calls::new(), took });
     Report { target: "x".into(), records: records.collect() }
 }
 

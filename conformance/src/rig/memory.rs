@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use super::adapter::Rig;
 use super::events::cookie;
-use crate::check::{Outcome, ok};
+use crate::check::{Outcome, failed, ok};
 
 /// Memory to which a provider may write at any time. So the suite holds no reference to it and only
 /// copies data in and out.
@@ -20,6 +20,19 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the block was allocated with this layout, and the adapter that knew it is closed.
         unsafe { dealloc(self.at, self.layout) }
+    }
+}
+
+/// The size of a page of memory.
+const PAGE: usize = 4096;
+
+/// A mapping of one page.
+struct Page(DAT_PVOID);
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: `Rig::page` has created the mapping, and no reference to it exists.
+        unsafe { libc::munmap(self.0, PAGE) };
     }
 }
 
@@ -52,6 +65,19 @@ impl Rig {
         }
         self.keep_memory(Block { at, layout });
         at.cast()
+    }
+
+    /// Maps one page of memory with this protection (`PROT_NONE` or `PROT_READ`). The page exists
+    /// until the rig is closed.
+    pub(crate) fn page(&self, protection: libc::c_int) -> Outcome<DAT_PVOID> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: this creates a new mapping at an address that the system chooses.
+        let at = unsafe { libc::mmap(null_mut(), PAGE, protection, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        self.keep_memory(Page(at));
+        Ok(at)
     }
 
     /// Registers memory of this length with all privileges in the rig's zone.

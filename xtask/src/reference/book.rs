@@ -5,9 +5,8 @@
 use std::io;
 
 use anyhow::{Context, Result};
+use reference::Page;
 use serde_json::{Value, json};
-
-use super::page::Page;
 
 /// The directory of the pages in the book.
 const DIRECTORY: &str = "reference";

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-
-use super::page::{Page, Prototype};
+use reference::{Page, Prototype};
 
 /// The width of a comment.
 const WIDTH: usize = 100;

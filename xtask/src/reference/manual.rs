@@ -4,9 +4,8 @@ use std::mem;
 
 use anyhow::{Result, bail};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use reference::Page;
 use roff::{Inline, Roff, bold, italic, roman};
-
-use super::page::Page;
 
 /// Renders a page as a manual page.
 pub(super) fn render(page: &Page) -> Result<String> {

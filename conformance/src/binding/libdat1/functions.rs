@@ -14,6 +14,8 @@ pub(super) fn load(library: &Library) -> Result<(), libloading::Error> {
     // functions whose signatures differ between 1.2 and 2.0, so these are not called with a wrong
     // signature.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
+    // The record contains the statuses of 2.0, which this binding returns to the case.
+    let same = Api { record: |_, status| status, ..same };
     let _ = (SAME.set(same), CHANGED.set(changed?));
     Ok(())
 }

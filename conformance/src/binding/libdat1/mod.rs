@@ -18,6 +18,7 @@ use dat_sys::*;
 use self::functions::{changed, same, status};
 use super::library;
 use crate::api::Api;
+use crate::calls;
 use crate::functions::functions;
 
 /// Returns the functions of the library at this path. A process can use only one such library.
@@ -40,6 +41,7 @@ macro_rules! wrap {
                 $($own: library.$own.map(|_| plain::$own as _),)*
                 $($name: library.$name.map(|_| plain::$name as _),)*
                 dat_extension_op: None,
+                record: calls::record,
             };
             with_changes(plain)
         }

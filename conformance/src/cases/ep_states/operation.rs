@@ -2,11 +2,14 @@
 
 use std::ptr::null_mut;
 
+use dat_sys::ib::DAT_IB_DTO_EVENT;
 use dat_sys::*;
 
+use super::super::ib_posts::{self, IbPost};
 use crate::check::{Outcome, ensure_equal, ok};
 use crate::rig::{
-    CommonPoint, Ep, Listener, Pair, Region, RequestEvent, Rig, cookie, event_timeout_us,
+    CommonPoint, Ep, Listener, Pair, Region, RequestEvent, Rig, cookie, dto_completion,
+    event_timeout_us,
 };
 
 /// An operation on an endpoint.
@@ -37,6 +40,7 @@ pub(super) enum Operation {
     RmrBind,
     PostSendWithInvalidate,
     PostRdmaReadToRmr,
+    Ib(IbPost),
 }
 
 use Operation::*;
@@ -70,6 +74,9 @@ impl Operation {
             RmrBind => ("dat_rmr_bind", ""),
             PostSendWithInvalidate => ("dat_ep_post_send_with_invalidate", ""),
             PostRdmaReadToRmr => ("dat_ep_post_rdma_read_to_rmr", ""),
+            Ib(IbPost::WriteImmed) => ("dat_extension_op", "write-immed-"),
+            Ib(IbPost::FetchAdd) => ("dat_extension_op", "fetch-and-add-"),
+            Ib(IbPost::CmpSwap) => ("dat_extension_op", "cmp-and-swap-"),
         }
     }
 
@@ -81,7 +88,7 @@ impl Operation {
             ModifyPz | ModifyTransportAttr | ModifyRequestEvd | ModifyMaxRecvDtos
             | ModifyAddress => "DESCRIPTION: list of parameters",
             CommonConnect => "2.0: as dat_ep_connect, RETURN VALUES: invalid state",
-            PostSendWithInvalidate | PostRdmaReadToRmr => {
+            PostSendWithInvalidate | PostRdmaReadToRmr | Ib(_) => {
                 "2.0: as dat_ep_post_send, DESCRIPTION: valid states"
             }
             PostRecv | PostSend | PostRdmaWrite | PostRdmaRead | RmrBind => {
@@ -153,6 +160,7 @@ impl Operation {
                 0,
             ),
             PostRdmaReadToRmr => api.dat_ep_post_rdma_read_to_rmr(ep, &remote, id, &remote, flags),
+            Ib(post) => post.post(rig, ep, &iov[0], ID, &remote, flags),
         }
     }
 
@@ -165,6 +173,11 @@ impl Operation {
                 ensure_equal("cookie and status of the bind", (bound.cookie, bound.status), flushed)
             }
             PostRecv => rig.completes(end.recv, ID, DAT_DTO_ERR_FLUSHED).map(drop),
+            Ib(_) => {
+                let dto = dto_completion(&rig.expect(end.request, DAT_IB_DTO_EVENT)?);
+                let flushed = (ID, DAT_DTO_ERR_FLUSHED);
+                ensure_equal("cookie and status of the post", (dto.cookie, dto.status), flushed)
+            }
             _ => rig.completes(end.request, ID, DAT_DTO_ERR_FLUSHED).map(drop),
         }
     }
@@ -208,6 +221,10 @@ impl Tools {
             CommonConnect => tools.common = Some(rig.common_point()?),
             RmrBind => tools.rmr = rig.rmr()?,
             DupConnect => tools.pair = Some(like_this(rig, listener)?),
+            Ib(post) => {
+                post.is_listed(rig)?;
+                tools.memory = ib_posts::memory(rig, 64)?;
+            }
             _ => {}
         }
         Ok(tools)

@@ -8,7 +8,7 @@ use crate::check::{Outcome, failed, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
 /// Returns a new endpoint in this state.
-pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
+pub(in crate::cases) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     let ep = match state {
         DAT_EP_STATE_UNCONNECTED => rig.ep()?,
         DAT_EP_STATE_UNCONFIGURED_UNCONNECTED => unconfigured(rig)?,

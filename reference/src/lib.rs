@@ -1,22 +1,46 @@
-//! A page of the reference: Markdown with a fixed set of headings.
+//! The pages of the reference of DAT's functions, in `dat-sys/reference`. A page is Markdown with a
+//! fixed set of headings.
+#![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+
+/// Reads all pages, in the order of their names.
+///
+/// # Errors
+///
+/// Fails if there are no pages or if one of them cannot be read.
+pub fn pages() -> Result<Vec<Page>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dat-sys/reference");
+    let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|e| e.path())).collect();
+    let mut paths = paths?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.sort();
+    ensure!(!paths.is_empty(), "{}: no pages", directory.display());
+    paths.into_iter().map(Page::read).collect()
+}
 
 /// A function's prototype, and the directive that includes its header.
-pub(super) struct Prototype {
-    pub(super) include: String,
-    pub(super) text: String,
+#[derive(Debug)]
+pub struct Prototype {
+    /// The directive.
+    pub include: String,
+    /// The prototype.
+    pub text: String,
 }
 
 /// A page.
-pub(super) struct Page {
-    pub(super) path: PathBuf,
+#[derive(Debug)]
+pub struct Page {
+    /// The file.
+    pub path: PathBuf,
     /// The function, or the subject of an overview.
-    pub(super) name: String,
-    pub(super) text: String,
+    pub name: String,
+    /// The text of the file.
+    pub text: String,
 }
 
 /// The headings in their order, and whether the page of each function has them.
@@ -37,37 +61,37 @@ const HEADINGS: [(&str, bool); 13] = [
 ];
 
 impl Page {
-    pub(super) fn read(path: PathBuf) -> Result<Self> {
+    fn read(path: PathBuf) -> Result<Self> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Page { path, name, text })
     }
 
     /// The sentence that says what the function does.
-    pub(super) fn summary(&self) -> &str {
+    pub fn summary(&self) -> &str {
         self.text.split("\n\n").nth(1).unwrap_or_default().trim()
     }
 
     /// The functions that the page documents: the function of its name, and those with a prototype
     /// in the page's synopsis.
-    pub(super) fn documents(&self, function: &str) -> bool {
+    pub fn documents(&self, function: &str) -> bool {
         self.name == function || self.section("Synopsis").contains(&format!(" {function}("))
     }
 
     /// Whether the page documents a function. The others are overviews.
-    pub(super) fn is_function(&self) -> bool {
+    pub fn is_function(&self) -> bool {
         self.text.contains("\n## Return values\n")
     }
 
     /// The text under a heading, or nothing.
-    pub(super) fn section(&self, heading: &str) -> &str {
+    pub fn section(&self, heading: &str) -> &str {
         let marker = format!("\n## {heading}\n");
         let Some((_, rest)) = self.text.split_once(&marker) else { return "" };
         rest.split_once("\n## ").map_or(rest, |(section, _)| section).trim()
     }
 
     /// The items of a list under a heading. An item is one line.
-    pub(super) fn items(&self, heading: &str) -> Vec<String> {
+    pub fn items(&self, heading: &str) -> Vec<String> {
         let mut items: Vec<String> = Vec::new();
         for line in self.section(heading).lines() {
             match (line.strip_prefix("- "), items.last_mut()) {
@@ -82,14 +106,22 @@ impl Page {
         items
     }
 
+    /// The statuses under "Return values", each as the name of its type and of its subtype. The
+    /// name of the subtype is empty if the status has none.
+    pub fn return_values(&self) -> Vec<(String, String)> {
+        let items = self.items("Return values");
+        let heads = items.iter().filter_map(|item| statuses_at_the_beginning(item));
+        heads.flatten().map(|(kind, subtype)| (kind.to_owned(), subtype.to_owned())).collect()
+    }
+
     /// The pages to which the last section refers.
-    pub(super) fn see_also(&self) -> Vec<String> {
+    pub fn see_also(&self) -> Vec<String> {
         let code = self.section("See also").split('`').skip(1).step_by(2);
         code.filter(|name| name.starts_with("dat")).map(str::to_owned).collect()
     }
 
     /// The text with these prototypes as the synopsis. Overviews have none.
-    pub(super) fn with_synopsis(&self, prototypes: &[Prototype]) -> String {
+    pub fn with_synopsis(&self, prototypes: &[Prototype]) -> String {
         if prototypes.is_empty() {
             return self.text.clone();
         }
@@ -112,7 +144,7 @@ impl Page {
     }
 
     /// The rules that the page breaks.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut report = |what: String| problems.push(format!("{}: {what}", self.path.display()));
         if !self.text.starts_with(&format!("# {}\n\n", self.name)) {
@@ -138,9 +170,51 @@ impl Page {
                 report(format!("no heading {heading:?}"));
             }
         }
-        if !self.items("Return values").iter().any(|item| item.starts_with("`DAT_")) {
+        if self.return_values().is_empty() {
             report("no list of return values".into());
         }
+        for item in self.items("Return values") {
+            if statuses_at_the_beginning(&item).is_none() {
+                report(format!("an item does not begin with a type and its subtypes: {item}"));
+            }
+        }
         problems
+    }
+}
+
+/// The statuses with which an item of a list begins: a type, or a type and one or more of its
+/// subtypes, and a colon. The type and the subtypes are code. Returns nothing if the item does not
+/// begin so.
+fn statuses_at_the_beginning(item: &str) -> Option<Vec<(&str, &str)>> {
+    let (head, _) = item.split_once(": ")?;
+    let words: Vec<_> = head.split('`').collect();
+    let is_list = words.iter().step_by(2).all(|between| ["", " ", ", ", " or "].contains(between));
+    let mut names = words.into_iter().skip(1).step_by(2);
+    let kind = names.next().filter(|kind| is_list && kind.starts_with("DAT_"))?;
+    let subtypes: Vec<_> = names.collect();
+    if subtypes.is_empty() {
+        return Some(vec![(kind, "")]);
+    }
+    Some(subtypes.into_iter().map(|subtype| (kind, subtype)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_lists_a_type_with_its_subtypes() {
+        assert_eq!(statuses_at_the_beginning("`DAT_A`: It: is."), Some(vec![("DAT_A", "")]));
+        assert_eq!(
+            statuses_at_the_beginning("`DAT_A` `DAT_B`, `DAT_C` or `DAT_D`: So."),
+            Some(vec![("DAT_A", "DAT_B"), ("DAT_A", "DAT_C"), ("DAT_A", "DAT_D")])
+        );
+    }
+
+    #[test]
+    fn other_items_list_nothing() {
+        for item in ["`DAT_A`", "A: b", "`a`: b", "`DAT_A` with a subtype: b", "`DAT_A` `DAT_B"] {
+            assert_eq!(statuses_at_the_beginning(item), None, "{item}");
+        }
     }
 }
