@@ -248,6 +248,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             }
             !exceeded.hard
         });
+        work.watch_causes(move |cause| sink.call(Upcall::<E>::Cause(cause)));
         if !sender_wakes {
             work.solicit_all_receives();
         }

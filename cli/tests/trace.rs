@@ -89,12 +89,27 @@ fn refused_calls_and_broken_connections_are_logged() {
 
     // Both ends log the failure: the owner of the memory and the requester.
     let lines = told("dat_ep_post_rdma_write/remote-pz");
-    let ended = |why: &str| {
-        let end = format!("event=DAT_CONNECTION_EVENT_BROKEN because={why}");
-        has(&lines, "cm: ended ia=tcp-emu ep=0x", &end);
+    let ended = |because: &str, detail: &str| {
+        let found = lines.iter().any(|line| {
+            line.starts_with("cm: ended ia=tcp-emu ep=0x")
+                && line.contains("event=DAT_CONNECTION_EVENT_BROKEN because=peer ")
+                && line.contains(because)
+                && line.ends_with(&format!(" detail={detail}"))
+        });
+        assert!(found, "no line … because={because} … detail={detail}: {lines:#?}");
     };
-    ended("stream error: DDP tagged buffer: STag not associated with the stream");
-    ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
+    ended(" may not write", "stream error: DDP tagged buffer: STag not associated with the stream");
+    ended(
+        " does not let this side write",
+        "TERMINATE received: DDP tagged buffer: STag not associated with the stream",
+    );
+    let because = "a larger evd_min_qlen";
+    has(&told("dat_evd_create/overflow"), "evd: events are lost ia=tcp-emu evd=0x", because);
+
+    // The operation that fails or is flushed also says why.
+    let privilege = "with DAT_MEM_PRIV_REMOTE_READ_FLAG";
+    let lines = told("dat_ep_post_rdma_read/no-remote-read");
+    has(&lines, "dto: failed ia=tcp-emu ep=0x", privilege);
 }
 
 /// In the log, each thread wakes up before it falls asleep again. The test does not compare
@@ -200,7 +215,7 @@ fn a_message_without_a_receive_is_logged_once() {
         // follows.
         for line in BufReader::new(program.stderr.take().expect("the output is piped")).lines() {
             let line = line.expect("text");
-            if line.contains(" and no receive is posted on ") {
+            if line.contains(" and no receive is posted on this endpoint") {
                 writeln!(go_on, "go on").expect("the program reads its input");
                 told.push(line);
             }
@@ -210,11 +225,13 @@ fn a_message_without_a_receive_is_logged_once() {
         assert_eq!(told.len(), WAITING_COUNT, "{told:#?}");
         for line in &told {
             let (_, text) = line.split_once("dat::dto: ").expect("the target");
-            let (peer, rest) = text
-                .split_once(" has sent 64 octets and no receive is posted on EP 0x")
-                .expect(line);
-            assert!(peer.starts_with("peer 127.0.0.1:"), "{line}");
-            assert!(rest.contains(&format!("ia={ia}")), "{line}");
+            let (start, because) = text.split_once(" because=").expect(line);
+            assert!(start.starts_with(&format!("waits ia={ia} ep=0x")), "{line}");
+            assert_eq!(
+                because,
+                "peer 127.0.0.1 sent 64 octets and no receive is posted on this endpoint: post \
+                 receives before you connect or accept"
+            );
         }
     }
 }

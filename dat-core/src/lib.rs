@@ -16,7 +16,8 @@ pub mod ia;
 pub mod mem;
 pub mod srq;
 
-// Counters, log events and statistics of adapters and their objects.
+// Causes of failures, counters, log events and statistics of adapters and their objects.
+pub mod cause;
 pub mod counters;
 pub mod log;
 mod stats;

@@ -10,12 +10,13 @@
 //! | `dat::cm` | debug | a connection is requested; a connection request arrives or is answered |
 //! | `dat::cm` | debug | a connection moves to shared memory (tcp-emu) |
 //! | `dat::cm` | info | a connection is established or disconnected |
-//! | `dat::cm` | warn | an attempt to connect fails; a connection breaks (`because` is the cause) |
+//! | `dat::cm` | warn | an attempt to connect fails; a connection breaks |
 //! | `dat::ep` | debug | an endpoint changes its state |
-//! | `dat::dto` | debug | an operation is flushed |
-//! | `dat::dto` | info | a message starts to wait because no receive is posted |
+//! | `dat::dto` | debug | an operation is flushed, or a post is refused because of its memory |
+//! | `dat::dto` | info | a message starts to wait because no receive is posted; a message has waited
+//! |  |  | long because the peer has posted none |
 //! | `dat::dto` | warn | an operation completes with an error other than DAT_DTO_ERR_FLUSHED |
-//! | `dat::evd` | warn | an EVD has no room for an event |
+//! | `dat::evd` | warn | an EVD has no room for an event, or loses completions |
 //! | `dat::api` | debug | a call is refused |
 //! | `dat::api` | trace | a control call succeeds or finds no event |
 //! | `dat::wake` | trace | a thread falls asleep, wakes another or is awake: [`telemetry::trace`] |
@@ -27,6 +28,8 @@
 //! - `handle`: the handle of the adapter, or for `dat::api` the handle on which the call is made.
 //! - `connection`: the number of the connection or of the attempt to connect. Each number is used
 //!   only once in the process.
+//! - `because`: the cause in a sentence ([`crate::cause`]); `detail`: what the provider says about
+//!   it, in the terms of its protocol.
 //! - `local` and `peer`: the addresses of the two ends of the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,8 +37,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dat_sys::describe::{completion_name, operation_name};
 use dat_sys::*;
 use telemetry::Hex;
+use tracing::field::display;
 use tracing::{debug, trace, warn};
 
+use crate::cause::LastCause;
 use crate::error::Result;
 
 /// Logs the end of a control call, or a call on the data path that is refused. `handle` is the
@@ -67,22 +72,24 @@ pub(crate) fn log_failed_dto(
     ep: usize,
     connection: u64,
     dto: &DAT_DTO_COMPLETION_EVENT_DATA,
+    last_cause: &LastCause,
 ) {
     // SAFETY: all variants of the union are one word, which has no invalid values.
     let cookie = unsafe { dto.user_cookie.as_64 };
     let operation = operation_name(dto.operation);
     let status = completion_name(dto.status);
+    let because = || last_cause.sentence().map(display);
     match dto.status {
         DAT_DTO_ERR_FLUSHED => {
             debug!(
                 target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
-                "flushed"
+                because = because(), "flushed"
             )
         }
         _ => {
             warn!(
                 target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
-                "failed"
+                because = because(), "failed"
             )
         }
     }

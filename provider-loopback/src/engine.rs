@@ -19,8 +19,8 @@ use super::Adapter;
 use super::memory::{Memory, length};
 use dat_core::error::{Error, Result};
 use dat_core::provider::{
-    Allocated, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
-    WcOp, WcStatus,
+    Allocated, Cause, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink,
+    Token, Wc, WcOp, WcStatus,
 };
 
 /// The number of an object. A number is never used twice in a process.
@@ -84,6 +84,7 @@ pub(super) enum OwnedUpcall {
     HighWatermark,
     /// A message with this number of octets waits for a receive.
     ReceiverNotReady(u32),
+    Cause(Cause),
 }
 
 struct Cq {

@@ -150,6 +150,7 @@ impl Fabric {
             OwnedUpcall::Broken => Upcall::Broken { because: &"a request failed" },
             OwnedUpcall::LowWatermark => Upcall::LowWatermark,
             OwnedUpcall::HighWatermark => Upcall::HighWatermark,
+            OwnedUpcall::Cause(cause) => Upcall::Cause(cause.clone()),
             &OwnedUpcall::ReceiverNotReady(octets) => {
                 Upcall::ReceiverNotReady { octets, whole: true }
             }

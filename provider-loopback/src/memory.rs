@@ -8,7 +8,8 @@ use dat_sys::*;
 use super::engine::Id;
 use dat_core::error::no_memory;
 use dat_core::error::{Error, Result};
-use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
+use dat_core::provider::cause::Refusal;
+use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment};
 
 /// The regions of a fabric by local and by remote key, and the windows by remote key. No number is
 /// both a local and a remote key.
@@ -107,15 +108,22 @@ impl Memory {
         }
     }
 
-    /// Makes a window's key invalid, if the peer of a queue pair may use that key. Returns false if
-    /// the peer may not use the key, or if the key belongs to a region: only the owner can
-    /// invalidate the key of a region.
-    pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
-        let theirs = self.remote.get(&rkey).is_some_and(|r| r.permits(pd, qp));
-        let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
+    /// Makes a window's key invalid, if the peer of a queue pair may use that key. The key of a
+    /// region is refused, because only the owner can invalidate it.
+    pub(super) fn invalidate(
+        &mut self,
+        pd: Id,
+        qp: Id,
+        rkey: u32,
+    ) -> std::result::Result<(), Refusal> {
+        let region = self.remote.get(&rkey).ok_or(Refusal::Unknown)?;
+        if !region.permits(pd, qp) {
+            return Err(Refusal::Zone);
+        }
+        let bind = self.binds.get(&rkey).ok_or(Refusal::Right)?;
         self.bound.insert(bind.window, None);
         self.end(rkey);
-        true
+        Ok(())
     }
 
     /// Checks segments for a local access. Returns their addresses.
@@ -150,7 +158,7 @@ impl Memory {
     }
 
     /// Checks whether the peer of a queue pair may access `len` bytes. Returns the memory address
-    /// of these bytes, or `None` if the access is refused.
+    /// of these bytes, or the reason for which the access is refused.
     pub(super) fn remote(
         &self,
         pd: Id,
@@ -158,30 +166,43 @@ impl Memory {
         at: Remote,
         len: u32,
         write: bool,
-    ) -> Option<Segment> {
+    ) -> std::result::Result<Segment, Refusal> {
         // The STag of an empty access is not checked (RFC 5040, 5.1 and 5.2.1).
         if len == 0 {
-            return Some(Segment::default());
+            return Ok(Segment::default());
         }
-        let region = self.remote.get(&at.key)?;
-        let allowed = if write { region.access.remote_write } else { region.access.remote_read };
-        let addr =
-            region.locate(at.addr, len.into()).filter(|_| allowed && region.permits(pd, qp))?;
-        Some(Segment { addr, len, key: at.key })
+        let allows = |access: Access| if write { access.remote_write } else { access.remote_read };
+        let addr = self.permitted((pd, qp), at, len.into(), allows)?;
+        Ok(Segment { addr, len, key: at.key })
+    }
+
+    /// Checks whether the peer of a queue pair may access bytes. Returns their address.
+    fn permitted(
+        &self,
+        (pd, qp): (Id, Id),
+        at: Remote,
+        len: u64,
+        allows: impl Fn(Access) -> bool,
+    ) -> std::result::Result<u64, Refusal> {
+        let region = self.remote.get(&at.key).ok_or(Refusal::Unknown)?;
+        if !region.permits(pd, qp) {
+            return Err(Refusal::Zone);
+        }
+        if !allows(region.access) {
+            return Err(Refusal::Right);
+        }
+        region.locate(at.addr, len).ok_or(Refusal::Bounds)
     }
 
     /// Checks an access like [`Memory::remote`], but for an atomic operation on 64 bits. The
     /// address must be aligned.
-    pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
-        let region =
-            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.permits(pd, qp));
-        let addr = region
-            .and_then(|r| r.locate(at.addr, size_of::<u64>() as u64))
-            .ok_or(WcStatus::RemoteAccess)?;
+    pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, Refusal> {
+        let size = size_of::<u64>() as u64;
+        let addr = self.permitted((pd, qp), at, size, |access| access.remote_atomic)?;
         if addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
             Ok(addr)
         } else {
-            Err(WcStatus::RemoteResponder)
+            Err(Refusal::Misaligned)
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{Counts, Shared, netdev};
-use dat_core::provider::ReadDepth;
+use dat_core::provider::{Cause, ReadDepth};
 use mio::Interest;
 use rnic::cm::{Accept, Accepted, ConnId, Connect, Event, Request};
 use rnic::rc::{Burst, Failure};
@@ -379,6 +379,10 @@ impl Link {
             *attempt = Some(next);
             return;
         }
+        self.sink.call(Upcall::Cause(match reason {
+            Reason::INVALID_SERVICE_ID => Cause::NoListener,
+            reason => Cause::RejectedByProvider { why: Some(reason.to_string()) },
+        }));
         self.fail(Upcall::Rejected { by_peer: false, private: &[] });
     }
 }

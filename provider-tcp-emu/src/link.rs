@@ -23,7 +23,7 @@ use std::time::Instant;
 use std::{fmt, io};
 
 use adapter::{Counts, Shared};
-use dat_core::provider::Close;
+use dat_core::provider::{Cause, Close};
 use rnic::rdmap::setup::{Gate, RtrMissing};
 use rnic::{Failure, Work};
 
@@ -64,6 +64,25 @@ enum EndReason {
     Lost(Loss),
     /// One side violated the protocol.
     Protocol(Failure),
+}
+
+impl EndReason {
+    /// The cause for the program, if the stream has not reported it. `announced` says whether the
+    /// consumer knows that the connection is established, and `closing` whether it has
+    /// disconnected.
+    fn cause(&self, announced: bool, closing: bool) -> Option<Cause> {
+        match self {
+            EndReason::Protocol(_) => None,
+            EndReason::Local => Some(Cause::Disconnected { by_peer: false }),
+            _ if !announced => Some(Cause::AcceptFailed),
+            EndReason::Peer => Some(Cause::Disconnected { by_peer: !closing }),
+            EndReason::Lost(loss) => Some(match loss {
+                Loss::Connection(errno) => Cause::ConnectionLost { errno: *errno },
+                Loss::PartialMessage => Cause::PartialMessage,
+                Loss::FirstFrame(_) | Loss::Poller => Cause::Broken { why: loss.to_string() },
+            }),
+        }
+    }
 }
 
 /// The loss that broke a connection.
@@ -485,6 +504,9 @@ impl Link {
         // The peer still reads what is in the memory.
         socket.drop_shared_memory(&resources.context);
         self.set_timer(resources, None);
+        if let Some(cause) = end.cause(announced, closing) {
+            self.sink.call(Upcall::Cause(cause));
+        }
         stream.flush();
         let is_foreign_peer = !stream.is_extended();
         self.finish(resources, stream.into_work());

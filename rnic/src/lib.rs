@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`allowance`] | the limit on work for strangers |
+//! | `cause` | what the engines report about failures |
 //! | [`wr`] | work requests and completions |
 //! | [`key`] | the table of STags, which says who may access which memory; memory windows |
 //! | [`mr`] | memory regions |
@@ -21,6 +22,7 @@
 //! holder of the engine lock is one of the two.
 
 pub mod allowance;
+mod cause;
 pub mod cm;
 pub mod cq;
 pub mod key;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use work::cause::Cause;
+
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, Slot};
@@ -139,6 +141,7 @@ impl Qp {
             recv_segments: recv_segments.into(),
             all_receives_solicited: false,
             watch: None,
+            cause_watch: None,
             failed: None,
             srq_waiter: None,
         };
@@ -335,6 +338,8 @@ pub struct Work {
     /// A function that is called for each receive buffer that a message takes. If it returns false,
     /// the message must not use the buffer.
     watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// A function that is called with the cause of each failure and of each wait.
+    pub(crate) cause_watch: Option<Box<dyn Fn(Cause) + Send + Sync>>,
     /// A failed request: its position in the send queue, and the status with which it completes
     /// when it is flushed.
     failed: Option<(usize, WcStatus)>,

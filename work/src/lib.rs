@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cause;
+
 /// What a memory region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {

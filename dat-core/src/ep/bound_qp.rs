@@ -56,6 +56,7 @@ impl<T: Transport> Ep<T> {
         let ep = self.shared.ep as *mut c_void;
         let mut flow =
             Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
+        flow.last_cause = Arc::clone(&self.shared.last_cause);
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // The flow is in an `Arc` and not in a `Box`, because other code keeps its address: moving

@@ -1,6 +1,6 @@
 //! Connecting, accepting and disconnecting.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ impl<T: Transport> Ep<T> {
         let bound = self.qp_if_ready(&setup)?;
         self.shared.apply(Event::Connect)?;
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
-        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
+        let (ia, ep, connection) =
+            (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound, Some(addr.ip())));
         let private_size = private.len();
         debug!(
             target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier,
@@ -136,7 +137,8 @@ impl<T: Transport> Ep<T> {
         // endpoint could connect.
         setup.peer = None;
         let bound = self.qp_if_ready(&setup)?;
-        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
+        let (ia, ep, connection) =
+            (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound, None));
         debug!(target: "dat::cm", ia, %cr, %ep, connection, private = private.len(), "accepted");
         bound.qp.accept(request, private, setup.read_depth())
     }
@@ -147,9 +149,11 @@ impl<T: Transport> Ep<T> {
         self.qp_if_ready(&self.setup()).map(drop)
     }
 
-    /// Assigns a number to the connection that is about to begin.
-    fn assign_number(&self, bound: &BoundQp<T>) -> u64 {
+    /// Assigns a number to the connection that is about to begin. `peer` is its peer, if it is
+    /// known yet.
+    fn assign_number(&self, bound: &BoundQp<T>, peer: Option<IpAddr>) -> u64 {
         let number = log::next_connection_number();
+        self.shared.last_cause.begin(peer);
         self.shared.conn().number = number;
         bound.flow.connection.store(number, Ordering::Relaxed);
         number

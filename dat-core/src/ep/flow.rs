@@ -13,6 +13,7 @@ use super::requests::Requests;
 use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
 use crate::barrier;
+use crate::cause::LastCause;
 use crate::counters::{self, CounterArray};
 use crate::error::Result;
 use crate::evd::Evd;
@@ -45,6 +46,8 @@ pub struct Flow {
     /// The endpoint's counters for this queue pair. The thread that posts to a queue counts the
     /// posts. The thread that takes completions of receives counts the receives.
     pub(super) tally: Arc<CounterArray<{ counters::EP_ALL }>>,
+    /// The endpoint's last cause.
+    pub(super) last_cause: Arc<LastCause>,
 }
 
 /// The numbers of posted and of completed receives. Each of the two counters has one writer.
@@ -85,6 +88,7 @@ impl Flow {
             lost: [false; 2],
             holding,
             tally,
+            last_cause: Arc::default(),
         })
     }
 
@@ -243,7 +247,9 @@ impl Flow {
             DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
             _ => counters::EP_FAILED,
         });
-        log::log_failed_dto(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), &data);
+        self.last_cause.keep_failed(&data);
+        let connection = self.connection.load(Ordering::Relaxed);
+        log::log_failed_dto(&self.ia, self.ep, connection, &data, &self.last_cause);
     }
 }
 

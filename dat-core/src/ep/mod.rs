@@ -33,6 +33,7 @@ pub use self::modify::PinnedParams;
 use self::network::EpShared;
 use self::state::{Effect, Event, State};
 pub use self::watermark::{Exceeded, HeldBuffers};
+use crate::cause::LastCause;
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
 use crate::evd::{CompletionStream, Evd};
@@ -103,6 +104,11 @@ impl<T: Transport> Ep<T> {
         // SAFETY: a call that replaces the queue pair changes the setup, which is borrowed here. A
         // call that frees the endpoint requires that nobody has a reference to it.
         unsafe { self.bound_qp_ptr().as_ref() }
+    }
+
+    /// Why the connection of the endpoint ended, its operation failed or its message waits.
+    pub fn last_cause(&self) -> &LastCause {
+        &self.shared.last_cause
     }
 
     /// Implements dat_ep_get_status. Returns the state, whether the receive queue is idle, and

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
 use dat_sys::ib::*;
@@ -16,11 +16,13 @@ use tracing::{debug, info, warn};
 
 use super::state::{Effect, Event, State, StateCell, Transition};
 use crate::addr::SockAddr;
+use crate::cause::{Cause, LastCause};
 use crate::error::Result;
 use crate::evd::{Evd, Order};
 use crate::handle::Ref;
 use crate::ia::Ia;
-use crate::provider::{Receiver, Transport, Upcall};
+use crate::provider::cause::{LocalUse, Octets};
+use crate::provider::{PostError, Receiver, Transport, Upcall};
 
 /// The part of an endpoint that the network can change.
 pub(super) struct EpShared<T: Transport> {
@@ -35,6 +37,7 @@ pub(super) struct EpShared<T: Transport> {
     /// Whether the hard watermark is exceeded. The end of the connection is then reported as a
     /// broken connection, whatever its cause is.
     breaking: AtomicBool,
+    pub(super) last_cause: Arc<LastCause>,
     pub(super) conn: Mutex<Conn<T>>,
 }
 
@@ -94,6 +97,7 @@ impl<T: Transport> EpShared<T> {
             state: StateCell::new(state),
             read_depth: AtomicU32::new(0),
             breaking: AtomicBool::new(false),
+            last_cause: Arc::default(),
             conn: Mutex::new(conn),
         }
     }
@@ -141,13 +145,14 @@ impl<T: Transport> EpShared<T> {
         &self,
         event: Event,
         private: &[u8],
-        because: Option<&dyn Display>,
+        detail: Option<&dyn Display>,
         number: impl FnOnce(State) -> DAT_EVENT_NUMBER,
     ) {
         if let Ok(Transition { from, effect: Effect::To(_) }) = self.apply(event) {
             let number = number(from);
             self.count_end(from, number);
-            self.log_end(number, because);
+            self.last_cause.keep(cause_of_end(from, number, detail));
+            self.log_end(number, detail);
             self.report(number, private, Order::AfterCompletions);
             if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {
                 self.report_srq_left();
@@ -162,30 +167,35 @@ impl<T: Transport> EpShared<T> {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
 
-    /// Logs that a message of the peer waits for a receive.
-    fn log_waiting_message(&self, octets: u32, whole: bool) {
-        let (ia, ep) = (&self.ia.name, Hex(self.ep));
-        let (connection, peer) = {
-            let conn = self.conn();
-            (conn.number, conn.remote.sockaddr.socket_addr())
-        };
-        let Some(peer) = peer else { return };
-        let more = if whole { "" } else { " or more" };
-        let queue = if self.on_srq { "the SRQ of " } else { "" };
-        info!(
-            target: "dat::dto", ia, connection,
-            "peer {peer} has sent {octets} octets{more} and no receive is posted on {queue}EP {ep}"
-        );
+    /// Keeps a cause, and logs it if a message waits. The cause of a failure is logged with the
+    /// operation that fails and with the end of the connection.
+    fn keep_cause(&self, cause: Cause) {
+        if cause.connection_goes_on() {
+            let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
+            let because = cause.about(self.last_cause.peer()).to_string();
+            info!(target: "dat::dto", ia, %ep, connection, because, "waits");
+        }
+        self.last_cause.keep(cause);
     }
 
-    fn log_end(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    /// Keeps and logs the cause of a refused post.
+    #[cold]
+    pub(super) fn keep_refused_post(&self, usage: LocalUse, error: PostError) {
+        if let Some(because) = self.last_cause.keep_refused_post(usage, error) {
+            let (ia, ep) = (&self.ia.name, Hex(self.ep));
+            debug!(target: "dat::dto", ia, %ep, because, "refused");
+        }
+    }
+
+    fn log_end(&self, number: DAT_EVENT_NUMBER, detail: Option<&dyn Display>) {
         let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
-        let (connection, because) = (self.conn().number, because.map(display));
+        let (connection, detail) = (self.conn().number, detail.map(display));
+        let because = self.last_cause.sentence().map(display);
         match number {
             DAT_CONNECTION_EVENT_DISCONNECTED => {
-                info!(target: "dat::cm", ia, %ep, connection, event, because, "ended")
+                info!(target: "dat::cm", ia, %ep, connection, event, because, detail, "ended")
             }
-            _ => warn!(target: "dat::cm", ia, %ep, connection, event, because, "ended"),
+            _ => warn!(target: "dat::cm", ia, %ep, connection, event, because, detail, "ended"),
         }
     }
 
@@ -221,6 +231,7 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 info!(
                     target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established"
                 );
+                self.last_cause.set_peer(peer.ip());
                 {
                     let mut conn = self.conn();
                     conn.local = local.into();
@@ -256,7 +267,12 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 self.report_loss(DAT_CONNECTION_EVENT_BROKEN, Some(because))
             }
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
-            Upcall::ReceiverNotReady { octets, whole } => self.log_waiting_message(octets, whole),
+            Upcall::ReceiverNotReady { octets, whole } => self.keep_cause(Cause::NoReceive {
+                octets: Octets { count: octets.into(), whole },
+                on_srq: self.on_srq,
+                waits: true,
+            }),
+            Upcall::Cause(cause) => self.keep_cause(cause),
             Upcall::Failed => self.ia.report(
                 DAT_ASYNC_ERROR_EP_BROKEN,
                 self.ep as *mut c_void,
@@ -287,6 +303,7 @@ impl<T: Transport> EpShared<T> {
     /// Records that the connection is about to be ended because the hard watermark is exceeded.
     pub(super) fn mark_breaking(&self) {
         self.breaking.store(true, Ordering::Release);
+        self.last_cause.keep(Cause::HardWatermark);
     }
 
     /// Prepares the endpoint for its next connection.
@@ -311,5 +328,22 @@ impl<T: Transport> EpShared<T> {
             _ if self.breaking.load(Ordering::Acquire) => DAT_CONNECTION_EVENT_BROKEN,
             _ => number,
         });
+    }
+}
+
+/// The cause of an end that the transport has not explained. `from` is the state before the end,
+/// and `number` the event that reports it.
+fn cause_of_end(from: State, number: DAT_EVENT_NUMBER, detail: Option<&dyn Display>) -> Cause {
+    let why = detail.map(ToString::to_string);
+    match number {
+        DAT_CONNECTION_EVENT_PEER_REJECTED => Cause::Rejected,
+        DAT_CONNECTION_EVENT_NON_PEER_REJECTED => Cause::RejectedByProvider { why },
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR => Cause::AcceptFailed,
+        DAT_CONNECTION_EVENT_DISCONNECTED => {
+            Cause::Disconnected { by_peer: from == State::Connected }
+        }
+        DAT_CONNECTION_EVENT_TIMED_OUT => Cause::ConnectTimedOut,
+        DAT_CONNECTION_EVENT_UNREACHABLE => Cause::Unreachable { why },
+        _ => Cause::Broken { why: why.unwrap_or_default() },
     }
 }

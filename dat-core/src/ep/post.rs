@@ -10,6 +10,7 @@ use super::state::{State, States};
 use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
+use crate::provider::cause::LocalUse;
 use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
 
 /// The maximum number of segments in one post. No adapter supports more. A post with more segments
@@ -190,6 +191,7 @@ impl<T: Transport> Node<Ep<T>> {
         // completes, and that no other thread posts requests during this call.
         unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
             flow.requests.withdraw(&claim);
+            self.shared.keep_refused_post(usage_of(op), e);
             if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
         })?;
         let (posts, bytes) = match op {
@@ -246,6 +248,7 @@ impl<T: Transport> Node<Ep<T>> {
         // completes, and that no other thread posts receives during this call.
         unsafe { bound.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
             bound.flow.receives.posted(seq);
+            self.shared.keep_refused_post(LocalUse::Receive, e);
             post_error(e)
         })?;
         bound.flow.tally.add(DCNT_EP_POST_RECV, 1);
@@ -373,6 +376,17 @@ fn shorten<'a>(
         }
     }
     Ok(&into[..used])
+}
+
+/// How a request uses local memory.
+fn usage_of(op: SendOp) -> LocalUse {
+    match op {
+        SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => LocalUse::Source,
+        SendOp::Read(_)
+        | SendOp::ReadToWindow(_)
+        | SendOp::FetchAdd { .. }
+        | SendOp::CompareSwap { .. } => LocalUse::Sink,
+    }
 }
 
 /// Converts the transport's reason for refusing a post to the standard's error (uDAPL 1.2,

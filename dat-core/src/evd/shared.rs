@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use telemetry::Hex;
+use tracing::warn;
 
 use super::stream::Streams;
 use super::waiter_slot::WaiterSlot;
@@ -88,6 +90,12 @@ impl<T: Transport> EvdShared<T> {
         if self.overflowed.swap(true, Ordering::AcqRel) {
             return;
         }
+        warn!(
+            target: "dat::evd", ia = self.ia.name, evd = %Hex(self.evd),
+            because = "the queue is full: take events sooner, or give dat_evd_create a larger \
+                       evd_min_qlen",
+            "events are lost"
+        );
         self.interrupt_waiter();
         self.ia.report(
             DAT_ASYNC_ERROR_EVD_OVERFLOW,

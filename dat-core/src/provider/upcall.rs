@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use super::{ReadDepth, Transport};
+use super::{Cause, ReadDepth, Transport};
 
 /// An event that a transport reports.
 pub enum Upcall<'a, T: Transport> {
@@ -67,6 +67,10 @@ pub enum Upcall<'a, T: Transport> {
         /// Whether `octets` is the length of the whole message.
         whole: bool,
     },
+    /// The cause of a failure that is about to be reported, or of a message that waits. A transport
+    /// makes this upcall before the work that fails completes, as far as it knows the cause by
+    /// then. If it makes several, the first failure counts.
+    Cause(Cause),
     /// A shared receive queue has fewer buffers left than its low watermark.
     LowWatermark,
     /// A queue pair holds more receive buffers than its soft watermark.

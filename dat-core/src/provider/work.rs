@@ -1,6 +1,7 @@
 //! The types of memory regions, work requests and completions. Most of them come from the crate
 //! `work`.
 
+pub use work::cause::{self, Cause};
 pub use work::{
     Access, BindState, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
 };

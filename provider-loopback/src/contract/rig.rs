@@ -558,7 +558,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
                     .push((octets, whole));
             }
             // These upcalls do not occur, because no case can make a device fail.
-            Upcall::Failed | Upcall::PortDown => return,
+            Upcall::Failed | Upcall::PortDown | Upcall::Cause(_) => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {

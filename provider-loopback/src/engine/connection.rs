@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Adapter;
 use dat_core::error::{Error, Result};
-use dat_core::provider::{Close, Connect, ReadDepth, Sink, WcOp, WcStatus};
+use dat_core::provider::{Cause, Close, Connect, ReadDepth, Sink, WcOp, WcStatus};
 
 impl Engine {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
@@ -81,6 +81,7 @@ impl Engine {
             return Ok(());
         }
         let Some((listener, sink, backlog)) = self.listener(to.port) else {
+            self.notify(id, OwnedUpcall::Cause(Cause::NoListener));
             self.end(id, OwnedUpcall::Rejected { by_peer: false, private: Vec::new() });
             return Ok(());
         };

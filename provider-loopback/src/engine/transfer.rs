@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Connection, Engine, Id, LinkState, OwnedUpcall, QpCore, Recv, Request, Task};
 use crate::memory::{View, Window, copy, length};
-use dat_core::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use dat_core::provider::cause::{Access, AccessKind, LocalUse, Octets, Refusal};
+use dat_core::provider::{Cause, PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
 /// The outcome of carrying out the request at the head of a queue.
 enum Outcome {
     Done,
     /// The peer has no receive buffer.
     Starved,
-    Failed(WcStatus),
+    Failed(WcStatus, Causes),
 }
+
+/// The causes of a failure, for the requester and for its peer.
+type Causes = Option<[Cause; 2]>;
 
 impl Engine {
     pub(crate) fn post_send(
@@ -125,7 +129,11 @@ impl Engine {
                     }
                     return;
                 }
-                Outcome::Failed(status) => {
+                Outcome::Failed(status, causes) => {
+                    let sides = [id, connection.peer].into_iter().zip(causes.into_iter().flatten());
+                    for (side, cause) in sides {
+                        self.notify(side, OwnedUpcall::Cause(cause));
+                    }
                     wc.status = status;
                     self.complete(core.request_cq, wc, false);
                     if core.request_cq.is_none() {
@@ -163,14 +171,25 @@ impl Engine {
         let op = match request.task {
             Task::Transfer(op) => op,
             Task::Bind(key) if self.memory.bind(key) => return Outcome::Done,
-            Task::Bind(_) => return Outcome::Failed(WcStatus::BindFailed),
+            Task::Bind(_) => {
+                let causes = Some([Cause::BindFailed, Cause::PeerFailed]);
+                return Outcome::Failed(WcStatus::BindFailed, causes);
+            }
         };
         // The region may have been deregistered since the post.
-        let Ok(local) = self.local(id, core.pd, op, &request.segments) else {
-            return Outcome::Failed(WcStatus::LocalProtection);
+        let local = match self.local(id, core.pd, op, &request.segments) {
+            Ok(local) => local,
+            Err(error) => {
+                let usage = match request.task.op() {
+                    op if op.awaits_response() => LocalUse::Sink,
+                    _ => LocalUse::Source,
+                };
+                let causes = [local_cause(usage, error), Cause::PeerFailed];
+                return Outcome::Failed(WcStatus::LocalProtection, Some(causes));
+            }
         };
         let Some(peer) = self.qps.get(&connection.peer).map(|qp| qp.core.clone()) else {
-            return Outcome::Failed(WcStatus::Transport);
+            return Outcome::Failed(WcStatus::Transport, None);
         };
         match op {
             SendOp::Send { invalidate } => {
@@ -178,10 +197,17 @@ impl Engine {
             }
             SendOp::WriteImm { to, immediate } => {
                 let place = self.memory.remote(peer.pd, connection.peer, to, request.bytes, true);
-                let Some(place) = place else { return Outcome::Failed(WcStatus::RemoteAccess) };
-                self.write_imm(id, connection.peer, &peer, (request, &local), (place, immediate))
+                match place {
+                    Ok(place) => {
+                        let payload = (place, immediate);
+                        self.write_imm(id, connection.peer, &peer, (request, &local), payload)
+                    }
+                    Err(why) => refused(AccessKind::Write, to, request.bytes, why),
+                }
             }
-            op if is_atomic(op) && connection.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            op if is_atomic(op) && connection.reads == 0 => {
+                Outcome::Failed(WcStatus::LocalEp, None)
+            }
             SendOp::FetchAdd { at, add } => {
                 self.atomic(&peer, connection.peer, at, &local, |target| {
                     target.fetch_add(add, Ordering::AcqRel)
@@ -197,18 +223,18 @@ impl Engine {
             SendOp::Write(to) => {
                 match self.memory.remote(peer.pd, connection.peer, to, request.bytes, true) {
                     // SAFETY: local and remote segments were just checked against live regions.
-                    Some(to) => unsafe { copy_segments(&local, &[to]) },
-                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                    Ok(to) => unsafe { copy_segments(&local, &[to]) },
+                    Err(why) => refused(AccessKind::Write, to, request.bytes, why),
                 }
             }
             SendOp::Read(_) | SendOp::ReadToWindow(_) if connection.reads == 0 => {
-                Outcome::Failed(WcStatus::LocalEp)
+                Outcome::Failed(WcStatus::LocalEp, None)
             }
             SendOp::Read(from) | SendOp::ReadToWindow(from) => {
                 match self.memory.remote(peer.pd, connection.peer, from, request.bytes, false) {
                     // SAFETY: local and remote segments were just checked against live regions.
-                    Some(from) => unsafe { copy_segments(&[from], &local) },
-                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                    Ok(from) => unsafe { copy_segments(&[from], &local) },
+                    Err(why) => refused(AccessKind::Read, from, request.bytes, why),
                 }
             }
         }
@@ -258,7 +284,7 @@ impl Engine {
                 // `original`.
                 unsafe { copy_segments(&[from], local) }
             }
-            Err(status) => Outcome::Failed(status),
+            Err(why) => refused(AccessKind::Atomic, at, ATOMIC_SIZE, why),
         }
     }
 
@@ -271,7 +297,8 @@ impl Engine {
         }
         exceeded.hard.then(|| {
             self.complete(peer.recv_cq, peer.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
-            Outcome::Failed(WcStatus::ReceiverNotReady)
+            let none = Cause::PeerHasNoReceive { octets: None, waits: false };
+            Outcome::Failed(WcStatus::ReceiverNotReady, Some([none, Cause::HardWatermark]))
         })
     }
 
@@ -290,10 +317,27 @@ impl Engine {
         }
         let fits = request.bytes <= recv.bytes;
         let sink = self.memory.local(recv.pd, &recv.segments, true);
+        let mut causes = None;
         let (receiver, sender) = match sink {
-            _ if !fits => (WcStatus::LocalLength, WcStatus::RemoteResponder),
-            Err(_) => (WcStatus::LocalProtection, WcStatus::RemoteResponder),
-            Ok(_) if invalidate.is_some_and(|key| !self.memory.invalidate(peer.pd, to, key)) => {
+            _ if !fits => {
+                let octets = whole(request.bytes);
+                causes = Some([
+                    Cause::PeerReceiveTooSmall { octets: Some(octets) },
+                    Cause::ReceiveTooSmall { octets, room: recv.bytes.into() },
+                ]);
+                (WcStatus::LocalLength, WcStatus::RemoteResponder)
+            }
+            Err(error) => {
+                causes = Some([Cause::PeerFailed, local_cause(LocalUse::Receive, error)]);
+                (WcStatus::LocalProtection, WcStatus::RemoteResponder)
+            }
+            Ok(_)
+                if let Some(Err(why)) =
+                    invalidate.map(|key| self.memory.invalidate(peer.pd, to, key)) =>
+            {
+                let (kind, addr, octets) = (AccessKind::Invalidate, None, None);
+                let access = Access { kind, addr, octets, key: invalidate };
+                causes = Some(refusals(access, why));
                 (WcStatus::LocalProtection, WcStatus::RemoteAccess)
             }
             Ok(sink) => {
@@ -304,18 +348,52 @@ impl Engine {
                 (WcStatus::Success, WcStatus::Success)
             }
         };
+        if let (true, Some([_, theirs])) = (receiver != WcStatus::Success, &causes) {
+            self.notify(to, OwnedUpcall::Cause(theirs.clone()));
+        }
         wc.status = receiver;
         let wakes = if peer.sender_wakes { request.solicited } else { !recv.quiet };
         self.complete(peer.recv_cq, wc, wakes);
         match sender {
             WcStatus::Success => Outcome::Done,
-            status => Outcome::Failed(status),
+            status => Outcome::Failed(status, causes),
         }
     }
 }
 
 /// The number of bytes that an atomic operation works on.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
+
+/// The failure of a request that the peer does not permit.
+fn refused(kind: AccessKind, at: Remote, bytes: u32, why: Refusal) -> Outcome {
+    let status = match why {
+        Refusal::Misaligned => WcStatus::RemoteResponder,
+        _ => WcStatus::RemoteAccess,
+    };
+    let octets = Some(whole(bytes));
+    let access = Access { kind, addr: Some(at.addr), octets, key: Some(at.key) };
+    Outcome::Failed(status, Some(refusals(access, why)))
+}
+
+fn refusals(access: Access, why: Refusal) -> [Cause; 2] {
+    let of_requester = Cause::RefusedByPeer { access: Some(access), why: Some(why) };
+    [of_requester, Cause::Refused { access, why }]
+}
+
+fn local_cause(usage: LocalUse, error: PostError) -> Cause {
+    let why = match error {
+        PostError::Domain => Refusal::Zone,
+        PostError::Access { .. } => Refusal::Right,
+        PostError::Bounds => Refusal::Bounds,
+        PostError::Key | PostError::Full | PostError::Unsupported => Refusal::Unknown,
+    };
+    Cause::LocalMemory { usage, why }
+}
+
+/// The octets of a whole message or access.
+fn whole(bytes: u32) -> Octets {
+    Octets { count: bytes.into(), whole: true }
+}
 
 fn is_atomic(op: SendOp) -> bool {
     matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })

@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use dat_core::provider::Close;
+use dat_core::provider::{Cause, Close};
 use rnic::cm::Ending;
 use rnic::rc::{Failure, OldestPacket, RepeatedRead};
 use wire::rocev2::{Icrc, Psn};
@@ -56,6 +56,38 @@ pub(super) enum BreakReason {
          same MTU, or set mtu= to a smaller path MTU"
     )]
     FullPacketsLost { octets: usize, peer: IpAddr },
+}
+
+impl End {
+    /// The cause for the program, if the engine of the connection has not reported it. `reported`
+    /// says whether the consumer knows that the connection is established, and `closing` whether it
+    /// has disconnected.
+    fn cause(&self, reported: bool, closing: bool) -> Option<Cause> {
+        match self {
+            End::Local(_) => Some(Cause::Disconnected { by_peer: false }),
+            End::Broken(BreakReason::Failed(_)) => None,
+            _ if !reported => Some(Cause::AcceptFailed),
+            End::Peer | End::NotAccepted => Some(Cause::Disconnected { by_peer: !closing }),
+            End::Broken(reason) => reason.cause(),
+        }
+    }
+}
+
+impl BreakReason {
+    fn cause(&self) -> Option<Cause> {
+        Some(match *self {
+            BreakReason::Failed(_) => return None,
+            BreakReason::ConnectionForgotten => Cause::Forgotten,
+            BreakReason::ProcessGone => Cause::ProcessGone,
+            BreakReason::BrokenByPeer => Cause::BrokenByPeer,
+            BreakReason::TooLong { octets, path, .. } => {
+                Cause::PacketsTooLong { octets, path: Some(path) }
+            }
+            BreakReason::FullPacketsLost { octets, .. } => {
+                Cause::PacketsTooLong { octets, path: None }
+            }
+        })
+    }
 }
 
 /// The disconnect of the peer.
@@ -241,6 +273,7 @@ impl Link {
                 if let Some((conn, _)) = connecting.attempt {
                     cx.local_address.cm.forget(cx.now, conn.id);
                 }
+                self.sink.call(Upcall::Cause(Cause::NoAdapter));
                 self.fail(Upcall::Unreachable { because: Some(&BreakReason::ProcessGone) });
             }
             Phase::Disconnecting(_) => self.on_disconnected(cx),
@@ -266,6 +299,9 @@ impl Link {
         }
         let (reported, closing, conn) =
             (established.reported, established.closing.is_some(), established.conn);
+        if let Some(cause) = end.cause(reported, closing) {
+            self.sink.call(Upcall::Cause(cause));
+        }
         let cm = &mut cx.local_address.cm;
         match end {
             End::Local(how) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use adapter::{LocalFailure, Target};
 use capture::Direction;
 use dat_core::Error;
-use dat_core::provider::ReadDepth;
+use dat_core::provider::{Cause, ReadDepth};
 use dat_sys::{DAT_INVALID_PARAMETER, DAT_INVALID_STATE};
 use rnic::rdmap::setup::{Gate, Initiator, Offer, Reply, Rtr, Terms};
 use rnic::{Stream, StreamCfg, Work};
@@ -90,7 +90,7 @@ impl Link {
             match is_connected(socket) {
                 Ok(false) => return,
                 Ok(true) => {}
-                Err(e) => return self.fail(resources, connect_failure(&e)),
+                Err(e) => return self.fail_by_tcp(resources, &e),
             }
             match socket::configure_connected(
                 socket,
@@ -100,13 +100,13 @@ impl Link {
                 Ok((peer, local)) => {
                     socket.start_capture(resources.context.capture(), local, peer, Direction::Out);
                 }
-                Err(e) => return self.fail(resources, connect_failure(&e)),
+                Err(e) => return self.fail_by_tcp(resources, &e),
             }
             // The send cannot block, because an empty socket buffer always has room for the first
             // octets.
             match socket.send_bytes(&connecting.request) {
                 IoOutcome::Octets(n) if n == connecting.request.len() => connecting.request.clear(),
-                IoOutcome::Failed(e) => return self.fail(resources, connect_failure(&e)),
+                IoOutcome::Failed(e) => return self.fail_by_tcp(resources, &e),
                 _ => return self.fail(resources, Upcall::Unreachable { because: None }),
             }
         }
@@ -231,6 +231,16 @@ impl Link {
         self.phase = Phase::Established(Box::new(conn));
         self.queue_pending(resources);
         Ok(())
+    }
+}
+
+impl Link {
+    /// Ends an attempt that failed in TCP.
+    fn fail_by_tcp(&mut self, resources: &mut EngineResources, error: &std::io::Error) {
+        if error.raw_os_error() == Some(libc::ECONNREFUSED) {
+            self.sink.call(Upcall::Cause(Cause::NoListener));
+        }
+        self.fail(resources, connect_failure(error));
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::rocev2::{Bth, NakCode, Opcode, Packet, PathMtu, Psn, RnrTimer};
+use work::cause::Cause;
 
 use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
@@ -618,6 +619,15 @@ impl ReliableConnection {
 
     #[cold]
     fn fail(&mut self, failure: Failure) -> Failure {
+        // Other causes have been reported where they were found.
+        match failure {
+            Failure::Silent => self.work.report(Cause::Silent),
+            Failure::Stale => self.work.report(Cause::Forgotten),
+            Failure::Refusing(_) | Failure::BadResponse => {
+                self.work.report(Cause::Protocol { by_peer: false, what: failure.to_string() });
+            }
+            _ => {}
+        }
         self.failure = Some(failure);
         failure
     }

@@ -1,10 +1,12 @@
 //! Carries out the peer's requests: places data and completes receives (IBA, section 9.7.4).
 
 use wire::rocev2::{AtomicEth, Extension, NakCode, Opcode, Operation, Packet, Position, Psn, Reth};
+use work::cause::{Access, AccessKind, Cause, LocalUse, Octets};
 
 use super::engine::{MAX_MESSAGE, Path, Stats};
 use super::requests::convert_immediate;
 use super::responder::Responder;
+use crate::cause::{access, atomic_access, invalidation, octets};
 use crate::key::Right;
 use crate::memory::{AtomicError, update};
 use crate::qp::{Received, Rqe, Work};
@@ -87,19 +89,23 @@ impl Responder {
             _ => return Err(INVALID_REQUEST),
         };
         let buffer = match position.starts() {
-            true => take_buffer(work)?,
+            true => take_buffer(work, || octets(packet.payload.len() as u64, position.ends()))?,
             false => work.recv().ok_or(REMOTE_OPERATIONAL)?,
         };
         check_len(position, packet.payload.len(), path)?;
         let len = placed + packet.payload.len() as u32;
         if u64::from(len) > buffer.len || len > MAX_MESSAGE {
+            let octets = octets(len.into(), position.ends());
+            work.report(Cause::ReceiveTooSmall { octets, room: buffer.len });
             work.finish_recv(Received::bytes(len), WcStatus::LocalLength, true);
             return Err(INVALID_REQUEST);
         }
         let (by, segments) = work.recv_segments();
-        if work.scatter((by, Right::LocalWrite), segments, placed as usize, packet.payload).is_err()
-        {
+        let placed_all =
+            work.scatter((by, Right::LocalWrite), segments, placed as usize, packet.payload);
+        if let Err(error) = placed_all {
             // The buffer's memory is no longer registered.
+            work.report_local(LocalUse::Receive, error);
             work.finish_recv(Received::bytes(placed), WcStatus::LocalProtection, true);
             return Err(REMOTE_OPERATIONAL);
         }
@@ -113,7 +119,10 @@ impl Responder {
             Extension::Invalidate(r_key) => (None, Some(r_key)),
             _ => (None, None),
         };
-        if invalidated.is_some_and(|r_key| work.keys().invalidate(r_key, work.scope()).is_err()) {
+        if let Some(r_key) = invalidated
+            && let Err(error) = work.keys().invalidate(r_key, work.scope())
+        {
+            work.report_refused(invalidation(r_key), error);
             return Err(REMOTE_ACCESS);
         }
         self.message = Message::None;
@@ -143,10 +152,14 @@ impl Responder {
             return Err(INVALID_REQUEST);
         }
         if immediate.is_some() {
-            take_buffer(work)?;
+            take_buffer(work, || octets(write.len.into(), true))?;
         }
         let to = (write.r_key, write.va);
-        if write.left > 0 && work.store(to, write.left.into(), packet.payload).is_err() {
+        if write.left > 0
+            && let Err(error) = work.store(to, write.left.into(), packet.payload)
+        {
+            let left = octets(write.left.into(), true);
+            work.report_refused(access(AccessKind::Write, to, left), error);
             return Err(REMOTE_ACCESS);
         }
         self.message = match position.ends() {
@@ -177,10 +190,13 @@ impl Responder {
         let checked = |len: u32| {
             work.keys().check(reth.r_key, work.scope(), reth.va, len.into(), Right::RemoteRead)
         };
-        if reth.len > 0 && checked(reth.len).is_err() {
+        if reth.len > 0
+            && let Err(error) = checked(reth.len)
+        {
+            work.report_refused(read_access(&reth), error);
             return Err(REMOTE_ACCESS);
         }
-        self.resources.add_read(psn, reth, packets).map_err(|_| INVALID_REQUEST)?;
+        self.resources.add_read(psn, reth, packets).map_err(|_| self.too_many(work))?;
         Ok(packets)
     }
 
@@ -190,8 +206,11 @@ impl Responder {
         packet: &Packet<'_>,
         atomic: AtomicEth,
     ) -> Result<u32, Refusal> {
-        if !matches!(self.message, Message::None) || !self.resources.has_room() {
+        if !matches!(self.message, Message::None) {
             return Err(INVALID_REQUEST);
+        }
+        if !self.resources.has_room() {
+            return Err(self.too_many(work));
         }
         let AtomicEth { va, r_key, swap_or_add, compare } = atomic;
         let swaps = packet.bth.opcode == Opcode::CompareSwap;
@@ -200,13 +219,23 @@ impl Responder {
             true => original,
             false => original.wrapping_add(swap_or_add),
         };
-        let original =
-            update(work.keys(), work.scope(), (r_key, va), apply).map_err(|error| match error {
+        let updated = update(work.keys(), work.scope(), (r_key, va), apply);
+        let original = updated.map_err(|error| {
+            work.report_refused(atomic_access((r_key, va)), error);
+            match error {
                 AtomicError::Misaligned => INVALID_REQUEST,
                 AtomicError::Key(_) => REMOTE_ACCESS,
-            })?;
-        self.resources.add_atomic(packet.bth.psn, original).map_err(|_| INVALID_REQUEST)?;
+            }
+        })?;
+        self.resources.add_atomic(packet.bth.psn, original).map_err(|_| self.too_many(work))?;
         Ok(1)
+    }
+
+    /// Refuses a READ or an atomic operation, because the peer has too many in flight.
+    #[cold]
+    fn too_many(&self, work: &Work) -> Refusal {
+        work.report(Cause::TooManyReads { limit: self.resources.max() });
+        INVALID_REQUEST
     }
 
     /// Records whether the peer requests an acknowledgement of this packet.
@@ -218,10 +247,19 @@ impl Responder {
 
 /// Takes the receive buffer for a message, if the message may use it.
 #[inline]
-fn take_buffer(work: &mut Work) -> Result<Rqe, Refusal> {
+fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, Refusal> {
     let buffer = work.take_recv().ok_or(ReceiverNotReady)?;
     // A buffer that the message must not use is flushed later with the other buffers.
-    if work.may_take() { Ok(buffer) } else { Err(REMOTE_OPERATIONAL) }
+    if work.may_take() {
+        return Ok(buffer);
+    }
+    work.report_no_receive(octets());
+    Err(REMOTE_OPERATIONAL)
+}
+
+/// The access of a READ.
+pub(super) fn read_access(reth: &Reth) -> Access {
+    access(AccessKind::Read, (reth.r_key, reth.va), octets(reth.len.into(), true))
 }
 
 /// Checks the length of a payload (IBA, section 9.7.4.1.6). A FIRST or MIDDLE packet is full, a

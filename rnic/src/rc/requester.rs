@@ -36,6 +36,8 @@ use crate::wr::{WcOp, WcStatus};
 const WINDOW_MAX: u32 = 1 << 20;
 /// The value of [`RcCfg::rnr_retries`] that stands for any number of retries.
 const RNR_RETRIES_INFINITE: u8 = 7;
+/// The time after which a wait for a receive buffer of the peer is reported to the program.
+const RECEIVER_STALL_MIN: Duration = Duration::from_secs(1);
 /// The number of missing packets of a flight that are sent again alone.
 const MISSING_SENT_ALONE: u32 = 3;
 /// The maximum number of packets that are sent again for one NAK.
@@ -72,8 +74,8 @@ pub(super) struct Requester {
     pub(super) rnr_wait: Option<Instant>,
     rnr_retries: u8,
     rnr_retries_left: u8,
-    /// The time of the first RNR NAK since the last progress.
-    rnr_since: Option<Instant>,
+    /// The RNR NAKs since the last progress.
+    receiver_stall: Option<ReceiverStall>,
     /// The maximum number of requests in flight. 0 means one request, after an RNR NAK for it.
     requests_max: usize,
     pub(super) congestion: Cubic,
@@ -96,6 +98,13 @@ pub(super) struct Requester {
     pub(super) challenge: Option<Challenge>,
     /// The time at which the peer answered the last challenge.
     pub(super) challenge_answered_at: Option<Instant>,
+}
+
+/// A wait for a receive buffer of the peer.
+struct ReceiverStall {
+    /// The time of the first RNR NAK.
+    since: Instant,
+    is_reported: bool,
 }
 
 /// Whether the peer is closing the connection.
@@ -201,7 +210,7 @@ impl Requester {
             rnr_wait: None,
             rnr_retries: cfg.rnr_retries,
             rnr_retries_left: cfg.rnr_retries,
-            rnr_since: None,
+            receiver_stall: None,
             requests_max: usize::MAX,
             congestion: Cubic::new(cfg.mtu, cfg.ip_mtu, window),
             timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
@@ -400,7 +409,7 @@ impl Requester {
             self.awaited_before_next = self.awaited_before_next.saturating_sub(1);
         }
         (self.rnr_wait, self.rnr_retries_left, self.loss) = (None, self.rnr_retries, None);
-        self.rnr_since = None;
+        self.receiver_stall = None;
         self.recovery.take_if(|recovery| recovery.is_done(self.oldest.psn));
         let completed = self.oldest.at.wrapping_sub(before.at);
         self.requests_max = self.requests_max.saturating_add(completed);
@@ -626,13 +635,24 @@ impl Requester {
     /// the retries are used up only when they would also be used up if each of them had lasted for
     /// the latest time.
     pub(super) fn count_rnr_nak(&mut self, time: Duration, now: Instant) -> bool {
+        let stall = ReceiverStall { since: now, is_reported: false };
+        let since = self.receiver_stall.get_or_insert(stall).since;
         if self.rnr_retries == RNR_RETRIES_INFINITE {
             return true;
         }
-        let since = *self.rnr_since.get_or_insert(now);
         let left = self.rnr_retries_left > 0;
         self.rnr_retries_left = self.rnr_retries_left.saturating_sub(1);
         left || now < since + time * self.rnr_retries.into()
+    }
+
+    /// Whether the peer has had no receive buffer for long. Returns true only once until a message
+    /// has made progress.
+    pub(super) fn take_receiver_stall(&mut self, now: Instant) -> bool {
+        self.receiver_stall
+            .as_mut()
+            .filter(|stall| !stall.is_reported && now >= stall.since + RECEIVER_STALL_MIN)
+            .map(|stall| stall.is_reported = true)
+            .is_some()
     }
 
     /// Sends all unacknowledged packets again.

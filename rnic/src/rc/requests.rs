@@ -5,6 +5,7 @@ use std::time::Instant;
 use wire::rocev2::{
     AtomicEth, Extension, ExtensionKind, Opcode, PathMtu, Position, Reth, SendKind, packet_len,
 };
+use work::cause::{Cause, LocalUse};
 
 use super::burst::Burst;
 use super::congestion::CongestionControl;
@@ -82,7 +83,8 @@ impl Requester {
             let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
                 return Ok(false);
             };
-            if work.gather(segments, offset, place).is_err() {
+            if let Err(error) = work.gather(segments, offset, place) {
+                work.report_local(LocalUse::Source, error);
                 burst.pop();
                 return Err(WcStatus::LocalProtection);
             }
@@ -168,6 +170,7 @@ impl Requester {
     /// Binds a window. The bind is at the head of the send queue, so all earlier requests are done.
     fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
         if work.keys().bind(wqe.remote.key).is_err() {
+            work.report(Cause::BindFailed);
             work.fail(self.next.at, WcStatus::BindFailed);
             return Err(Failure::Local);
         }

@@ -418,7 +418,10 @@ impl Responder {
                     (self.ack_requests, self.unacknowledged_packets) = (0, 0)
                 }
                 Ok(_) => {}
-                Err(ReadFailed(psn)) => return Err(self.refuse(psn, NakCode::RemoteAccess)),
+                Err(ReadFailed { psn, access, error }) => {
+                    work.report_refused(access, error);
+                    return Err(self.refuse(psn, NakCode::RemoteAccess));
+                }
             }
         }
         // A NAK or acknowledgement would also acknowledge a READ whose responses have not been

@@ -13,9 +13,12 @@ use std::collections::VecDeque;
 use wire::rocev2::{
     Aeth, AtomicAckEth, Extension, Opcode, Position, Psn, Reth, Syndrome, packet_len,
 };
+use work::cause::Access;
 
 use super::burst::Burst;
 use super::engine::{Path, RepeatedRead};
+use super::messages::read_access;
+use crate::key::KeyError;
 use crate::qp::Work;
 
 /// Requests of the peer, oldest first.
@@ -84,14 +87,25 @@ impl PacketRange {
 /// was agreed on.
 pub(super) struct Full;
 
-/// The error of a READ that failed. The PSN is the PSN of its next response.
-pub(super) struct ReadFailed(pub(super) Psn);
+/// The error of a READ that failed.
+pub(super) struct ReadFailed {
+    /// The PSN of its next response.
+    pub(super) psn: Psn,
+    /// The READ, and why it is refused.
+    pub(super) access: Access,
+    pub(super) error: KeyError,
+}
 
 impl ResponderResources {
     pub(super) fn new(max: u32) -> Self {
         // The limit comes from the wire, in 8 bits. So memory is allocated only when it is first
         // needed.
         ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0, repeated: None }
+    }
+
+    /// The maximum number of requests that the peer may have in flight.
+    pub(super) fn max(&self) -> u32 {
+        self.max as u32
     }
 
     /// Whether responses are to be sent.
@@ -220,9 +234,7 @@ impl ResponderResources {
                 // peer's consumer may have told the consumer of this side that the memory is no
                 // longer needed. A peer that lacks a response repeats the request and is
                 // then told that the READ failed.
-                Err(ReadFailed(_))
-                    if request.is_answered() && request.dropped < MAX_DROPPED_REPETITIONS =>
-                {
+                Err(_) if request.is_answered() && request.dropped < MAX_DROPPED_REPETITIONS => {
                     request.dropped += 1;
                     (request.due, request.rest) = Default::default();
                     self.due -= 1;
@@ -295,10 +307,10 @@ impl HeldRequest {
                     };
                     let from = reth.va.wrapping_add(offset.into());
                     if remaining > 0
-                        && work.fetch((reth.r_key, from), remaining.into(), place).is_err()
+                        && let Err(error) = work.fetch((reth.r_key, from), remaining.into(), place)
                     {
                         burst.pop();
-                        return Err(ReadFailed(psn));
+                        return Err(ReadFailed { psn, access: read_access(reth), error });
                     }
                 }
             }

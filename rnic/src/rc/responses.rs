@@ -3,12 +3,14 @@
 use std::time::Instant;
 
 use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
+use work::cause::{Cause, LocalUse, Octets};
 
 use super::engine::{Failure, Path, Stats};
 use super::read_requests::EarlyResponses;
 use super::requester::{Requester, packets};
-use crate::key::Right;
-use crate::qp::{self, Work};
+use crate::cause::octets;
+use crate::key::{KeyError, Right};
+use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 impl Requester {
@@ -98,8 +100,14 @@ impl Requester {
         }
         if !self.count_rnr_nak(timer.duration(), now) {
             let at = self.request_position(work, mtu, psn);
+            let octets = message_octets(work, at);
+            work.report(Cause::PeerHasNoReceive { octets, waits: false });
             work.fail(at, WcStatus::ReceiverNotReady);
             return Err(Failure::ReceiverNotReady);
+        }
+        if self.take_receiver_stall(now) {
+            let octets = message_octets(work, self.request_position(work, mtu, psn));
+            work.report(Cause::PeerHasNoReceive { octets, waits: true });
         }
         self.wait_for_receiver(now + timer.duration());
         Ok(())
@@ -121,6 +129,7 @@ impl Requester {
             _ => WcStatus::RemoteResponder,
         };
         let at = self.request_position(work, mtu, psn);
+        work.report(refused(code, work.request(at).map(|(wqe, _)| wqe)));
         work.fail(at, status);
         Failure::Refused(code)
     }
@@ -159,8 +168,8 @@ impl Requester {
         }
         let right =
             if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
-        if work.scatter((work.scope(), right), segments, offset, packet.payload).is_err() {
-            return Err(self.local_memory_gone(work));
+        if let Err(error) = work.scatter((work.scope(), right), segments, offset, packet.payload) {
+            return Err(self.local_memory_gone(work, error));
         }
         if !is_oldest {
             self.early_responses |= 1 << ahead;
@@ -199,8 +208,8 @@ impl Requester {
         };
         // The packet carries the value as a number. Memory holds it in the processor's byte order.
         let octets = answer.original.to_ne_bytes();
-        if work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets).is_err() {
-            return Err(self.local_memory_gone(work));
+        if let Err(error) = work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets) {
+            return Err(self.local_memory_gone(work, error));
         }
         work.done(self.oldest.at);
         let before = self.oldest;
@@ -218,7 +227,8 @@ impl Requester {
 
     /// Ends the connection because the local memory of the oldest request is no longer registered.
     #[cold]
-    fn local_memory_gone(&self, work: &mut Work) -> Failure {
+    fn local_memory_gone(&self, work: &mut Work, error: KeyError) -> Failure {
+        work.report_local(LocalUse::Sink, error);
         work.fail(self.oldest.at, WcStatus::LocalProtection);
         Failure::Local
     }
@@ -235,5 +245,24 @@ impl Requester {
             cursor.step(left, packets);
         }
         cursor.at
+    }
+}
+
+/// The octets of the message that is at a position of the send queue.
+fn message_octets(work: &Work, at: usize) -> Option<Octets> {
+    work.request(at).map(|(wqe, _)| octets(wqe.len.into(), true))
+}
+
+/// The cause that a NAK of the peer names, if it refuses this request.
+fn refused(code: NakCode, request: Option<&Wqe>) -> Cause {
+    match (code, request) {
+        (NakCode::RemoteAccess, request) => {
+            Cause::RefusedByPeer { access: request.and_then(Wqe::access), why: None }
+        }
+        (NakCode::InvalidRequest, Some(wqe)) => {
+            Cause::InvalidAtPeer { is_message: wqe.op == WcOp::Send, octets: wqe.len }
+        }
+        (NakCode::RemoteOperational, _) => Cause::PeerFailed,
+        (code, _) => Cause::Protocol { by_peer: true, what: code.to_string() },
     }
 }

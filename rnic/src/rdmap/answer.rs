@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use wire::iwarp::{
     AtomicRequest, AtomicResponse, Cause, Header, Queue, ReadRequest, Terminate, UntaggedOpcode,
 };
+use work::cause::{Access, AccessKind, Refusal};
 
+use crate::cause::{access, atomic_access, octets};
 use crate::key::{KeyError, Keys, Scope};
 use crate::memory::{AtomicError, update};
 
@@ -32,7 +34,7 @@ pub(super) enum Answer {
     /// An atomic operation that has been performed. `response_msn` is the MSN of the response.
     Performed { response: AtomicResponse, response_msn: u32 },
     /// An atomic operation that is not permitted.
-    Refused { cause: Cause, msn: u32 },
+    Refused { request: AtomicRequest, error: AtomicError, msn: u32 },
 }
 
 impl Answers {
@@ -86,10 +88,25 @@ impl Answers {
                             let response = AtomicResponse { id: request.id, original };
                             Answer::Performed { response, response_msn: self.performed }
                         }
-                        Err(cause) => Answer::Refused { cause, msn },
+                        Err(error) => Answer::Refused { request, error, msn },
                     };
                 }
             }
+        }
+    }
+
+    /// The access of the oldest request, and the reason for which it is refused. `why` is that
+    /// reason if the request is a read.
+    pub(super) fn refused_access(&self, why: Refusal) -> Option<(Access, Refusal)> {
+        match *self.queue.front()? {
+            Answer::Read { request: ReadRequest { source_stag, source_to, len, .. }, .. } => {
+                let len = octets(len.into(), true);
+                Some((access(AccessKind::Read, (source_stag, source_to), len), why))
+            }
+            Answer::Refused { request: AtomicRequest { stag, to, .. }, error, .. } => {
+                Some((atomic_access((stag, to)), error.into()))
+            }
+            Answer::Atomic { .. } | Answer::Performed { .. } => None,
         }
     }
 
@@ -101,8 +118,8 @@ impl Answers {
                 (protection(error), header, ReadRequest::SIZE, Some(request))
             }
             // RFC 7306, section 8.1: the TERMINATE does not include the body of an atomic request.
-            Answer::Refused { cause, msn } => (
-                cause,
+            Answer::Refused { error, msn, .. } => (
+                atomic_error(error),
                 request_header(UntaggedOpcode::AtomicRequest, msn),
                 AtomicRequest::SIZE,
                 None,
@@ -115,14 +132,17 @@ impl Answers {
 }
 
 /// Performs an atomic operation and returns the previous value of its target.
-fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause> {
-    let performed =
-        update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
-    performed.map_err(|error| match error {
+fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, AtomicError> {
+    update(keys, by, (request.stag, request.to), |original| request.op.apply(original))
+}
+
+/// Converts the error of an atomic operation.
+fn atomic_error(error: AtomicError) -> Cause {
+    match error {
         AtomicError::Key(error) => protection(error),
         // RFC 7306, section 8.2, defines this error for a target that is not aligned.
         AtomicError::Misaligned => Cause::STREAM_CATASTROPHIC,
-    })
+    }
 }
 
 /// Converts the error of a request that names memory which the peer must not access.

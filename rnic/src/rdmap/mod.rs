@@ -8,6 +8,7 @@
 //! | `rx` | receiving: from frames to memory and completions |
 //! | `answer` | the peer's RDMA reads and atomic operations, and their answers |
 //! | `message`, `frame` | the layout of a message, and the FPDUs made from it |
+//! | `terminated` | what a TERMINATE message of the peer says |
 //! | [`mod@vec`] | the buffers of one system call |
 
 mod answer;
@@ -16,6 +17,7 @@ mod message;
 mod rx;
 pub mod setup;
 pub mod stream;
+mod terminated;
 mod tx;
 pub mod vec;
 

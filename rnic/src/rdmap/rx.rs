@@ -148,11 +148,11 @@ impl Rx {
     }
 
     /// The message that waits for a receive.
-    pub(super) fn arrival(&self) -> Option<Arrival> {
-        self.is_stalled().then(|| match self.frame.body {
+    pub(super) fn arrival(&self) -> Arrival {
+        match self.frame.body {
             Body::Immediate(_) => Arrival { octets: self.written, whole: true },
             _ => Arrival { octets: self.frame.left as u32, whole: self.frame.header.last() },
-        })
+        }
     }
 }
 

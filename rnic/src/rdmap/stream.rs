@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use wire::iwarp::{Cause, Terminate, mpa::fpdu};
+use work::cause::Cause as Told;
 
 use super::answer::Answers;
 use super::rx::Rx;
@@ -289,7 +290,7 @@ impl Stream {
 
     /// The message that waits for a receive.
     pub fn stalled(&self) -> Option<Arrival> {
-        self.rx.arrival()
+        self.is_stalled().then(|| self.rx.arrival())
     }
 
     /// Queues this stream for buffers of a shared receive queue: see [`Work::wait_for_recv`].
@@ -389,6 +390,8 @@ impl Stream {
     #[cold]
     pub(super) fn fail(&mut self, terminate: Terminate) -> Failure {
         let failure = Failure { by_peer: false, cause: terminate.cause };
+        // If the reason was a mistake of a program, it has been reported before.
+        self.work.report(Told::Protocol { by_peer: false, what: terminate.cause.to_string() });
         self.failure = Some(failure);
         self.pending_terminate = Some(Box::new(terminate));
         failure

@@ -10,6 +10,7 @@ use wire::iwarp::{
     AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Queue, ReadRequest,
     TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
+use work::cause::{Cause as Told, LocalUse, Refusal};
 
 use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
@@ -259,7 +260,7 @@ impl Stream {
                 // The octets before the failed message are sent first. The next gathering then
                 // finds the error again.
                 if tx.bytes() == 0 {
-                    return Err(self.gather_failed(kind, error));
+                    return Err(self.gather_failed(kind, error, error.into()));
                 }
                 break;
             }
@@ -396,6 +397,7 @@ impl Stream {
             None => Ok(()),
         };
         if bound.is_err() {
+            self.work.report(Told::BindFailed);
             self.work.fail(self.tx.next, WcStatus::BindFailed);
             return Err(self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)));
         }
@@ -410,7 +412,11 @@ impl Stream {
     /// Handles a message whose memory cannot be read, because access was never allowed or is no
     /// longer allowed.
     #[cold]
-    fn gather_failed(&mut self, kind: Kind, error: KeyError) -> Failure {
+    fn gather_failed(&mut self, kind: Kind, error: KeyError, why: Refusal) -> Failure {
+        match self.answers.refused_access(why).filter(|_| kind == Kind::Answer) {
+            Some((access, why)) => self.work.report_refused(access, why),
+            None => self.work.report_local(LocalUse::Source, why),
+        }
         let refusal = if kind == Kind::Answer { self.answers.refusal(error) } else { None };
         let terminate = refusal.unwrap_or_else(|| {
             self.work.fail(self.tx.next, WcStatus::LocalProtection);
@@ -430,7 +436,7 @@ impl Stream {
         // If another gathering has filled the vector, its requests may have left the queue.
         let first = tx.parts.first().filter(|_| tx.was_filled_by(self.tx.gather_id));
         Err(match first.and_then(|part| part.message) {
-            Some((kind, _)) => self.gather_failed(kind, KeyError::Invalid),
+            Some((kind, _)) => self.gather_failed(kind, KeyError::Invalid, Refusal::Unmapped),
             None => self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)),
         })
     }

@@ -3,8 +3,10 @@
 use std::ptr::with_exposed_provenance_mut;
 
 use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate, UntaggedOpcode};
+use work::cause::{AccessKind, LocalUse, Octets, Refusal};
 
 use super::super::stream::{Failure, Stream};
+use crate::cause::{access, octets};
 use crate::key::{KeyError, Right};
 use crate::memory::{pieces, place};
 use crate::qp::{self, Received};
@@ -63,7 +65,7 @@ impl Stream {
                 pieces(self.work.keys(), (by, Right::LocalWrite), segments, placed, len, &mut place)
             }
         };
-        failed.map_err(|_| self.fail_local_protection())
+        failed.map_err(|error| self.fail_local_protection(error))
     }
 
     /// Places the response to this side's oldest atomic operation: the previous value of the
@@ -73,22 +75,39 @@ impl Stream {
             self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
         let by = (self.work.scope(), Right::LocalWrite);
         let placed = self.work.scatter(by, segments, 0, &original.to_ne_bytes());
-        placed.map_err(|_| self.fail_local_protection())
+        placed.map_err(|error| self.fail_local_protection(error))
+    }
+
+    /// The octets of the current segment that have not been placed.
+    fn octets_left(&self) -> Octets {
+        octets(self.rx.frame.left as u64, self.rx.frame.header.last())
     }
 
     /// Handles a fault: the destination of the current payload is no longer accessible.
     #[cold]
     pub(in super::super) fn destination_fault(&mut self) -> Failure {
         match self.rx.frame.header {
-            Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.refuse(Cause::TAGGED_STAG),
-            _ => self.fail_local_protection(),
+            Header::Tagged { opcode: TaggedOpcode::Write, stag, to, .. } => {
+                let left = self.octets_left();
+                let access = access(AccessKind::Write, (stag, to), left);
+                self.work.report_refused(access, Refusal::Unmapped);
+                self.refuse(Cause::TAGGED_STAG)
+            }
+            _ => self.fail_local_protection(Refusal::Unmapped),
         }
     }
 
     /// Fails the work request of the current message, because its local memory is no longer
     /// registered.
     #[cold]
-    fn fail_local_protection(&mut self) -> Failure {
+    fn fail_local_protection(&mut self, why: impl Into<Refusal>) -> Failure {
+        let usage = match self.rx.frame.header {
+            Header::Untagged { opcode, .. } if opcode != UntaggedOpcode::AtomicResponse => {
+                LocalUse::Receive
+            }
+            _ => LocalUse::Sink,
+        };
+        self.work.report_local(usage, why);
         match self.rx.frame.header {
             Header::Tagged { .. } => self.work.fail(self.reads.oldest, WcStatus::LocalProtection),
             Header::Untagged { opcode: UntaggedOpcode::AtomicResponse, .. } => {
@@ -127,6 +146,8 @@ impl Stream {
         let Some((stag, to)) = self.rx.write.filter(|_| left > 0) else { return Ok(None) };
         let checked = self.work.keys().check(stag, self.work.scope(), to, left, Right::RemoteWrite);
         checked.map(Some).map_err(|error| {
+            let access = access(AccessKind::Write, (stag, to), self.octets_left());
+            self.work.report_refused(access, error);
             self.refuse(match error {
                 KeyError::Invalid | KeyError::Access => Cause::TAGGED_STAG,
                 KeyError::Domain => Cause::TAGGED_NOT_ASSOCIATED,

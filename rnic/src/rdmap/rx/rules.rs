@@ -6,12 +6,15 @@ use wire::iwarp::{
     AtomicRequest, AtomicResponse, Cause, Header, Immediate, ReadRequest, TaggedOpcode, Terminate,
     TerminatedHeader, UntaggedOpcode, ddp,
 };
+use work::cause::Cause as Told;
 
 use super::super::stream::{Failure, Stream};
+use super::super::terminated::told;
 use super::{Body, Frame, HEADER_BUFFER_SIZE, Start, State};
+use crate::cause;
 use crate::key::KeyError;
 use crate::qp::{Received, Rqe, Wqe};
-use crate::wr::{WcOp, WcStatus};
+use crate::wr::{Arrival, WcOp, WcStatus};
 
 impl Stream {
     /// Parses the start of a frame and decides what happens to its payload.
@@ -124,6 +127,8 @@ impl Stream {
         let Some(buffer) = self.receive()? else { return Ok(false) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
+            let octets = cause::octets(len, self.rx.frame.header.last());
+            self.work.report(Told::ReceiveTooSmall { octets, room: buffer.len });
             let received = Received::bytes(len.min(u32::MAX.into()) as u32);
             self.work.finish_recv(received, WcStatus::LocalLength, true);
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
@@ -141,7 +146,11 @@ impl Stream {
         match self.work.take_recv() {
             Some(buffer) if self.work.may_take() => Ok(Some(buffer)),
             None if self.waits => Ok(None),
-            _ => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
+            _ => {
+                let Arrival { octets, whole } = self.rx.arrival();
+                self.work.report_no_receive(cause::octets(octets.into(), whole));
+                Err(self.refuse(Cause::UNTAGGED_NO_BUFFER))
+            }
         }
     }
 
@@ -247,6 +256,7 @@ impl Stream {
             // allowed even if the negotiated depth is 0.
             Body::Read(request) if msn == 1 && request.len == 0 => Ok(true),
             Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
+                self.work.report(Told::TooManyReads { limit: self.ird as u32 });
                 Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
             }
             // The message arrives in the middle of a SEND, which has the same MSN.
@@ -347,23 +357,25 @@ impl Stream {
     }
 
     fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
-        let cause = match self.work.keys().invalidate(stag, self.work.scope()) {
-            Ok(()) => return Ok(()),
-            // The key exists, but it belongs to another peer or is the key of a region.
-            Err(KeyError::Domain | KeyError::Access) => Cause::PROTECTION_INVALIDATE,
-            Err(_) => Cause::OPERATION_INVALIDATE,
+        let Err(error) = self.work.keys().invalidate(stag, self.work.scope()) else {
+            return Ok(());
         };
-        Err(self.refuse(cause))
+        self.work.report_refused(cause::invalidation(stag), error);
+        Err(self.refuse(match error {
+            // The key exists, but it belongs to another peer or is the key of a region.
+            KeyError::Domain | KeyError::Access => Cause::PROTECTION_INVALIDATE,
+            _ => Cause::OPERATION_INVALIDATE,
+        }))
     }
 
     /// Handles a TERMINATE message of the peer.
     #[cold]
     fn terminated(&mut self, bytes: &[u8]) -> Failure {
-        let cause = match Terminate::parse(bytes) {
-            Ok((terminate, _)) => terminate.cause,
-            // The message is malformed, but its sender has given up the connection in any case.
-            Err(_) => Cause::OPERATION_UNSPECIFIED,
-        };
+        // A malformed message also shows that its sender has given up the connection.
+        let terminate = Terminate::parse(bytes)
+            .map_or(Terminate::new(Cause::OPERATION_UNSPECIFIED), |(terminate, _)| terminate);
+        let cause = terminate.cause;
+        self.work.report(told(&terminate, self.oldest_read()));
         // The message does not name the refused request, or contains only a part of its header. If
         // access was refused, the refused request is most likely the oldest read or atomic
         // operation that waits for its answer.

@@ -1,6 +1,7 @@
 //! Tests of the packets that the requester sends, and of its reactions to responses made by hand
 //! and to silence.
 
+mod causes;
 mod challenge;
 mod path_check;
 mod peer_close;
