@@ -23,6 +23,7 @@ mod functions;
 mod ia;
 pub mod ib;
 mod memory;
+pub mod opendat;
 mod provider;
 mod types;
 pub mod v1;

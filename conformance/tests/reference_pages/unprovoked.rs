@@ -34,6 +34,10 @@ const MANY_OBJECTS: &str = "the adapter has its maximum number of objects";
 const LIMITS: Option<(&str, &str)> =
     Some(("dat-core/tests/limits.rs", "one_object_more_than_promised_is_refused"));
 
+const OWN: &str = "the function is OpenDAT's own, which the suite does not call";
+const OWN_ARGUMENTS: Option<(&str, &str)> =
+    Some(("dat-core/tests/table/causes.rs", "arguments_are_checked"));
+
 const UNPROVOKED: &[Unprovoked] = &[
     // ---- Every function ----
     Unprovoked {
@@ -181,7 +185,7 @@ const UNPROVOKED: &[Unprovoked] = &[
     Unprovoked {
         kind: "DAT_NOT_IMPLEMENTED",
         subtype: "",
-        functions: &["dat_ia_open", "dat_ib_*"],
+        functions: &["dat_ia_open", "dat_ib_*", "dat_opendat_*"],
         why: "the provider's table lacks the function, which no provider of the suite does",
         test: None,
     },
@@ -243,6 +247,42 @@ const UNPROVOKED: &[Unprovoked] = &[
         functions: &["dat_ib_post_*"],
         why: "the peer's adapter lacks the operation",
         test: Some(("provider-tcp-emu/tests/extended.rs", "extended=off")),
+    },
+    // ---- OpenDAT's own operation ----
+    Unprovoked {
+        kind: "DAT_SUCCESS",
+        subtype: "",
+        functions: &["dat_opendat_ep_last_cause"],
+        why: OWN,
+        test: OWN_ARGUMENTS,
+    },
+    Unprovoked {
+        kind: "DAT_INVALID_HANDLE",
+        subtype: "DAT_INVALID_HANDLE1",
+        functions: &["dat_opendat_ep_last_cause"],
+        why: OWN,
+        test: None,
+    },
+    Unprovoked {
+        kind: "DAT_INVALID_HANDLE",
+        subtype: "DAT_INVALID_HANDLE_EP",
+        functions: &["dat_opendat_ep_last_cause"],
+        why: OWN,
+        test: OWN_ARGUMENTS,
+    },
+    Unprovoked {
+        kind: "DAT_INVALID_PARAMETER",
+        subtype: "DAT_INVALID_ARG3",
+        functions: &["dat_opendat_ep_last_cause"],
+        why: OWN,
+        test: OWN_ARGUMENTS,
+    },
+    Unprovoked {
+        kind: "DAT_INVALID_PARAMETER",
+        subtype: "DAT_INVALID_ARG4",
+        functions: &["dat_opendat_ep_last_cause"],
+        why: OWN,
+        test: OWN_ARGUMENTS,
     },
     // ---- Other ----
     Unprovoked {

@@ -1,16 +1,18 @@
-//! dat_extension_op: the IB extension, version 2.0.9. Immediate data, atomic operations, counters,
-//! and queries of an adapter that is not open are supported. Unreliable datagrams and collective
-//! operations are not supported.
+//! dat_extension_op: OpenDAT's own operation, and the IB extension, version 2.0.9. Immediate data,
+//! atomic operations, counters, and queries of an adapter that is not open are supported.
+//! Unreliable datagrams and collective operations are not supported.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::ib::*;
+use dat_sys::opendat::DAT_OPENDAT_EP_LAST_CAUSE_OP;
 use dat_sys::*;
 
 use super::convert::{AlignedSegments, Call, control_call, data_path_code, with_lock};
 use super::counters;
 use super::ia::{self, Handles};
+use super::last_cause;
 use super::post::target;
 use super::register::{self, Version};
 use super::va_list::VaList;
@@ -26,8 +28,7 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
 ) -> DAT_RETURN {
-    let op = op as DAT_IB_OP;
-    if op != DAT_IB_OPEN_QUERY_OP
+    if op as DAT_IB_OP != DAT_IB_OPEN_QUERY_OP
         && let Err(error) = handle::live_slot(handle)
     {
         return error.code();
@@ -39,7 +40,13 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
     // them.
     unsafe {
         let mut args = VaList::new(args);
-        match op {
+        if op == DAT_OPENDAT_EP_LAST_CAUSE_OP {
+            let call = const { Call::new("opendat_ep_last_cause") };
+            return control_call(&call, handle as usize, || {
+                with_lock::<THREAD_SAFE, _>(handle, || last_cause::copy::<T>(handle, &mut args))
+            });
+        }
+        match op as DAT_IB_OP {
             DAT_IB_FETCH_AND_ADD_OP => {
                 let add = args.next();
                 atomic::<T, THREAD_SAFE>(handle, Atomic::FetchAdd(add), &mut args)

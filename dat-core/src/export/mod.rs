@@ -21,6 +21,7 @@ mod ep;
 mod evd;
 mod extension;
 mod ia;
+mod last_cause;
 mod mem;
 mod post;
 mod register;

@@ -3,6 +3,7 @@
 
 mod adapter_limits;
 mod arguments;
+mod causes;
 mod client;
 mod closing;
 mod counters;
@@ -25,4 +26,21 @@ mod windows;
 fn limits_are_as_reported() {
     let (table, name) = client::loopback(false);
     adapter_limits::limits_hold(table, &name);
+}
+
+#[test]
+fn causes_are_told_at_both_ends() {
+    let (table, name) = client::loopback(false);
+    causes::sentences_are_right(table, &name, causes::Wire::Mem);
+}
+
+#[test]
+fn the_document_of_causes_lists_each_case() {
+    causes::the_document_lists_each_case(include_str!("../../../docs/causes.md"));
+}
+
+#[test]
+fn the_arguments_of_the_last_cause_are_checked() {
+    let (table, name) = client::loopback(false);
+    causes::arguments_are_checked(table, &name);
 }

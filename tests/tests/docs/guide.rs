@@ -222,7 +222,7 @@ fn without_numbers(line: &str) -> String {
     let words = words.map(|word| match word.rsplit_once(':') {
         Some((address, port)) if port.parse::<u16>().is_ok() => format!("{address}:port"),
         _ => match word.split_once("0x") {
-            Some((name, handle)) if handle.len() > 8 => format!("{name}handle"),
+            Some((name, handle)) if handle.len() >= 8 => format!("{name}handle"),
             _ => word.to_owned(),
         },
     });
