@@ -18,6 +18,18 @@ use crate::{Completion, ConnectionEvent, ConnectionRequest, Event, Status};
 pub struct Unexpected {
     expected: &'static str,
     actual: String,
+    cause: Option<String>,
+}
+
+impl Unexpected {
+    /// The sentence that [`Endpoint::explain`](crate::Endpoint::explain) has added.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    pub(crate) fn with_cause(self, cause: Option<String>) -> Unexpected {
+        Unexpected { cause, ..self }
+    }
 }
 
 impl Event {
@@ -75,7 +87,7 @@ impl Event {
 
     #[cold]
     fn instead_of(self, expected: &'static str) -> Unexpected {
-        Unexpected { expected, actual: self.to_string() }
+        Unexpected { expected, actual: self.to_string(), cause: None }
     }
 }
 
@@ -89,7 +101,8 @@ impl From<Unexpected> for io::Error {
 
 impl fmt::Display for Unexpected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}, but got: {}", self.expected, self.actual)
+        write!(f, "expected {}, but got: {}", self.expected, self.actual)?;
+        self.cause.as_ref().map_or(Ok(()), |cause| write!(f, " ({cause})"))
     }
 }
 

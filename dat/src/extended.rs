@@ -1,13 +1,16 @@
-//! Posts of OFED's extended operations (dat_ib_extensions.h), which are not in the standard. They
-//! need an adapter that supports them ([`Attributes::extended`](crate::Attributes::extended)).
+//! Operations that are not in the standard: posts of OFED's extended operations
+//! (dat_ib_extensions.h), which need an adapter that supports them
+//! ([`Attributes::extended`](crate::Attributes::extended)), and the last cause of an endpoint.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use dat_sys::VaList;
 use dat_sys::ib::*;
+use dat_sys::opendat::DAT_OPENDAT_EP_LAST_CAUSE_OP;
 
 use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::expect::Unexpected;
 use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 use crate::post::Flags;
@@ -79,31 +82,73 @@ impl Endpoint {
         self.extended(DAT_IB_RDMA_WRITE_IMMED_OP, &arguments)
     }
 
-    /// Calls dat_extension_op on this endpoint. As in the macros of dat_ib_extensions.h, each
-    /// argument is a number, or the address of a value that exists until the call returns.
+    /// Says in a sentence why the latest connection of the endpoint ended, its operation failed or
+    /// its message waits, and what to do: for example "peer 10.0.0.2 sent 64 octets and no receive
+    /// is posted on this endpoint: post receives before you connect or accept". Returns `None` if
+    /// nothing has failed, or if the provider is not OpenDAT's. The sentence is for a person, and
+    /// may change from version to version.
+    pub fn last_cause(&self) -> Option<String> {
+        if !self.object.interface.attributes.extended {
+            return None;
+        }
+        let mut buffer = [0_u8; LAST_CAUSE_MAX_OCTETS];
+        let start = buffer.as_mut_ptr().expose_provenance() as u64;
+        let arguments = [start, LAST_CAUSE_MAX_OCTETS as u64];
+        // SAFETY: the arguments are those of the operation, which only reads the endpoint and may
+        // be called by several threads. Other providers refuse its number.
+        unsafe { self.extension_op(DAT_OPENDAT_EP_LAST_CAUSE_OP, &arguments) }.ok()?;
+        let text = CStr::from_bytes_until_nul(&buffer).ok()?;
+        Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Adds the [last cause](Self::last_cause) to the error about an event of this endpoint.
+    ///
+    /// ```no_run
+    /// # fn connect(endpoint: &dat::Endpoint, events: &mut dat::EventDispatcher)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// let event = events.wait(None)?;
+    /// event.established().map_err(|error| endpoint.explain(error))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self, error: Unexpected) -> Unexpected {
+        error.with_cause(self.last_cause())
+    }
+
+    /// Calls dat_extension_op on this endpoint, if the provider has extensions. As in the macros of
+    /// dat_ib_extensions.h, each argument is a number, or the address of a value that exists until
+    /// the call returns.
     #[inline]
     fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
-        let interface = &self.object.interface;
-        if !interface.attributes.extended {
+        if !self.object.interface.attributes.extended {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
+        // SAFETY: `&mut` makes this thread the only user of the endpoint, the arguments are those
+        // of the C macros, and the provider has reported the extension.
+        unsafe { self.extension_op(op as c_int, arguments) }
+    }
+
+    /// Calls dat_extension_op on this endpoint.
+    ///
+    /// # Safety
+    /// The provider has reported that it has extensions, so its table has the function. The
+    /// arguments are those of the operation, and this thread may call it now.
+    #[inline]
+    unsafe fn extension_op(&self, op: c_int, arguments: &[u64]) -> Result<()> {
         let mut arguments = VaList::in_memory(arguments.as_ptr());
-        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
-        // arguments are those of the C macros. The provider reported the extension, so its table
-        // has the function.
+        // SAFETY: this value owns the handle. The caller fulfils the rest of the contract.
         unsafe {
             call!(
-                interface,
+                self.object.interface,
                 "dat_extension_op",
-                handle_extendedop_func(
-                    self.object.handle,
-                    op as c_int,
-                    (&raw mut arguments).cast()
-                )
+                handle_extendedop_func(self.object.handle, op, (&raw mut arguments).cast())
             )
         }
     }
 }
+
+/// The size of the buffer for a last cause. A longer sentence is cut off.
+const LAST_CAUSE_MAX_OCTETS: usize = 1024;
 
 fn pointer<T>(to: &T) -> u64 {
     (&raw const *to).expose_provenance() as u64

@@ -85,7 +85,18 @@ fn memory_that_does_not_grant_it_is_not_written() {
         }
     }
     assert_eq!(server.completion().status, Status::Flushed);
-    assert_eq!(server.connection(), ConnectionEvent::Broken);
+    let end = server.events.wait(TIME_LIMIT).expect("an event");
+    let error = server.endpoint.explain(end.established().expect_err("the connection is broken"));
+    let cause = server.endpoint.last_cause().expect("the owner knows the cause");
+    assert!(
+        cause.starts_with("peer 127.0.0.1 may not write 8 octets at ")
+            && cause.ends_with("create it with DAT_MEM_PRIV_REMOTE_WRITE_FLAG"),
+        "{cause}"
+    );
+    assert_eq!(error.cause(), Some(&*cause));
+    assert!(error.to_string().ends_with(&format!(" ({cause})")), "{error}");
+    let cause = client.endpoint.last_cause().expect("the requester knows a cause");
+    assert!(cause.starts_with("peer 127.0.0.1 does not let this side write 8 octets"), "{cause}");
     assert_eq!(private.to_vec(0..64).expect("the range is inside the region"), [7; 64]);
 }
 
