@@ -78,6 +78,7 @@ const ROUND_TRIP_GROWTH_MIN: Duration = Duration::from_millis(1);
 /// The same limit for the decision whether the window may grow faster than TCP's, because a wrong
 /// decision costs little there.
 const SHORT_QUEUE_MIN: Duration = Duration::from_micros(30);
+/// A round trip that is longer than the shortest one by this counts as longer in any case.
 const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
 /// A shortest round trip that is twice as old does not count any more.
 const SHORTEST_AGE_MAX: Duration = Duration::from_secs(10);

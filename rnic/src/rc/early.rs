@@ -19,7 +19,7 @@ pub(super) const EARLY_PSNS: u32 = u64::BITS;
 /// 2.1 s.
 const KEPT_MAX: Duration = Duration::from_secs(3);
 /// The maximum number of octets that an adapter uses. With an MTU of 4096, 63 connections can keep
-/// packets at the same time; with an MTU of 1024, 240 connections can. A packet is missing for
+/// packets at the same time; with an MTU of 1024, 244 connections can. A packet is missing for
 /// about one round trip, so many connections use the memory in turn. An adapter's sockets may have
 /// as many octets in their receive buffers.
 const POOL_OCTETS: usize = 16 << 20;
