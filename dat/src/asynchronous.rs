@@ -19,6 +19,10 @@
 //! the order of the calls. Dropping the future does not take the operation back: the buffer stays
 //! registered until the operation has completed, and is dropped then.
 //!
+//! There is one exception. If no more events can be taken ([`OperationError::Stopped`]), each
+//! future returns its buffer at once, although the adapter may still use it. Close the adapter, or
+//! deregister the buffer, before you use its bytes again.
+//!
 //! # Cost
 //!
 //! Each operation takes a lock twice, and each event wakes a task. Programs that need the lowest

@@ -37,7 +37,11 @@ pub struct AsyncAdapter {
 impl AsyncAdapter {
     /// Spawns a task that takes the events of the adapter. `depth` is the maximum number of
     /// operations in progress, and of connection requests that were not taken, on all endpoints
-    /// and listeners together. If there are more, events are lost.
+    /// and listeners together. If there are more, the queue of events overflows, and all futures of
+    /// the adapter end with [`OperationError::Stopped`](super::OperationError::Stopped).
+    ///
+    /// The futures do not report failures of the adapter itself. A program that wants to know of
+    /// them takes [`Adapter::take_asynchronous_events`] first.
     ///
     /// # Errors
     ///

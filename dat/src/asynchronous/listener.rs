@@ -12,7 +12,8 @@ use super::error::OperationError;
 use super::shared::{Requests, Shared};
 use crate::{ConnectionRequest, Listener, Result};
 
-/// A listener whose connection requests are a stream, until it is dropped.
+/// A listener whose connection requests are a stream, until it is dropped. The stream does not end
+/// after an error. It returns the same error again.
 ///
 /// ```no_run
 /// use dat::ProtectionZone;

@@ -84,8 +84,9 @@ pub trait Watch: Send {
     fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// The runtime tokio (feature `tokio`). The functions must be called in the context of a runtime
-/// that has enabled I/O.
+/// The runtime tokio (feature `tokio`). The functions must be called in the context of a runtime.
+/// Elsewhere they return an error. [`watch`](Runtime::watch) panics if the runtime has not enabled
+/// I/O.
 ///
 /// ```
 /// use dat::asynchronous::{AsyncAdapter, Tokio};
