@@ -80,6 +80,7 @@ fn run(data: &[u8]) {
     let mut now = Instant::now();
     let cfg = RcCfg {
         mtu: MTU,
+        ip_mtu: 1500,
         peer_qpn: 5,
         p_key: Bth::DEFAULT_P_KEY,
         sq_psn: Psn::new(0xFF_FFFE),

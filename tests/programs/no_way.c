@@ -48,7 +48,7 @@ static void without_a_route(struct end *end)
     event = wait_event(end->connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE, "event 0x%x",
            event.event_number);
-    EXPECT(strstr(logged(), "because=this host has no route to the peer"),
+    EXPECT(strstr(logged(), ": this host has no route to the peer"),
            "the log does not say why");
 }
 

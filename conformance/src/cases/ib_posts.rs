@@ -6,7 +6,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::extension::{CMP_SWAP, FETCH_ADD, IMMEDIATE, needs};
-use super::requests::{freed, refused_or_fails, strange, too_many, unreadable};
+use super::requests::{freed, refused_or_fails_with, strange, too_many, unreadable};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ok};
 use crate::rig::{Region, Rig};
@@ -162,7 +162,7 @@ pub(super) const CASES: &[Row] = &[
                 ] {
                     let pair = rig.pair()?;
                     let answer = post.post(rig, pair.active.ep, &segment, 1, &far, DEFAULT);
-                    refused_or_fails(rig, answer, kind, pair.active)?;
+                    refused_or_fails_with(rig, answer, kind, pair.active, DAT_IB_DTO_EVENT)?;
                 }
                 Ok(())
             })
@@ -177,7 +177,13 @@ pub(super) const CASES: &[Row] = &[
             let (pair, far) = (rig.pair()?, memory(rig, 8)?.remote());
             let near = rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let answer = CmpSwap.post(rig, pair.active.ep, &near.all(), 1, &far, DEFAULT);
-            refused_or_fails(rig, answer, DAT_PRIVILEGES_VIOLATION, pair.active)
+            refused_or_fails_with(
+                rig,
+                answer,
+                DAT_PRIVILEGES_VIOLATION,
+                pair.active,
+                DAT_IB_DTO_EVENT,
+            )
         },
     ),
     must(

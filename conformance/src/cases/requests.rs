@@ -3,7 +3,7 @@
 use dat_sys::*;
 
 use crate::check::{Outcome, answers, ensure_equal, ok, one_of, unsupported};
-use crate::rig::{EVD_QUEUE_LENGTH, Ep, Pair, Region, Rig, cookie};
+use crate::rig::{EVD_QUEUE_LENGTH, Ep, Pair, Region, Rig, cookie, dto_completion};
 
 /// Calls dat_rmr_bind to bind an RMR to a whole region, with virtual addresses.
 pub(super) fn bind(
@@ -34,12 +34,24 @@ pub(super) fn refused_or_fails(
     kind: DAT_RETURN_TYPE,
     end: Ep,
 ) -> Outcome {
+    refused_or_fails_with(rig, answer, kind, end, DAT_DTO_COMPLETION_EVENT)
+}
+
+/// Does the same as [`refused_or_fails`] for a request whose completion has this event number.
+#[track_caller]
+pub(super) fn refused_or_fails_with(
+    rig: &Rig,
+    answer: DAT_RETURN,
+    kind: DAT_RETURN_TYPE,
+    end: Ep,
+    event: DAT_EVENT_NUMBER,
+) -> Outcome {
     if answer != DAT_SUCCESS {
         return rig.answers_or(answer, kind, MEMORY);
     }
     ensure_equal(
         "the status of the completion",
-        rig.completion(end.request)?.status,
+        dto_completion(&rig.expect(end.request, event)?).status,
         DAT_DTO_ERR_LOCAL_PROTECTION,
     )
 }

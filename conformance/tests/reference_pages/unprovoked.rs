@@ -177,6 +177,14 @@ const UNPROVOKED: &[Unprovoked] = &[
     },
     Unprovoked {
         kind: INSUFFICIENT,
+        subtype: "DAT_RESOURCE_DEVICE",
+        functions: &["dat_psp_create*", "dat_rsp_create", "dat_csp_create"],
+        why: "the service point opens another address of the host, and that address has 1,087 \
+              adapters or is in use by another program",
+        test: Some(("provider-softroce/src/port/tests.rs", "there_are_1087_slots")),
+    },
+    Unprovoked {
+        kind: INSUFFICIENT,
         subtype: "",
         functions: &["dat_ia_open"],
         why: "the process has 32,767 open IAs",

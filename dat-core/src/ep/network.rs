@@ -170,7 +170,8 @@ impl<T: Transport> EpShared<T> {
     /// Keeps a cause, and logs it if a message waits. The cause of a failure is logged with the
     /// operation that fails and with the end of the connection.
     fn keep_cause(&self, cause: Cause) {
-        if cause.connection_goes_on() {
+        let logs = || tracing::enabled!(target: "dat::dto", tracing::Level::INFO);
+        if cause.connection_goes_on() && logs() {
             let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
             let because = cause.about(self.last_cause.peer()).to_string();
             info!(target: "dat::dto", ia, %ep, connection, because, "waits");

@@ -101,6 +101,8 @@ const DEADLY: &[&str] = &[
     "dat_cr_accept/with-ep-at-rsp",
     "dat_cr_accept/too-much-private-data",
     "dat_ep_post_recv/bad-arguments",
+    "dat_extension_op/post-bad-arguments",
+    "dat_ib_open_query/bad-arguments",
 ];
 
 /// Returns the reason why a test is known not to pass, if there is one.
