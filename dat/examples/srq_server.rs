@@ -10,7 +10,9 @@ use std::env;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use dat::asynchronous::{AsyncAdapter, AsyncEndpoint, AsyncSharedReceiveQueue, Tokio};
+use dat::asynchronous::{
+    AsyncAdapter, AsyncEndpoint, AsyncSharedReceiveQueue, OperationError, Tokio, TransferError,
+};
 use dat::{Access, Adapter, EndpointId, MemoryRegion, ProtectionZone};
 
 const CLIENTS: usize = 10;
@@ -49,7 +51,12 @@ async fn server(adapter: &str) -> Result<(), Box<dyn Error>> {
     let server = Arc::new(Server { adapter, zone, connections: Mutex::default(), queue });
     for _ in 0..RECEIVES {
         let buffer = server.zone.register(vec![0; SIZE], Access::LOCAL)?;
-        tokio::spawn(server.clone().answer(buffer));
+        let server = server.clone();
+        tokio::spawn(async {
+            if let Err(error) = server.answer(buffer).await {
+                eprintln!("messages are not answered any more: {error}");
+            }
+        });
     }
     loop {
         let request = listener.request().await?;
@@ -73,11 +80,12 @@ impl Server {
             let completion;
             (buffer, completion) = match message.await {
                 Ok(received) => received,
-                // The client has left.
-                Err(failed) => {
-                    buffer = failed.buffer;
+                // The connection ended while the message arrived. The buffer is free for another.
+                Err(TransferError { buffer: unused, error: OperationError::Failed(_) }) => {
+                    buffer = unused;
                     continue;
                 }
+                Err(failed) => return Err(failed.into()),
             };
             let length = completion.length as usize;
             let answer = buffer.to_vec(0..length)?.to_ascii_uppercase();

@@ -1,8 +1,9 @@
 //! Addresses of adapters.
 
-use std::fmt;
-use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
+use std::{fmt, io};
 
 use dat_sys::DAT_IA_ADDRESS_PTR;
 
@@ -12,7 +13,7 @@ use dat_sys::DAT_IA_ADDRESS_PTR;
 /// ```
 /// let address: dat::Address = "192.0.2.7".parse()?;
 /// assert_eq!(address.ip().to_string(), "192.0.2.7");
-/// # Ok::<(), std::net::AddrParseError>(())
+/// # Ok::<(), dat::NotAnAddress>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
@@ -106,16 +107,48 @@ impl From<SocketAddr> for Address {
 
 /// Parses an IPv4 or IPv6 address. A scope is a number, as in `fe80::1%3`.
 impl FromStr for Address {
-    type Err = AddrParseError;
+    type Err = NotAnAddress;
 
-    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         match text.parse::<IpAddr>() {
             Ok(ip) => Ok(ip.into()),
-            Err(error) => format!("[{text}]:0")
+            Err(_) => format!("[{text}]:0")
                 .parse::<SocketAddrV6>()
                 .map(|a| SocketAddr::V6(a).into())
-                .map_err(|_| error),
+                .map_err(|_| NotAnAddress { text: text.to_owned() }),
         }
+    }
+}
+
+/// A text that is not an [`Address`]. It converts to [`io::Error`].
+///
+/// ```
+/// let error = "example.org".parse::<dat::Address>().unwrap_err();
+/// assert_eq!(error.to_string(), "\"example.org\" is not an IP address");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct NotAnAddress {
+    text: String,
+}
+
+impl Error for NotAnAddress {}
+
+impl From<NotAnAddress> for io::Error {
+    fn from(error: NotAnAddress) -> Self {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// `Debug` prints the same text as `Display`, because it is used when `main` returns the error.
+impl fmt::Debug for NotAnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for NotAnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not an IP address", self.text)
     }
 }
 

@@ -29,6 +29,7 @@
 //! latency use the methods of [`Endpoint`](crate::Endpoint) and poll.
 
 mod adapter;
+mod connections;
 mod endpoint;
 mod error;
 mod listener;

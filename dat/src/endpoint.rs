@@ -111,6 +111,13 @@ impl<'a> EndpointBuilder<'a> {
         self.receives(events).requests(events).connections(events)
     }
 
+    /// Whether all events of the endpoint go to this dispatcher.
+    #[cfg(feature = "async")]
+    pub(crate) fn reports_all_to(&self, events: &EventDispatcher) -> bool {
+        let all = [self.receives, self.requests, self.connections];
+        all.iter().all(|of| of.is_some_and(|of| of.id() == events.id()))
+    }
+
     /// Sets the dispatcher for completions of receives.
     pub fn receives(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { receives: Some(events), ..self }

@@ -14,7 +14,7 @@ use crate::{Completion, ConnectionEvent, ConnectionRequest, Event, Status};
 ///     "expected a successful completion, but got: event 0x40001"
 /// );
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Unexpected {
     expected: &'static str,
     actual: String,
@@ -96,6 +96,13 @@ impl std::error::Error for Unexpected {}
 impl From<Unexpected> for io::Error {
     fn from(error: Unexpected) -> Self {
         io::Error::other(error)
+    }
+}
+
+/// `Debug` prints the same text as `Display`, because it is used when `main` returns the error.
+impl fmt::Debug for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

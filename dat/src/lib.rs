@@ -95,7 +95,7 @@ mod object;
 mod providers;
 
 pub use adapter::{Adapter, Attributes};
-pub use address::Address;
+pub use address::{Address, NotAnAddress};
 pub use dispatcher::{DispatcherId, Drain, EventDispatcher, Incoming, Streams};
 pub use endpoint::{Close, Endpoint, EndpointBuilder, EndpointId, EndpointState};
 pub use error::{Error, ErrorKind, Result};

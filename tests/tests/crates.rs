@@ -124,12 +124,16 @@ fn compile(names: &[String], target: &Path) -> Result<(), String> {
     fs::write(directory.path().join("Cargo.toml"), manifest).map_err(text_of)?;
     let lock = workspace().join("Cargo.lock");
     fs::copy(lock, directory.path().join("Cargo.lock")).map_err(text_of)?;
-    let check = |network: &[&str]| {
-        let mut command = cargo();
-        command.args(["check", "--workspace", "--quiet"]).args(network);
-        output_of(command.current_dir(directory.path()).env("CARGO_TARGET_DIR", target))
+    let check = |what: &[&str]| {
+        let with = |network: &[&str]| {
+            let mut command = cargo();
+            command.args(["check", "--quiet"]).args(what).args(network);
+            output_of(command.current_dir(directory.path()).env("CARGO_TARGET_DIR", target))
+        };
+        with(&["--offline"]).or_else(|_| with(&[]))
     };
-    check(&["--offline"]).or_else(|_| check(&[])).map(drop)
+    check(&["--workspace"])?;
+    check(&["-p", "opendat", "--all-features", "--lib", "--examples"]).map(drop)
 }
 
 fn workspace() -> PathBuf {

@@ -3,12 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use dat_sys::{DAT_ERROR, DAT_INVALID_ARG1, DAT_INVALID_PARAMETER};
+
 use super::endpoint::{AsyncEndpoint, AsyncSharedReceiveQueue};
 use super::listener::AsyncListener;
 use super::runtime::Runtime;
 use super::shared::{Driver, Shared};
 use super::stream::EventStream;
-use crate::{Adapter, EndpointBuilder, EventDispatcher, ProtectionZone, Result, Streams};
+use crate::{Adapter, EndpointBuilder, Error, EventDispatcher, ProtectionZone, Result, Streams};
 
 /// An adapter whose endpoints and listeners are used with futures.
 ///
@@ -70,8 +72,14 @@ impl AsyncAdapter {
     ///
     /// # Errors
     ///
-    /// The errors of [`EndpointBuilder::create`].
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for a builder with other
+    /// dispatchers, and the errors of [`EndpointBuilder::create`].
     pub fn create(&self, builder: EndpointBuilder<'_>) -> Result<AsyncEndpoint> {
+        if !builder.reports_all_to(&self.events) {
+            let status = DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
+            let detail = "the endpoint's events do not go to the dispatcher of this adapter";
+            return Err(Error::new("AsyncAdapter::create", status).explained(Some(detail.into())));
+        }
         Ok(AsyncEndpoint::new(builder.create()?, &self.shared))
     }
 

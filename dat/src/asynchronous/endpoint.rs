@@ -5,11 +5,12 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::connections::Connections;
 use super::error::OperationError;
-use super::shared::{Connection, Shared};
+use super::shared::{Shared, State};
 use super::slots::Next;
 use super::transfer::Transfer;
 use crate::{
@@ -44,7 +45,7 @@ pub struct AsyncEndpoint {
 impl AsyncEndpoint {
     pub(super) fn new(endpoint: Endpoint, shared: &Arc<Shared>) -> Self {
         let id = endpoint.id();
-        shared.lock().connections.insert(id, Connection::default());
+        shared.lock().connections.insert(id, Connections::default());
         AsyncEndpoint { endpoint: Some(endpoint), id, shared: shared.clone() }
     }
 
@@ -81,6 +82,7 @@ impl AsyncEndpoint {
         timeout: Option<Duration>,
     ) -> Result<Vec<u8>, OperationError> {
         self.endpoint().connect(peer, qualifier, private_data, timeout)?;
+        self.begin();
         self.established().await
     }
 
@@ -96,25 +98,24 @@ impl AsyncEndpoint {
         private_data: &[u8],
     ) -> Result<(), OperationError> {
         request.accept(self.endpoint(), private_data)?;
+        self.begin();
         self.established().await.map(drop)
+    }
+
+    fn begin(&self) {
+        if let Some(connections) = self.shared.lock().connections.get_mut(&self.id) {
+            connections.begin();
+        }
     }
 
     async fn established(&self) -> Result<Vec<u8>, OperationError> {
         let outcome = poll_fn(|context| {
-            self.poll_connection(context, |connection| connection.outcome.clone())
+            poll_connections(&self.shared, self.id, context, Connections::poll_outcome)
         });
         match outcome.await? {
             ConnectionEvent::Established { private_data } => Ok(private_data),
             other => Err(OperationError::Connection(other)),
         }
-    }
-
-    fn poll_connection<R>(
-        &self,
-        context: &mut Context<'_>,
-        find: impl Fn(&Connection) -> Option<R>,
-    ) -> Poll<Result<R, OperationError>> {
-        poll_connection(&self.shared, self.id, context, find)
     }
 
     /// Begins to end the connection. [`closed`](Self::closed) waits for its end.
@@ -126,9 +127,12 @@ impl AsyncEndpoint {
         self.endpoint().disconnect(how)
     }
 
-    /// Waits until the connection has ended, whoever ends it. The result says how.
+    /// Waits until the current connection has ended, whoever ends it. The result says how. A
+    /// connection that begins after a [`reset`](Self::reset) is another one.
     pub fn closed(&self) -> Closed {
-        Closed { shared: self.shared.clone(), endpoint: self.id }
+        let id = self.shared.lock().connections.get_mut(&self.id).map(Connections::add_closing);
+        let id = id.expect("the entry exists until this value is dropped");
+        Closed { shared: self.shared.clone(), endpoint: self.id, id }
     }
 
     /// Prepares a disconnected endpoint for another connection, as [`Endpoint::reset`] does.
@@ -138,7 +142,9 @@ impl AsyncEndpoint {
     /// The errors of [`Endpoint::reset`].
     pub fn reset(&mut self) -> Result<()> {
         self.endpoint().reset()?;
-        self.shared.lock().connections.insert(self.id, Connection::default());
+        if let Some(connections) = self.shared.lock().connections.get_mut(&self.id) {
+            connections.reset();
+        }
         Ok(())
     }
 
@@ -208,17 +214,17 @@ impl AsyncEndpoint {
 impl Drop for AsyncEndpoint {
     fn drop(&mut self) {
         let (id, dropped) = (self.id, OperationError::Dropped);
-        let (connection, next) = {
+        let (connections, next) = {
             let mut state = self.shared.lock();
             // After the endpoint was freed, the provider does not use the buffers any more. The
             // lock keeps the driver from taking the flushed completions before the operations end.
             drop(self.endpoint.take());
-            let connection = state.connections.remove(&id);
-            (connection, state.slots.end(|owner| owner == id.0, &dropped))
+            let connections = state.connections.remove(&id);
+            (connections, state.slots.end(|owner| owner == id.0, &dropped))
         };
         next.into_iter().for_each(Next::act);
-        if let Some(connection) = connection {
-            connection.wake_all();
+        if let Some(mut connections) = connections {
+            connections.take_wakers().into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -238,35 +244,50 @@ impl Drop for AsyncEndpoint {
 pub struct Closed {
     shared: Arc<Shared>,
     endpoint: EndpointId,
+    /// The entry in [`Connections`].
+    id: u64,
 }
 
 impl Future for Closed {
     type Output = Result<ConnectionEvent, OperationError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        poll_connection(&self.shared, self.endpoint, context, |connection| connection.ended.clone())
+        poll_connections(&self.shared, self.endpoint, context, |connections, waker| {
+            connections.poll_closing(self.id, waker)
+        })
     }
 }
 
-fn poll_connection<R>(
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let waker = {
+            let mut state = self.shared.lock();
+            let connections = state.connections.get_mut(&self.endpoint);
+            connections.and_then(|connections| connections.remove_closing(self.id))
+        };
+        // Dropped without the lock.
+        drop(waker);
+    }
+}
+
+fn poll_connections(
     shared: &Shared,
     endpoint: EndpointId,
     context: &mut Context<'_>,
-    find: impl Fn(&Connection) -> Option<R>,
-) -> Poll<Result<R, OperationError>> {
+    poll: impl FnOnce(&mut Connections, &mut Option<Waker>) -> Poll<ConnectionEvent>,
+) -> Poll<Result<ConnectionEvent, OperationError>> {
+    // Cloned and dropped without the lock, because a waker is code of the runtime.
+    let mut waker = Some(context.waker().clone());
     let mut state = shared.lock();
-    let stopped = state.stopped.clone();
-    let Some(connection) = state.connections.get_mut(&endpoint) else {
+    let State { connections, stopped, .. } = &mut *state;
+    let Some(connections) = connections.get_mut(&endpoint) else {
         return Poll::Ready(Err(OperationError::Dropped));
     };
-    if let Some(found) = find(connection) {
-        return Poll::Ready(Ok(found));
+    match (poll(connections, &mut waker), stopped) {
+        (Poll::Ready(event), _) => Poll::Ready(Ok(event)),
+        (Poll::Pending, Some(why)) => Poll::Ready(Err(OperationError::Stopped(why.clone()))),
+        (Poll::Pending, None) => Poll::Pending,
     }
-    if let Some(why) = stopped {
-        return Poll::Ready(Err(OperationError::Stopped(why)));
-    }
-    connection.wake_later(context);
-    Poll::Pending
 }
 
 /// A queue of receives that several endpoints share. It comes from

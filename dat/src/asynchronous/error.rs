@@ -15,7 +15,7 @@ use crate::{Completion, ConnectionEvent, Error, Status};
 /// assert_eq!(error.to_string(), "not connected: no answer within the time limit");
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum OperationError {
     /// The call was refused.
@@ -30,10 +30,17 @@ pub enum OperationError {
     Stopped(String),
 }
 
+/// `Debug` prints the same text as `Display`, because it is used when `main` returns the error.
+impl fmt::Debug for OperationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OperationError::Refused(error) => error.fmt(f),
+            OperationError::Refused(error) => fmt::Display::fmt(error, f),
             OperationError::Failed(completion) => {
                 write!(f, "{} failed: {}", completion.operation, completion.status)
             }
@@ -112,13 +119,13 @@ pub struct TransferError<B> {
 
 impl<B> fmt::Debug for TransferError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        fmt::Display::fmt(&self.error, f)
     }
 }
 
 impl<B> fmt::Display for TransferError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        fmt::Display::fmt(&self.error, f)
     }
 }
 

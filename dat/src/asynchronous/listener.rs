@@ -4,16 +4,17 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 
 use super::error::OperationError;
 use super::shared::{Requests, Shared};
 use crate::{ConnectionRequest, Listener, Result};
 
-/// A listener whose connection requests are a stream, until it is dropped. The stream does not end
-/// after an error. It returns the same error again.
+/// A listener whose connection requests are a stream, until it is dropped. The stream ends after an
+/// error.
 ///
 /// ```no_run
 /// use dat::ProtectionZone;
@@ -32,6 +33,8 @@ pub struct AsyncListener {
     listener: Option<Listener>,
     qualifier: u64,
     shared: Arc<Shared>,
+    /// Whether the stream has returned an error.
+    ended: bool,
 }
 
 impl AsyncListener {
@@ -45,7 +48,8 @@ impl AsyncListener {
         let qualifier = listener.qualifier();
         state.requests.insert(qualifier, Requests::default());
         drop(state);
-        Ok(AsyncListener { listener: Some(listener), qualifier, shared: shared.clone() })
+        let (listener, shared) = (Some(listener), shared.clone());
+        Ok(AsyncListener { listener, qualifier, shared, ended: false })
     }
 
     /// The connection qualifier of the listener.
@@ -66,6 +70,8 @@ impl AsyncListener {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<ConnectionRequest, OperationError>> {
+        // Cloned and dropped without the lock, because a waker is code of the runtime.
+        let mut waker = Some(context.waker().clone());
         let mut state = self.shared.lock();
         let stopped = state.stopped.clone();
         let Some(requests) = state.requests.get_mut(&self.qualifier) else {
@@ -77,7 +83,7 @@ impl AsyncListener {
         if let Some(why) = stopped {
             return Poll::Ready(Err(OperationError::Stopped(why)));
         }
-        requests.waker = Some(context.waker().clone());
+        std::mem::swap(&mut requests.waker, &mut waker);
         Poll::Pending
     }
 }
@@ -86,15 +92,31 @@ impl Stream for AsyncListener {
     type Item = io::Result<ConnectionRequest>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_request(context).map(|request| Some(request.map_err(io::Error::from)))
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let request = ready!(self.poll_request(context));
+        self.ended = request.is_err();
+        Poll::Ready(Some(request.map_err(io::Error::from)))
+    }
+}
+
+impl FusedStream for AsyncListener {
+    fn is_terminated(&self) -> bool {
+        self.ended
     }
 }
 
 impl Drop for AsyncListener {
     fn drop(&mut self) {
-        drop(self.listener.take());
+        let requests = {
+            let mut state = self.shared.lock();
+            // As soon as the listener is closed, another one may have its qualifier. The lock keeps
+            // that one from adding its entry before this entry is removed.
+            drop(self.listener.take());
+            state.requests.remove(&self.qualifier)
+        };
         // Dropping the requests that are left rejects them.
-        let requests = self.shared.lock().requests.remove(&self.qualifier);
         drop(requests);
     }
 }

@@ -74,9 +74,10 @@ pub trait Runtime {
 /// }
 /// ```
 pub trait Watch: Send {
-    /// Waits until the descriptor is readable. A result that comes too often only costs time. A
-    /// runtime that reports changes of readiness (epoll's edge-triggered mode) must report each
-    /// change after the previous result.
+    /// Waits until the descriptor is readable. The caller looks for events after each result, so
+    /// the function may return although the descriptor is not readable. A runtime that reports
+    /// changes of readiness (epoll's edge-triggered mode) must report each change after the
+    /// previous result.
     ///
     /// # Errors
     ///

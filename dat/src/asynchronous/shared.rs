@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use futures_core::Stream;
 
+use super::connections::Connections;
 use super::error::OperationError;
 use super::slots::{Next, Slots};
 use super::stream::EventStream;
-use crate::{ConnectionEvent, ConnectionRequest, EndpointId, Event};
+use crate::{ConnectionRequest, EndpointId, Event};
 
 /// What is waited for, and what has happened.
 pub(super) struct Shared {
@@ -22,21 +23,11 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) slots: Slots,
-    pub(super) connections: HashMap<EndpointId, Connection>,
+    pub(super) connections: HashMap<EndpointId, Connections>,
     /// The requests for each listener, by its connection qualifier.
     pub(super) requests: HashMap<u64, Requests>,
     /// The reason for which the driver has stopped.
     pub(super) stopped: Option<String>,
-}
-
-/// The connection of an endpoint.
-#[derive(Default)]
-pub(super) struct Connection {
-    /// The first event of the connection attempt.
-    pub(super) outcome: Option<ConnectionEvent>,
-    /// The event that has ended the connection.
-    pub(super) ended: Option<ConnectionEvent>,
-    wakers: Vec<Waker>,
 }
 
 /// The requests that a listener has not returned yet.
@@ -44,20 +35,6 @@ pub(super) struct Connection {
 pub(super) struct Requests {
     pub(super) arrived: VecDeque<ConnectionRequest>,
     pub(super) waker: Option<Waker>,
-}
-
-impl Connection {
-    /// Wakes all tasks that wait for an event of the connection.
-    pub(super) fn wake_all(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Wakes this task at the next event of the connection.
-    pub(super) fn wake_later(&mut self, context: &Context<'_>) {
-        if !self.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            self.wakers.push(context.waker().clone());
-        }
-    }
 }
 
 impl Shared {
@@ -80,13 +57,8 @@ impl Shared {
                 Event::Completion(completion) => next = state.slots.complete(completion),
                 Event::Connection { endpoint, event } => {
                     // An event of an endpoint that was dropped has no entry.
-                    if let Some(connection) = state.connections.get_mut(&endpoint) {
-                        let established = matches!(event, ConnectionEvent::Established { .. });
-                        if !established {
-                            connection.ended = Some(event.clone());
-                        }
-                        connection.outcome.get_or_insert(event);
-                        wakers.append(&mut connection.wakers);
+                    if let Some(connections) = state.connections.get_mut(&endpoint) {
+                        wakers = connections.dispatch(event);
                     }
                 }
                 Event::ConnectionRequest(request) => {
@@ -114,8 +86,8 @@ impl Shared {
         let next = {
             let mut state = self.lock();
             let next = state.slots.end(|_| true, &OperationError::Stopped(why.clone()));
-            for connection in state.connections.values_mut() {
-                wakers.append(&mut connection.wakers);
+            for connections in state.connections.values_mut() {
+                wakers.append(&mut connections.take_wakers());
             }
             for requests in state.requests.values_mut() {
                 wakers.extend(requests.waker.take());

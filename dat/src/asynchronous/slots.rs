@@ -1,7 +1,7 @@
 //! The operations that have been posted and whose result nobody has taken yet.
 
 use std::any::Any;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use super::error::OperationError;
 use crate::{Completion, Status};
@@ -77,8 +77,9 @@ impl Slots {
         is_current.then_some(slot)
     }
 
-    /// Takes the result of an operation, or remembers the task that waits for it.
-    pub(super) fn poll(&mut self, cookie: u64, context: &mut Context<'_>) -> Poll<Outcome> {
+    /// Takes the result of an operation. If there is none yet, exchanges the waker for that of the
+    /// task that has waited until now.
+    pub(super) fn poll(&mut self, cookie: u64, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(Slot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
             return Poll::Ready(Err(OperationError::Dropped));
         };
@@ -88,10 +89,12 @@ impl Slots {
                 self.remove(cookie);
                 Poll::Ready(outcome)
             }
-            state => {
-                *state = State::Posted(Some(context.waker().clone()));
+            State::Posted(waiting) => {
+                std::mem::swap(waiting, waker);
                 Poll::Pending
             }
+            // The future of this operation is gone, so nobody polls it.
+            State::Abandoned(_) => Poll::Pending,
         }
     }
 
@@ -140,17 +143,24 @@ impl Slots {
     }
 
     /// Keeps the buffer of an operation whose future was dropped until the operation has completed.
-    /// Returns the buffer if the operation has completed already.
-    pub(super) fn abandon<B: Any + Send>(&mut self, cookie: u64, buffer: B) -> Option<B> {
+    /// Returns the buffer if the operation has completed already, and otherwise the waker of the
+    /// task that has waited for it.
+    pub(super) fn abandon<B: Any + Send>(
+        &mut self,
+        cookie: u64,
+        buffer: B,
+    ) -> Result<Option<Waker>, B> {
         let Some(Slot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
-            return Some(buffer);
+            return Err(buffer);
         };
         if matches!(state, State::Completed(_)) {
             self.remove(cookie);
-            return Some(buffer);
+            return Err(buffer);
         }
-        *state = State::Abandoned(Box::new(buffer));
-        None
+        match std::mem::replace(state, State::Abandoned(Box::new(buffer))) {
+            State::Posted(waker) => Ok(waker),
+            State::Abandoned(_) | State::Completed(_) => Ok(None),
+        }
     }
 }
 
@@ -181,11 +191,10 @@ mod tests {
     #[test]
     fn a_completion_wakes_the_task_and_is_taken_once() {
         let wakes = Arc::new(Wakes::default());
-        let waker = wakes.clone().into();
-        let mut context = Context::from_waker(&waker);
+        let mut waker = Some(wakes.clone().into());
         let mut slots = Slots::default();
         let cookies = [slots.insert(1), slots.insert(1)];
-        assert!(slots.poll(cookies[0], &mut context).is_pending());
+        assert!(slots.poll(cookies[0], &mut waker).is_pending());
         if let Some(next) = slots.complete(completion(cookies[1], Status::Success)) {
             next.act();
         }
@@ -194,17 +203,17 @@ mod tests {
             next.act();
         }
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-        let outcome = slots.poll(cookies[0], &mut context);
+        let outcome = slots.poll(cookies[0], &mut waker);
         assert!(
             matches!(outcome, Poll::Ready(Err(OperationError::Failed(c))) if c.status == Status::Flushed)
         );
-        let outcome = slots.poll(cookies[1], &mut context);
+        let outcome = slots.poll(cookies[1], &mut waker);
         assert!(matches!(outcome, Poll::Ready(Ok(c)) if c.length == 5));
         let reused = slots.insert(1);
         assert_eq!(reused as u32, cookies[1] as u32, "the slot is used again");
         assert_ne!(reused, cookies[1], "with another cookie");
         assert!(slots.complete(completion(cookies[1], Status::Success)).is_none());
-        assert!(slots.poll(reused, &mut context).is_pending(), "a late completion is ignored");
+        assert!(slots.poll(reused, &mut waker).is_pending(), "a late completion is ignored");
     }
 
     #[test]
@@ -212,7 +221,7 @@ mod tests {
         let mut slots = Slots::default();
         let buffer = Arc::new(());
         let cookie = slots.insert(1);
-        assert!(slots.abandon(cookie, buffer.clone()).is_none());
+        assert!(slots.abandon(cookie, buffer.clone()).is_ok());
         assert_eq!(Arc::strong_count(&buffer), 2, "the operation may still use the buffer");
         if let Some(next) = slots.complete(completion(cookie, Status::Success)) {
             next.act();
@@ -222,20 +231,19 @@ mod tests {
         if let Some(next) = slots.complete(completion(cookie, Status::Success)) {
             next.act();
         }
-        assert!(slots.abandon(cookie, buffer).is_some(), "the operation has completed before");
+        assert!(slots.abandon(cookie, buffer).is_err(), "the operation has completed before");
         assert_eq!(slots.free.len(), 1, "both operations used the same slot, which is free");
     }
 
     #[test]
     fn the_operations_of_an_endpoint_end_with_it() {
-        let mut context = Context::from_waker(Waker::noop());
         let mut slots = Slots::default();
         let (gone, kept) = (slots.insert(1), slots.insert(2));
         let next = slots.end(|owner| owner == 1, &OperationError::Dropped);
         assert!(next.is_empty(), "no task waits");
         assert!(slots.complete(completion(gone, Status::Flushed)).is_none());
-        let outcome = slots.poll(gone, &mut context);
+        let outcome = slots.poll(gone, &mut None);
         assert!(matches!(outcome, Poll::Ready(Err(OperationError::Dropped))));
-        assert!(slots.poll(kept, &mut context).is_pending());
+        assert!(slots.poll(kept, &mut None).is_pending());
     }
 }

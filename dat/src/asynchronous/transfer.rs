@@ -86,7 +86,10 @@ impl<B: Any + Send> Future for Transfer<B> {
         let this = &mut *self;
         let outcome = match &this.operation {
             Some((_, Posted::As(cookie))) => {
-                ready!(this.shared.lock().slots.poll(*cookie, context))
+                // Cloned and dropped without the lock, because a waker is code of the runtime.
+                let mut waker = Some(context.waker().clone());
+                let outcome = this.shared.lock().slots.poll(*cookie, &mut waker);
+                ready!(outcome)
             }
             Some((_, Posted::Refused(error))) => Err(error.clone()),
             None => panic!("a transfer was polled after it had returned its result"),
@@ -102,9 +105,9 @@ impl<B: Any + Send> Future for Transfer<B> {
 impl<B: Any + Send> Drop for Transfer<B> {
     fn drop(&mut self) {
         if let Some((buffer, Posted::As(cookie))) = self.operation.take() {
-            let unused = self.shared.lock().slots.abandon(cookie, buffer);
-            // Dropped without the lock.
-            drop(unused);
+            let abandoned = self.shared.lock().slots.abandon(cookie, buffer);
+            // The buffer or the waker is dropped without the lock.
+            drop(abandoned);
         }
     }
 }

@@ -290,6 +290,62 @@ fn the_events_of_a_dispatcher_are_a_stream() {
 }
 
 #[test]
+fn a_connection_ends_for_those_who_waited_for_it_and_another_begins() {
+    over_each(async |runtime, name| {
+        let (client, server) = (Peer::new(runtime, name), Peer::new(runtime, name));
+        let (mut calling, mut accepting) = connect(&client, &server).await;
+        for _ in 0..3 {
+            // Nobody polls these futures before the connection has ended.
+            let ends = [calling.closed(), accepting.closed()];
+            calling.disconnect(Close::Abrupt).expect("the disconnect begins");
+            let [ours, theirs] = ends;
+            ours.await.expect("the end");
+            theirs.await.expect("the end");
+            calling.reset().expect("the endpoint can be reset");
+            accepting.reset().expect("the endpoint can be reset");
+
+            let mut listener = server.adapter.listen_any().expect("the listener opens");
+            let qualifier = listener.qualifier();
+            let (got, accepted) = both(calling.connect(loopback(), qualifier, b"", None), async {
+                let request = listener.request().await.expect("a request");
+                accepting.accept(request, b"again").await
+            })
+            .await;
+            accepted.expect("the request is accepted");
+            assert_eq!(got.expect("connected")[..5], *b"again");
+        }
+    });
+}
+
+#[test]
+fn the_events_of_an_endpoint_must_go_to_its_adapter() {
+    over_each(async |runtime, name| {
+        let (one, other) = (Peer::new(runtime, name), Peer::new(runtime, name));
+        let builder = one.adapter.endpoint().zone(&one.zone);
+        let refused = other.adapter.create(builder).err().expect("the builder is of another one");
+        assert_eq!(refused.kind(), ErrorKind::InvalidParameter, "{refused}");
+        let events = one.adapter.adapter().dispatcher(8).expect("a dispatcher");
+        let builder = one.adapter.endpoint().zone(&one.zone).receives(&events);
+        assert!(one.adapter.create(builder).is_err(), "receives would be lost");
+    });
+}
+
+#[test]
+fn a_stream_of_requests_ends_after_an_error() {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let tokio = tokio.expect("tokio starts");
+    let peer = tokio.block_on(async { Peer::new(&Tokio, "tcp-emu") });
+    let mut listener = peer.adapter.listen_any().expect("the listener opens");
+    // The runtime drops the task that takes the events.
+    drop(tokio);
+    threads::block_on(async {
+        let failed = poll_fn(|cx| Pin::new(&mut listener).poll_next(cx)).await;
+        assert!(failed.is_some_and(|request| request.is_err()), "nobody takes the events");
+        assert!(poll_fn(|cx| Pin::new(&mut listener).poll_next(cx)).await.is_none());
+    });
+}
+
+#[test]
 fn without_a_runtime_there_is_an_error() {
     let adapter = Adapter::open("tcp-emu").expect("the adapter opens");
     assert!(AsyncAdapter::new(adapter, 8, &Tokio).is_err(), "tokio does not run");
