@@ -59,11 +59,13 @@ impl<T: Transport> Evd<T> {
         event: *mut DAT_EVENT,
     ) -> Result<Option<usize>> {
         let threshold = self.checked_threshold(threshold)?;
-        if self.shared.waiter_slot.is_occupied() {
-            return Ok(None);
+        let slot = &self.shared.waiter_slot;
+        // On a thread-safe adapter the lock of the handle excludes dat_evd_free and other calls that
+        // take events.
+        let taking = if self.ia.thread_safe { None } else { slot.enter() };
+        if taking.is_none() && (!self.ia.thread_safe || slot.is_occupied()) {
+            return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
-        // On a thread-safe adapter the lock of the handle excludes dat_evd_free.
-        let _taking = (!self.ia.thread_safe).then(|| self.shared.waiter_slot.enter());
         self.check_waitable()?;
         // SAFETY: there is no waiter, so the caller guarantees that this thread has the right to
         // dequeue. It also guarantees that `event` may be written to.

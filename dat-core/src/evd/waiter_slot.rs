@@ -8,22 +8,30 @@
 //! A waiter that leaves looks at the queue while it still occupies the slot, because only one
 //! thread at a time may look. `event_count` tells the waiter whether an event arrived after that
 //! look.
+//!
+//! A wait that finds enough events occupies the slot only as a *taker*: new events are not announced
+//! to it, because it does not sleep. So it need not look at the queue once more when it leaves.
 
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crate::nesting::{self, Activity};
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::yield_now;
 use crate::wake::Wake;
+
+const VACANT: u32 = 0;
+/// A thread takes an event in dat_evd_wait and does not sleep.
+const TAKING: u32 = 1;
+/// A thread waits in dat_evd_wait.
+const WAITING: u32 = 2;
 
 /// The slot of the waiter of an EVD.
 #[derive(Default)]
 pub(super) struct WaiterSlot {
-    /// Whether a thread waits in dat_evd_wait.
-    waiting: AtomicBool,
+    /// `VACANT`, `TAKING` or `WAITING`.
+    occupant: AtomicU32,
     /// The number of events that were queued so far. It may wrap around.
     event_count: AtomicU32,
     /// The number of threads that are about to return from dat_evd_wait.
     leaving: AtomicU32,
-    /// The number of calls that take an event without being the waiter: see
-    /// [`WaiterSlot::enter`].
-    taking: AtomicU32,
     /// The word that the waiter sleeps on.
     pub(super) wake: Wake,
 }
@@ -33,10 +41,24 @@ impl WaiterSlot {
     /// false if there is already a waiter.
     #[must_use]
     pub(super) fn claim(&self) -> bool {
-        let free =
-            self.waiting.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let free = self.occupy(WAITING);
         fence(Ordering::SeqCst);
         free
+    }
+
+    /// Occupies the slot. Returns false if there is a waiter. A taker leaves soon, so this function
+    /// waits for it, unless the taker may be the call that a signal handler has interrupted in order
+    /// to make this call.
+    #[inline]
+    fn occupy(&self, as_what: u32) -> bool {
+        let (order, failed) = (Ordering::SeqCst, Ordering::Acquire);
+        loop {
+            match self.occupant.compare_exchange(VACANT, as_what, order, failed) {
+                Ok(_) => return true,
+                Err(TAKING) if nesting::interrupted_activity() != Activity::Work => yield_now(),
+                Err(_) => return false,
+            }
+        }
     }
 
     /// Ends the wait of the caller. Calls `look` to check whether events remain. Calls `notify` if
@@ -45,7 +67,7 @@ impl WaiterSlot {
         self.leaving.fetch_add(1, Ordering::AcqRel);
         let known = self.event_count.load(Ordering::Acquire);
         let left = look();
-        self.waiting.store(false, Ordering::Release);
+        self.occupant.store(VACANT, Ordering::Release);
         fence(Ordering::SeqCst);
         if left || self.event_count.load(Ordering::Acquire) != known {
             notify();
@@ -53,22 +75,20 @@ impl WaiterSlot {
         self.leaving.fetch_sub(1, Ordering::Release);
     }
 
-    /// Makes dat_evd_free wait until the returned value is dropped, as for a waiter. The caller
-    /// then checks whether the EVD is dead: either the caller sees that, or dat_evd_free sees the
-    /// caller.
+    /// Makes the calling thread the taker until the returned value is dropped. Returns `None` if
+    /// there is a waiter.
     ///
-    /// Calls of one thread nest, if a signal handler interrupts one. Otherwise only one thread at a
-    /// time calls this.
-    pub(super) fn enter(&self) -> Taking<'_> {
-        let before = self.taking.load(Ordering::Relaxed);
-        self.taking.store(before + 1, Ordering::SeqCst);
-        Taking { taking: &self.taking, before }
+    /// The caller then checks whether the EVD is dead: either the caller sees that, or dat_evd_free
+    /// sees the taker and waits.
+    #[inline]
+    pub(super) fn enter(&self) -> Option<Taking<'_>> {
+        self.occupy(TAKING).then(|| Taking { occupant: &self.occupant })
     }
 
     /// Whether there is a waiter. The waiter handles the events that are queued.
     #[inline]
     pub(super) fn is_occupied(&self) -> bool {
-        self.waiting.load(Ordering::Acquire)
+        self.occupant.load(Ordering::Acquire) == WAITING
     }
 
     /// Records that an event was queued, and returns whether there is a waiter. If there is one,
@@ -80,23 +100,20 @@ impl WaiterSlot {
         self.is_occupied()
     }
 
-    /// Whether no thread waits and every former waiter has returned.
+    /// Whether no thread waits or takes an event, and every former waiter has returned.
     pub(super) fn is_vacant(&self) -> bool {
-        !self.is_occupied()
-            && self.leaving.load(Ordering::Acquire) == 0
-            && self.taking.load(Ordering::SeqCst) == 0
+        self.occupant.load(Ordering::SeqCst) == VACANT && self.leaving.load(Ordering::Acquire) == 0
     }
 }
 
-/// A call that takes an event without being the waiter.
+/// The right of the taker.
 pub(super) struct Taking<'a> {
-    taking: &'a AtomicU32,
-    before: u32,
+    occupant: &'a AtomicU32,
 }
 
 impl Drop for Taking<'_> {
     fn drop(&mut self) {
-        self.taking.store(self.before, Ordering::Release);
+        self.occupant.store(VACANT, Ordering::Release);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
 use super::*;
@@ -35,6 +35,26 @@ impl Evd {
         } else {
             self.triggers.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Models the part of dat_evd_wait that takes an event which is already queued. Returns whether
+    /// the call took the event.
+    fn take_ready(&self) -> bool {
+        let Some(_taking) = self.waiter_slot.enter() else { return false };
+        // loom treats sequentially consistent accesses as acquire and release. The fences of this
+        // model stand for what is missing.
+        fence(Ordering::SeqCst);
+        if self.dead.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.memory.with(|_| ());
+        self.looking.with_mut(|_| ());
+        let taken = self.queued.load(Ordering::Acquire) > 0;
+        if taken {
+            self.queued.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.looking.with_mut(|_| ());
+        taken
     }
 
     /// Models dat_evd_wait for one event. The wait has no time limit if `forever` is true, and does
@@ -128,5 +148,40 @@ fn loom_a_leaving_and_a_new_waiter_do_not_poll_together() {
         assert!(
             evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0
         );
+    });
+}
+
+#[test]
+fn loom_takers_and_a_waiter_do_not_take_together() {
+    loom::model(|| {
+        let (evd, taken) = with_waiter(false, |evd| {
+            evd.post();
+            evd.take_ready();
+        });
+        let other = Arc::clone(&evd);
+        let taker = thread::spawn(move || other.take_ready());
+        evd.take_ready();
+        taker.join().unwrap();
+        assert!(evd.waiter_slot.is_vacant(), "{taken}");
+    });
+}
+
+#[test]
+fn loom_the_memory_is_freed_after_the_taker_has_left() {
+    loom::model(|| {
+        let evd = Arc::new(Evd::default());
+        let taker = {
+            let evd = Arc::clone(&evd);
+            thread::spawn(move || evd.take_ready())
+        };
+        evd.dead.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        while !evd.waiter_slot.is_vacant() {
+            thread::yield_now();
+        }
+        // SAFETY: the test shows that no thread accesses the memory at this time. loom reports a
+        // violation.
+        evd.memory.with_mut(|_| ());
+        taker.join().unwrap();
     });
 }
