@@ -139,7 +139,10 @@ fn escape(text: &str) -> String {
 fn exit_status(command: &str) -> &'static str {
     match command {
         "serve" => "Does not end by itself: 1 on failure, 2 for a wrong command line.",
-        "list" => "0, or 1 if the registry file has errors; 2 for a wrong command line.",
+        "list" => {
+            "0, or 1 if the registry file has errors or no entry has NAME in its name; 2 for a \
+             wrong command line."
+        }
         "doctor" => "0, or 1 if there is a problem; 2 for a wrong command line.",
         "check" => {
             "0, or 1 if there are errors (with \\-\\-strict: or warnings); 2 if the file cannot be \

@@ -95,6 +95,20 @@ fn the_examples_of_dat_conf_are_valid_lines() {
     assert!(output.status.success(), "{lines}{}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// Commands that fail unless the examples of a page have done what they promise.
+fn effects(name: &str) -> &'static str {
+    match name {
+        "dat-register" => "test \"$(grep -c '^tcp-lo ' my.conf)\" = 1\ngrep -q 'crc=on' my.conf\n",
+        "dat-unregister" => "test \"$(grep -c '^tcp-lo ' my.conf)\" = 0\n",
+        "dat-convert" => "grep -q '^lab ' my-copy.conf\n",
+        "dat-bench" => "grep -q '<svg' bench.html\n",
+        "dat-conformance" => "grep -q '<testcase' result.xml\n",
+        "dat-trace" => "grep -q '\"established\"' trace.json\n",
+        "dat-completions" => "grep -q complete ~/.local/share/bash-completion/completions/dat\n",
+        _ => "",
+    }
+}
+
 /// What the program `server` of the examples prints when it has opened an adapter.
 const READY: &str = "the adapter is open";
 
@@ -107,7 +121,8 @@ fn server() {
     std::thread::park_timeout(Duration::from_secs(600));
 }
 
-/// Types the lines in a shell, in a directory with a file my.conf. Every line must succeed.
+/// Types the lines in a shell, in a directory with a file my.conf. Every line must succeed, and must
+/// have its effect.
 fn run(name: &str, lines: &[&str]) {
     let dir = tempfile::tempdir().expect("a directory");
     let entry = "lab u2.0 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 \"lo\" \"\"\n";
@@ -134,6 +149,7 @@ fn run(name: &str, lines: &[&str]) {
             None => format!("{line}\n"),
         };
     }
+    script += effects(name);
     let programs = Path::new(DAT).parent().expect("a directory").display();
     let mut shell = Command::new("bash");
     let heeded =

@@ -12,7 +12,9 @@
 //! | `dat::cm` | info | a connection is established or disconnected |
 //! | `dat::cm` | warn | an attempt to connect fails; a connection breaks |
 //! | `dat::ep` | debug | an endpoint changes its state |
-//! | `dat::dto` | debug | an operation is flushed, or a post is refused because of its memory |
+//! | `dat::dto` | trace | an operation is flushed |
+//! | `dat::dto` | debug | the first operation of a connection is flushed; a post is refused because of
+//! |  |  | its memory |
 //! | `dat::dto` | info | a message starts to wait because no receive is posted; a message has waited
 //! |  |  | long because the peer has posted none |
 //! | `dat::dto` | warn | an operation completes with an error other than DAT_DTO_ERR_FLUSHED |
@@ -66,13 +68,15 @@ pub(crate) fn next_connection_number() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Logs an operation that has completed without success.
+/// Logs an operation that has completed without success. An endpoint may have thousands of receives,
+/// so only the first flushed operation of its connection has the level debug.
 pub(crate) fn log_failed_dto(
     ia: &str,
     ep: usize,
     connection: u64,
     dto: &DAT_DTO_COMPLETION_EVENT_DATA,
     last_cause: &LastCause,
+    is_first_flushed: impl FnOnce() -> bool,
 ) {
     // SAFETY: all variants of the union are one word, which has no invalid values.
     let cookie = unsafe { dto.user_cookie.as_64 };
@@ -80,8 +84,14 @@ pub(crate) fn log_failed_dto(
     let status = completion_name(dto.status);
     let because = || last_cause.sentence().map(display);
     match dto.status {
-        DAT_DTO_ERR_FLUSHED => {
+        DAT_DTO_ERR_FLUSHED if is_first_flushed() => {
             debug!(
+                target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
+                because = because(), "flushed"
+            )
+        }
+        DAT_DTO_ERR_FLUSHED => {
+            trace!(
                 target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
                 because = because(), "flushed"
             )

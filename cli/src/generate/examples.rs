@@ -80,11 +80,9 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 lines: &["dat register --file my.conf tcp-lo libdat_tcp_emu.so lo"],
             },
             Example {
-                purpose: "Replaces this entry by one with checksums, which thread-safe programs \
-                          can use, too:",
+                purpose: "Replaces this entry by one with checksums:",
                 lines: &[
-                    "dat register --file my.conf --replace --threadsafe tcp-lo libdat_tcp_emu.so \
-                     'lo crc=on'",
+                    "dat register --file my.conf --replace tcp-lo libdat_tcp_emu.so 'lo crc=on'",
                 ],
             },
         ],
@@ -162,7 +160,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             Example {
                 purpose: "Logs the connections and failures of a program:",
-                lines: &["dat trace dat ping --count 1"],
+                lines: &["dat trace --log info dat ping --count 1"],
             },
             Example {
                 purpose: "Logs only how connections begin and end, as JSON in a file:",

@@ -51,12 +51,11 @@ impl<T: Transport> Ep<T> {
             holding.set_unreported(srq_share.take());
         }
         let holding = Arc::new(holding);
-        let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
+        let depths = [count(attr.max_request_dtos), count(attr.max_recv_dtos)];
         let tally = self.counters.flow();
         let ep = self.shared.ep as *mut c_void;
-        let mut flow =
-            Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
-        flow.last_cause = Arc::clone(&self.shared.last_cause);
+        let (held, last_cause) = (Arc::clone(&holding), Arc::clone(&self.shared.last_cause));
+        let mut flow = Flow::new(ep, &self.ia.name, depths, srq_share, held, tally, last_cause)?;
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // The flow is in an `Arc` and not in a `Box`, because other code keeps its address: moving
@@ -76,8 +75,8 @@ impl<T: Transport> Ep<T> {
             token: Token::new(&flow),
             holding: Arc::clone(&holding),
             sender_wakes: params::recv_stream_flags(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
-            max_requests: requests,
-            max_recvs: recvs,
+            max_requests: depths[0],
+            max_recvs: depths[1],
             max_request_segments: count(attr.max_request_iov)
                 .max(write_iov)
                 .max(count(attr.max_rdma_read_iov)),

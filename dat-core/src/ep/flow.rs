@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dat_sys::ib::*;
@@ -48,6 +48,8 @@ pub struct Flow {
     pub(super) tally: Arc<CounterArray<{ counters::EP_ALL }>>,
     /// The endpoint's last cause.
     pub(super) last_cause: Arc<LastCause>,
+    /// Whether an operation was flushed.
+    any_flushed: AtomicBool,
 }
 
 /// The numbers of posted and of completed receives. Each of the two counters has one writer.
@@ -71,11 +73,11 @@ impl Flow {
     pub(super) fn new(
         ep: *mut c_void,
         ia: &str,
-        max_requests: usize,
-        max_recvs: usize,
+        [max_requests, max_recvs]: [usize; 2],
         srq: Option<SrqShare>,
         holding: Arc<HeldBuffers>,
         tally: Arc<CounterArray<{ counters::EP_ALL }>>,
+        last_cause: Arc<LastCause>,
     ) -> Result<Self> {
         Ok(Flow {
             ep: ep as usize,
@@ -88,7 +90,8 @@ impl Flow {
             lost: [false; 2],
             holding,
             tally,
-            last_cause: Arc::default(),
+            last_cause,
+            any_flushed: AtomicBool::new(false),
         })
     }
 
@@ -249,7 +252,9 @@ impl Flow {
         });
         self.last_cause.keep_failed(&data);
         let connection = self.connection.load(Ordering::Relaxed);
-        log::log_failed_dto(&self.ia, self.ep, connection, &data, &self.last_cause);
+        let is_first_flushed = || !self.any_flushed.swap(true, Ordering::Relaxed);
+        let last_cause = &self.last_cause;
+        log::log_failed_dto(&self.ia, self.ep, connection, &data, last_cause, is_first_flushed);
     }
 }
 
@@ -460,8 +465,8 @@ mod tests {
     /// Creates a flow without a queue pair. It has `posted` requests, and all of them were carried
     /// out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
-        let (holding, tally) = Default::default();
-        let flow = Flow::new(std::ptr::null_mut(), "", 4, 4, None, holding, tally)
+        let (holding, tally, cause) = Default::default();
+        let flow = Flow::new(std::ptr::null_mut(), "", [4; 2], None, holding, tally, cause)
             .expect("the memory of the flow can be allocated");
         for cookie in 0..posted {
             flow.requests.claim(cookie, suppressed, |_| 0).expect("the flow has a free slot");
