@@ -60,6 +60,10 @@ const HEADINGS: [(&str, bool); 13] = [
     ("See also", true),
 ];
 
+/// The abbreviations of DAT's objects, which each page explains.
+const ABBREVIATIONS: [&str; 12] =
+    ["IA", "EVD", "CNO", "PZ", "LMR", "RMR", "EP", "SRQ", "PSP", "RSP", "CSP", "CR"];
+
 impl Page {
     fn read(path: PathBuf) -> Result<Self> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -120,12 +124,26 @@ impl Page {
         code.filter(|name| name.starts_with("dat")).map(str::to_owned).collect()
     }
 
-    /// The text with these prototypes as the synopsis. Overviews have none.
+    /// The functions with a prototype in the synopsis, except the one of the page's name.
+    pub fn other_functions(&self) -> Vec<String> {
+        let code = self.section("Synopsis").match_indices(" dat_").filter_map(|(at, _)| {
+            let (name, _) = self.section("Synopsis")[at + 1..].split_once('(')?;
+            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(name)
+        });
+        code.filter(|name| *name != self.name).map(str::to_owned).collect()
+    }
+
+    /// The text with these prototypes as the synopsis, and with the options of the linker. Code
+    /// without the page's own function stays. Overviews have no synopsis.
     pub fn with_synopsis(&self, prototypes: &[Prototype]) -> String {
-        if prototypes.is_empty() {
+        if !self.is_function() {
             return self.text.clone();
         }
-        let blocks: String = match prototypes {
+        let own = format!(" {}(", self.name);
+        let stays = |block: &&str| prototypes.is_empty() || !block.contains(&own);
+        let others = self.section("Synopsis").split("```").skip(1).step_by(2).filter(stays);
+        let others: String = others.map(|block| format!("```{block}```\n\n")).collect();
+        let blocks = match prototypes {
             [new, old] if new.text == old.text => {
                 let includes =
                     format!("{} // uDAPL 2.0\n{} // uDAPL 1.2", new.include, old.include);
@@ -135,12 +153,40 @@ impl Page {
                 .iter()
                 .map(|Prototype { include, text }| format!("```c\n{include}\n\n{text}\n```\n\n"))
                 .collect(),
+        } + &others;
+        let link = match ["<dat2/", "<dat/"].map(|version| blocks.contains(version)) {
+            [true, true] => "Link with `-ldat2` for uDAPL 2.0, or with `-ldat` for uDAPL 1.2.",
+            [true, false] => "Link with `-ldat2`.",
+            _ => "Link with `-ldat`.",
         };
         let (head, rest) = match self.text.split_once("\n## Synopsis\n") {
             Some((head, rest)) => (head, rest.split_once("\n## ").map_or("", |(_, rest)| rest)),
             None => self.text.split_once("\n## ").unwrap_or((&self.text, "")),
         };
-        format!("{head}\n## Synopsis\n\n{blocks}## {rest}")
+        format!("{head}\n## Synopsis\n\n{blocks}{link}\n\n## {rest}")
+    }
+
+    /// The abbreviations that the page uses before it explains them, as in "endpoint (EP)".
+    fn unexplained_abbreviations(&self) -> Vec<&'static str> {
+        let mut text = String::new();
+        for (at, part) in self.text.split("```").enumerate().filter(|(at, _)| at % 2 == 0) {
+            // The summary of a page has only one line, so its abbreviations are explained later.
+            let part =
+                if at == 0 { part.splitn(3, "\n\n").nth(2).unwrap_or_default() } else { part };
+            text.extend(part.split('`').step_by(2));
+        }
+        let words: Vec<&str> =
+            text.split(|c: char| !(c.is_alphanumeric() || "_()".contains(c))).collect();
+        let is_unexplained = |abbreviation: &&str| {
+            let first = words.iter().find(|word| {
+                let name = word.trim_matches(['(', ')']);
+                name.strip_suffix('s').unwrap_or(name) == *abbreviation
+            });
+            let is_in_summary = self.summary().contains(&format!("({abbreviation})"));
+            !is_in_summary
+                && first.is_some_and(|word| !(word.starts_with('(') && word.ends_with(')')))
+        };
+        ABBREVIATIONS.into_iter().filter(is_unexplained).collect()
     }
 
     /// The rules that the page breaks.
@@ -153,6 +199,12 @@ impl Page {
         let summary = self.summary();
         if summary.lines().count() != 1 || !summary.ends_with('.') || summary.len() > 80 {
             report("the second paragraph is not one sentence of at most 80 characters".into());
+        }
+        // The overview `dat` lists what the abbreviations stand for.
+        if self.name != "dat" {
+            for abbreviation in self.unexplained_abbreviations() {
+                report(format!("{abbreviation} is used before it is explained"));
+            }
         }
         if !self.is_function() {
             return problems;
@@ -209,6 +261,34 @@ mod tests {
             statuses_at_the_beginning("`DAT_A` `DAT_B`, `DAT_C` or `DAT_D`: So."),
             Some(vec![("DAT_A", "DAT_B"), ("DAT_A", "DAT_C"), ("DAT_A", "DAT_D")])
         );
+    }
+
+    fn page(text: &str) -> Page {
+        Page { path: "dat_x.md".into(), name: "dat_x".into(), text: text.into() }
+    }
+
+    #[test]
+    fn the_synopsis_has_the_prototype_other_functions_and_the_library() {
+        let page = page(
+            "# dat_x\n\nSays x.\n\n## Synopsis\n\n```c\nint dat_x(old);\n```\n\n```c\nint \
+             dat_y(void);\n```\n\n## Arguments\n\nNone.\n\n## Return values\n\n- `DAT_A`: So.\n",
+        );
+        assert_eq!(page.other_functions(), ["dat_y"]);
+        let [include, text] = ["#include <dat2/udat.h>", "int dat_x(void);"].map(str::to_owned);
+        let text = page.with_synopsis(&[Prototype { include, text }]);
+        let expected = "## Synopsis\n\n```c\n#include <dat2/udat.h>\n\nint dat_x(void);\n```\n\n\
+                        ```c\nint dat_y(void);\n```\n\nLink with `-ldat2`.\n\n## Arguments\n";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn abbreviations_are_explained_at_their_first_use() {
+        let used = |text: &str| {
+            page(&format!("# dat_x\n\nFrees an EP.\n\n{text}")).unexplained_abbreviations()
+        };
+        assert_eq!(used("The endpoint (EP) of the interface adapters (IAs)."), [""; 0]);
+        assert_eq!(used("The EP, `EVD` and PZs."), ["PZ", "EP"]);
+        assert_eq!(used("```c\nEP\n```\n\nAn endpoint (EP)."), [""; 0]);
     }
 
     #[test]

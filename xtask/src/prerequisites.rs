@@ -47,6 +47,7 @@ const PREREQUISITES: &[Prerequisite] = &[
     any_run("gcc", "/usr/bin/gcc", "gcc", "C programs"),
     any_run("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
     any_run("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
+    any_run("make", "/usr/bin/make", "make", "the examples of the guide"),
     any_run("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
     any_run("tshark", "/usr/bin/tshark", "tshark", "captures, decoded by Wireshark"),
     full_run("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),

@@ -90,13 +90,10 @@ pub(crate) fn install_manual(man3: &Path) -> Result<()> {
         let path = man3.join(format!("{name}.3dat"));
         fs::write(&path, text).with_context(|| path.display().to_string())
     };
-    let headers = headers()?;
     for page in pages()? {
         write(&page.name, &manual::render(&page)?)?;
-        for other in headers.iter().flat_map(Header::functions) {
-            if page.documents(&other) && other != page.name {
-                write(&other, &format!(".so man3/{}.3dat\n", page.name))?;
-            }
+        for other in page.other_functions() {
+            write(&other, &format!(".so man3/{}.3dat\n", page.name))?;
         }
     }
     Ok(())

@@ -17,10 +17,10 @@ extern "C" {
 
 /*
  * Registers a provider for an adapter name.
- * provider: The function table of the provider, a DAT_PROVIDER.
+ * provider: The function table of the provider, a DAT_PROVIDER. NULL is invalid.
  * provider_info: What the provider offers: the name of the adapter (ia_name, 1 to 255 octets in
  *     UTF-8 with a NUL at the end), the version of uDAPL (dapl_version_major, dapl_version_minor),
- *     and whether the provider is thread-safe (is_thread_safe).
+ *     and whether the provider is thread-safe (is_thread_safe). NULL is invalid.
  * See dat_registry_add_provider(3dat).
  */
 extern DAT_RETURN DAT_API dat_registry_add_provider(
@@ -28,8 +28,9 @@ extern DAT_RETURN DAT_API dat_registry_add_provider(
 
 /*
  * Removes the registration of a provider.
- * provider: The function table that was registered.
+ * provider: The function table that was registered. NULL is invalid.
  * provider_info: The name, version and thread safety with which the function table was registered.
+ *     NULL is invalid.
  * See dat_registry_remove_provider(3dat).
  */
 extern DAT_RETURN DAT_API dat_registry_remove_provider(

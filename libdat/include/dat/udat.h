@@ -246,12 +246,15 @@ typedef struct dat_event {
 /*
  * Opens an interface adapter (IA) by its name.
  * name: The name of the adapter in the registry, a text of 1 to 255 octets in UTF-8 that ends with
- *     a NUL, for example "tcp-emu".
- * async_evd_min_qlen: The minimum length, in entries, of the EVD for asynchronous events that the
- *     call creates.
+ *     a NUL, for example "tcp-emu". NULL is invalid.
+ * async_evd_min_qlen: The minimum length, in entries, of the event dispatcher (EVD) for
+ *     asynchronous events that the call creates. The value is ignored unless async_evd_handle is
+ *     DAT_HANDLE_NULL.
  * async_evd_handle: Input and output: the EVD to which the IA reports asynchronous events, such as
- *     failures of the adapter.
- * ia_handle: Output: the handle of the new IA.
+ *     failures of the adapter. NULL is invalid. Before the call, the program sets async_evd_handle
+ *     to one of the values in the description: DAT_HANDLE_NULL, the handle of an EVD, or
+ *     DAT_EVD_ASYNC_EXISTS.
+ * ia_handle: Output: the handle of the new IA. NULL is invalid.
  * dapl_major: The major version of uDAPL that the program uses: 2 with libdat2, and 1 with
  *     libdat.so.1.
  * dapl_minor: The minimum minor version of uDAPL.
@@ -265,12 +268,15 @@ extern DAT_RETURN DAT_API dat_ia_openv(
 /*
  * Opens an interface adapter (IA) by its name.
  * name: The name of the adapter in the registry, a text of 1 to 255 octets in UTF-8 that ends with
- *     a NUL, for example "tcp-emu".
- * async_evd_min_qlen: The minimum length, in entries, of the EVD for asynchronous events that the
- *     call creates.
+ *     a NUL, for example "tcp-emu". NULL is invalid.
+ * async_evd_min_qlen: The minimum length, in entries, of the event dispatcher (EVD) for
+ *     asynchronous events that the call creates. The value is ignored unless async_evd_handle is
+ *     DAT_HANDLE_NULL.
  * async_evd_handle: Input and output: the EVD to which the IA reports asynchronous events, such as
- *     failures of the adapter.
- * ia_handle: Output: the handle of the new IA.
+ *     failures of the adapter. NULL is invalid. Before the call, the program sets async_evd_handle
+ *     to one of the values in the description: DAT_HANDLE_NULL, the handle of an EVD, or
+ *     DAT_EVD_ASYNC_EXISTS.
+ * ia_handle: Output: the handle of the new IA. NULL is invalid.
  * See dat_ia_open(3dat).
  */
 #define dat_ia_open(name, async_evd_min_qlen, async_evd_handle, ia_handle) \
@@ -279,14 +285,17 @@ extern DAT_RETURN DAT_API dat_ia_openv(
 
 /*
  * Returns the attributes of an IA and of its provider.
- * ia_handle: The IA, as dat_ia_open returned it.
- * async_evd_handle: Output: the EVD to which the IA reports asynchronous events.
+ * ia_handle: The interface adapter (IA), as dat_ia_open returned it. DAT_HANDLE_NULL is invalid.
+ * async_evd_handle: Output: the event dispatcher (EVD) to which the IA reports asynchronous events.
+ *     NULL means that the program does not want it.
  * ia_attr_mask: The attributes of the adapter that the program wants, a union of the constants
  *     DAT_IA_FIELD_...
- * ia_attr: Output: the attributes of the adapter, in a structure of the program.
+ * ia_attr: Output: the attributes of the adapter, in a structure of the program. NULL is allowed if
+ *     ia_attr_mask is 0, and then nothing is written.
  * provider_attr_mask: The attributes of the provider that the program wants, a union of the
  *     constants DAT_PROVIDER_FIELD_...
- * provider_attr: Output: the attributes of the provider, in a structure of the program.
+ * provider_attr: Output: the attributes of the provider, in a structure of the program. NULL is
+ *     allowed if provider_attr_mask is 0, and then nothing is written.
  * See dat_ia_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_ia_query(
@@ -295,7 +304,7 @@ extern DAT_RETURN DAT_API dat_ia_query(
 
 /*
  * Closes an IA, and frees its objects if the program wants that.
- * ia_handle: The IA, as dat_ia_open returned it.
+ * ia_handle: The interface adapter (IA), as dat_ia_open returned it. DAT_HANDLE_NULL is invalid.
  * close_flags: How to close the IA.
  * See dat_ia_close(3dat).
  */
@@ -305,24 +314,35 @@ extern DAT_RETURN DAT_API dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS 
 
 /*
  * Stores a value of the program with an object.
- * dat_handle: Any object: an IA, EP, EVD, CNO, CR, PSP, RSP, CSP, PZ, LMR, RMR or SRQ.
- * context: The value, a DAT_CONTEXT.
+ * dat_handle: Any object: an interface adapter (IA), endpoint (EP), event dispatcher (EVD),
+ *     consumer notification object (CNO), connection request (CR), public service point (PSP),
+ *     reserved service point (RSP), common service point (CSP), protection zone (PZ), local memory
+ *     region (LMR), remote memory region (RMR) or shared receive queue (SRQ). DAT_HANDLE_NULL is
+ *     invalid.
+ * context: The value, a DAT_CONTEXT. A NULL pointer, which is the value of a new object, means that
+ *     the object has no context.
  * See dat_set_consumer_context(3dat).
  */
 extern DAT_RETURN DAT_API dat_set_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT context);
 
 /*
  * Returns the value that the program has stored with an object.
- * dat_handle: Any object: an IA, EP, EVD, CNO, CR, PSP, RSP, CSP, PZ, LMR, RMR or SRQ.
- * context: Output: the context of the object, a DAT_CONTEXT in memory of the program.
+ * dat_handle: Any object: an interface adapter (IA), endpoint (EP), event dispatcher (EVD),
+ *     consumer notification object (CNO), connection request (CR), public service point (PSP),
+ *     reserved service point (RSP), common service point (CSP), protection zone (PZ), local memory
+ *     region (LMR), remote memory region (RMR) or shared receive queue (SRQ). DAT_HANDLE_NULL is
+ *     invalid.
+ * context: Output: the context of the object, a DAT_CONTEXT in memory of the program. NULL is
+ *     invalid.
  * See dat_get_consumer_context(3dat).
  */
 extern DAT_RETURN DAT_API dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT *context);
 
 /*
  * Returns the type of the object that a handle names.
- * dat_handle: Any object.
- * handle_type: Output: the type of the object, one of the values in the description.
+ * dat_handle: Any object. DAT_HANDLE_NULL is invalid.
+ * handle_type: Output: the type of the object, one of the values in the description. NULL is
+ *     invalid.
  * See dat_get_handle_type(3dat).
  */
 extern DAT_RETURN DAT_API dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_type);
@@ -331,17 +351,18 @@ extern DAT_RETURN DAT_API dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_
 
 /*
  * Creates a protection zone (PZ).
- * ia_handle: The IA to which the PZ belongs.
- * pz_handle: Output: the handle of the new PZ.
+ * ia_handle: The interface adapter (IA) to which the PZ belongs. DAT_HANDLE_NULL is invalid.
+ * pz_handle: Output: the handle of the new PZ. NULL is invalid.
  * See dat_pz_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_handle);
 
 /*
  * Returns the parameters of a protection zone (PZ).
- * pz_handle: The PZ.
+ * pz_handle: The PZ. DAT_HANDLE_NULL is invalid.
  * pz_param_mask: The parameters that the program wants.
- * pz_param: Output: the parameters, in a structure of the program.
+ * pz_param: Output: the parameters, in a structure of the program. NULL is allowed if pz_param_mask
+ *     is 0.
  * See dat_pz_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_pz_query(
@@ -349,27 +370,32 @@ extern DAT_RETURN DAT_API dat_pz_query(
 
 /*
  * Frees a protection zone (PZ).
- * pz_handle: The PZ.
+ * pz_handle: The PZ. DAT_HANDLE_NULL is invalid.
  * See dat_pz_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_pz_free(DAT_PZ_HANDLE pz_handle);
 
 /*
  * Registers memory with an IA and creates a local memory region (LMR) for it.
- * ia_handle: The IA.
+ * ia_handle: The interface adapter (IA). DAT_HANDLE_NULL is invalid.
  * mem_type: What region_description describes: DAT_MEM_TYPE_VIRTUAL (a range of addresses),
  *     DAT_MEM_TYPE_LMR (the memory of another LMR) or DAT_MEM_TYPE_SHARED_VIRTUAL (a range of
  *     addresses that several processes share).
- * region_description: The memory, a union that is passed by value.
+ * region_description: The memory, a union that is passed by value. No address and no pointer may be
+ *     NULL.
  * length: The length of the memory in octets, at least 1.
- * pz_handle: The PZ of the LMR, which belongs to the same IA.
+ * pz_handle: The protection zone (PZ) of the LMR, which belongs to the same IA. DAT_HANDLE_NULL is
+ *     invalid.
  * privileges: What the LMR permits, a union of the flags in the description.
- * lmr_handle: Output: the handle of the LMR.
- * lmr_context: Output: the key with which this process names the LMR in local segments.
- * rmr_context: Output: the key with which peers name the LMR.
- * registered_length: Output: the length of the registered memory in octets.
+ * lmr_handle: Output: the handle of the LMR. NULL is invalid.
+ * lmr_context: Output: the key with which this process names the LMR in local segments. NULL means
+ *     that the program does not want it.
+ * rmr_context: Output: the key with which peers name the LMR. NULL means that the program does not
+ *     want it.
+ * registered_length: Output: the length of the registered memory in octets. NULL means that the
+ *     program does not want it.
  * registered_address: Output: the address of the first registered octet in the memory of this
- *     process, also for a zero-based LMR.
+ *     process, also for a zero-based LMR. NULL means that the program does not want it.
  * See dat_lmr_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_lmr_create(
@@ -380,9 +406,10 @@ extern DAT_RETURN DAT_API dat_lmr_create(
 
 /*
  * Returns the parameters of a local memory region (LMR).
- * lmr_handle: The LMR.
+ * lmr_handle: The LMR. DAT_HANDLE_NULL is invalid.
  * lmr_param_mask: The parameters that the program wants, a union of the constants DAT_LMR_FIELD_...
- * lmr_param: Output: the parameters, in a structure of the program.
+ * lmr_param: Output: the parameters, in a structure of the program. NULL is allowed if
+ *     lmr_param_mask is 0.
  * See dat_lmr_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_lmr_query(
@@ -390,16 +417,17 @@ extern DAT_RETURN DAT_API dat_lmr_query(
 
 /*
  * Frees a local memory region (LMR).
- * lmr_handle: The LMR.
+ * lmr_handle: The LMR. DAT_HANDLE_NULL is invalid.
  * See dat_lmr_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_lmr_free(DAT_LMR_HANDLE lmr_handle);
 
 /*
  * Makes memory of this process visible to the RDMA reads of peers.
- * ia_handle: The IA to which the LMRs of the segments belong.
+ * ia_handle: The interface adapter (IA) to which the local memory regions (LMRs) of the segments
+ *     belong. DAT_HANDLE_NULL is invalid.
  * local_segments: An array of segments, each with the address, the length in octets and the LMR
- *     context of a range of memory.
+ *     context of a range of memory. NULL is allowed if num_segments is 0.
  * num_segments: The number of segments.
  * See dat_lmr_sync_rdma_read(3dat).
  */
@@ -408,9 +436,10 @@ extern DAT_RETURN DAT_API dat_lmr_sync_rdma_read(
 
 /*
  * Makes the RDMA writes of peers visible to this process.
- * ia_handle: The IA to which the LMRs of the segments belong.
+ * ia_handle: The interface adapter (IA) to which the local memory regions (LMRs) of the segments
+ *     belong. DAT_HANDLE_NULL is invalid.
  * local_segments: An array of segments, each with the address, the length in octets and the LMR
- *     context of a range of memory.
+ *     context of a range of memory. NULL is allowed if num_segments is 0.
  * num_segments: The number of segments.
  * See dat_lmr_sync_rdma_write(3dat).
  */
@@ -419,18 +448,20 @@ extern DAT_RETURN DAT_API dat_lmr_sync_rdma_write(
 
 /*
  * Creates a remote memory region (RMR) for all endpoints of a protection zone.
- * pz_handle: The protection zone (PZ) of the remote memory region (RMR).
- * rmr_handle: A pointer to the variable that receives the handle of the new RMR.
+ * pz_handle: The protection zone (PZ) of the remote memory region (RMR). DAT_HANDLE_NULL is
+ *     invalid.
+ * rmr_handle: A pointer to the variable that receives the handle of the new RMR. NULL is invalid.
  * See dat_rmr_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_handle);
 
 /*
  * Returns the parameters of a remote memory region (RMR) and its present binding.
- * rmr_handle: The remote memory region (RMR).
+ * rmr_handle: The remote memory region (RMR). DAT_HANDLE_NULL is invalid.
  * rmr_param_mask: A mask of the flags DAT_RMR_FIELD_... that names the requested members of
  *     rmr_param, or DAT_RMR_FIELD_ALL.
- * rmr_param: A pointer to a DAT_RMR_PARAM that the library fills.
+ * rmr_param: A pointer to a DAT_RMR_PARAM that the library fills. NULL is allowed only if
+ *     rmr_param_mask is 0.
  * See dat_rmr_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_rmr_query(
@@ -438,16 +469,17 @@ extern DAT_RETURN DAT_API dat_rmr_query(
 
 /*
  * Gives peers access to a part of a local memory region, or ends the access.
- * rmr_handle: The remote memory region (RMR) that is bound.
+ * rmr_handle: The remote memory region (RMR) that is bound. DAT_HANDLE_NULL is invalid.
  * lmr_triplet: A pointer to one triplet that names the memory: virtual_address is the address of
  *     the first octet (or its offset, if the LMR is zero-based), segment_length is the length in
- *     octets, and lmr_context is the LMR context of lmr_handle.
+ *     octets, and lmr_context is the LMR context of lmr_handle. NULL is invalid.
  * mem_priv: The privileges that peers get: DAT_MEM_PRIV_REMOTE_READ_FLAG (0x02),
  *     DAT_MEM_PRIV_REMOTE_WRITE_FLAG (0x20), both, or DAT_MEM_PRIV_NONE_FLAG (0).
- * ep_handle: The endpoint (EP) to whose request queue the bind is posted.
+ * ep_handle: The endpoint (EP) to whose request queue the bind is posted. DAT_HANDLE_NULL is
+ *     invalid.
  * user_cookie: 64 bits that the event of the bind returns unchanged.
  * completion_flags: A mask of completion flags.
- * rmr_context: A pointer to the variable that receives the new RMR context.
+ * rmr_context: A pointer to the variable that receives the new RMR context. NULL is invalid.
  * See dat_rmr_bind(3dat).
  */
 extern DAT_RETURN DAT_API dat_rmr_bind(
@@ -457,7 +489,7 @@ extern DAT_RETURN DAT_API dat_rmr_bind(
 
 /*
  * Frees a remote memory region (RMR), whether it is bound or not.
- * rmr_handle: The remote memory region (RMR).
+ * rmr_handle: The remote memory region (RMR). DAT_HANDLE_NULL is invalid.
  * See dat_rmr_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
@@ -466,14 +498,16 @@ extern DAT_RETURN DAT_API dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
 
 /*
  * Creates an event dispatcher.
- * ia_handle: The open IA to which the EVD will belong.
+ * ia_handle: The open interface adapter (IA) to which the event dispatcher (EVD) will belong.
+ *     DAT_HANDLE_NULL is invalid.
  * evd_min_qlen: The number of events that the EVD must be able to hold, from 1 to the attribute
  *     max_evd_qlen of the IA (see dat_ia_attr).
- * cno_handle: The CNO that the EVD triggers when an event arrives, or DAT_HANDLE_NULL for none.
+ * cno_handle: The consumer notification object (CNO) that the EVD triggers when an event arrives,
+ *     or DAT_HANDLE_NULL for none.
  * evd_flags: The streams of events that the EVD accepts: one or more of DAT_EVD_SOFTWARE_FLAG,
  *     DAT_EVD_CR_FLAG, DAT_EVD_DTO_FLAG, DAT_EVD_CONNECTION_FLAG, DAT_EVD_RMR_BIND_FLAG and
  *     DAT_EVD_ASYNC_FLAG, combined by OR.
- * evd_handle: Receives the handle of the new EVD.
+ * evd_handle: Receives the handle of the new EVD. NULL is invalid.
  * See dat_evd_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_create(
@@ -482,11 +516,11 @@ extern DAT_RETURN DAT_API dat_evd_create(
 
 /*
  * Returns the parameters and the state of an event dispatcher.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * evd_param_mask: The members of evd_param that the program wants: values of
  *     DAT_EVD_FIELD_IA_HANDLE (0x01), DAT_EVD_FIELD_EVD_QLEN (0x02), DAT_EVD_FIELD_EVD_STATE
  *     (0x04), DAT_EVD_FIELD_CNO (0x08) and DAT_EVD_FIELD_EVD_FLAGS (0x10), combined by OR.
- * evd_param: Receives the parameters.
+ * evd_param: Receives the parameters. It may be NULL only if the mask is 0.
  * See dat_evd_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_query(
@@ -494,35 +528,36 @@ extern DAT_RETURN DAT_API dat_evd_query(
 
 /*
  * Changes the CNO that an event dispatcher triggers.
- * evd_handle: The EVD.
- * cno_handle: The new CNO, which must belong to the same IA, or DAT_HANDLE_NULL if the EVD is to
- *     trigger none.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
+ * cno_handle: The new consumer notification object (CNO), which must belong to the same interface
+ *     adapter (IA), or DAT_HANDLE_NULL if the EVD is to trigger none.
  * See dat_evd_modify_cno(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_modify_cno(DAT_EVD_HANDLE evd_handle, DAT_CNO_HANDLE cno_handle);
 
 /*
  * Lets the events of an event dispatcher trigger its CNO.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * See dat_evd_enable(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_enable(DAT_EVD_HANDLE evd_handle);
 
 /*
  * Keeps the events of an event dispatcher from triggering its CNO.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * See dat_evd_disable(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_disable(DAT_EVD_HANDLE evd_handle);
 
 /*
  * Waits for events on an event dispatcher and takes the first one.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * timeout: How long the call may wait, in microseconds.
  * threshold: How many events must be queued before the call returns successfully, from 1 to the
  *     length evd_qlen of the EVD (see dat_evd_query).
- * event: Receives the first event.
- * n_more_events: Receives the number of events that are still queued when the call returns.
+ * event: Receives the first event. NULL is invalid.
+ * n_more_events: Receives the number of events that are still queued when the call returns. NULL is
+ *     invalid.
  * See dat_evd_wait(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_wait(
@@ -531,56 +566,58 @@ extern DAT_RETURN DAT_API dat_evd_wait(
 
 /*
  * Changes the number of events that an event dispatcher can hold.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * evd_min_qlen: The number of events that the EVD must be able to hold from now on, from 1 to the
- *     attribute max_evd_qlen of the IA (see dat_ia_attr).
+ *     attribute max_evd_qlen of the interface adapter (IA) (see dat_ia_attr).
  * See dat_evd_resize(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_resize(DAT_EVD_HANDLE evd_handle, DAT_COUNT evd_min_qlen);
 
 /*
  * Posts a software event to an event dispatcher.
- * evd_handle: The EVD.
- * event: The event.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
+ * event: The event. NULL is invalid.
  * See dat_evd_post_se(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_post_se(DAT_EVD_HANDLE evd_handle, const DAT_EVENT *event);
 
 /*
  * Takes the first event from an event dispatcher without waiting.
- * evd_handle: The EVD.
- * event: Receives the event.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
+ * event: Receives the event. NULL is invalid.
  * See dat_evd_dequeue(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_dequeue(DAT_EVD_HANDLE evd_handle, DAT_EVENT *event);
 
 /*
  * Frees an event dispatcher.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * See dat_evd_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_free(DAT_EVD_HANDLE evd_handle);
 
 /*
  * Ends a wait on an event dispatcher and refuses further waits.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * See dat_evd_set_unwaitable(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_set_unwaitable(DAT_EVD_HANDLE evd_handle);
 
 /*
  * Permits threads to wait on an event dispatcher again.
- * evd_handle: The EVD.
+ * evd_handle: The event dispatcher (EVD). DAT_HANDLE_NULL is invalid.
  * See dat_evd_clear_unwaitable(3dat).
  */
 extern DAT_RETURN DAT_API dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
 
 /*
  * Creates a consumer notification object, on which threads wait for several EVDs.
- * ia_handle: The open IA to which the CNO will belong.
+ * ia_handle: The open interface adapter (IA) to which the consumer notification object (CNO) will
+ *     belong. DAT_HANDLE_NULL is invalid.
  * agent: The proxy agent, passed by value: a function proxy_agent_func of the program, which the
  *     library calls at each trigger, and a pointer instance_data, which it passes to the function.
- * cno_handle: Receives the handle of the new CNO.
+ *     DAT_OS_WAIT_PROXY_AGENT_NULL stands for no agent. So does any value whose function is NULL.
+ * cno_handle: Receives the handle of the new CNO. NULL is invalid.
  * See dat_cno_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_cno_create(
@@ -588,18 +625,19 @@ extern DAT_RETURN DAT_API dat_cno_create(
 
 /*
  * Sets, replaces or removes the proxy agent of a consumer notification object.
- * cno_handle: The CNO.
- * agent: The new proxy agent, passed by value: see dat_cno_create.
+ * cno_handle: The consumer notification object (CNO). DAT_HANDLE_NULL is invalid.
+ * agent: The new proxy agent, passed by value: see dat_cno_create. DAT_OS_WAIT_PROXY_AGENT_NULL, or
+ *     any value whose function is NULL, removes the agent.
  * See dat_cno_modify_agent(3dat).
  */
 extern DAT_RETURN DAT_API dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
 
 /*
  * Returns the parameters of a consumer notification object.
- * cno_handle: The CNO.
+ * cno_handle: The consumer notification object (CNO). DAT_HANDLE_NULL is invalid.
  * cno_param_mask: The members of cno_param that the program wants: DAT_CNO_FIELD_IA_HANDLE (1),
  *     DAT_CNO_FIELD_PROXY_TYPE (2), DAT_CNO_FIELD_PROXY (3) or DAT_CNO_FIELD_ALL (4).
- * cno_param: Receives the parameters.
+ * cno_param: Receives the parameters. It may be NULL only if the mask is 0.
  * See dat_cno_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_cno_query(
@@ -607,16 +645,17 @@ extern DAT_RETURN DAT_API dat_cno_query(
 
 /*
  * Frees a consumer notification object.
- * cno_handle: The CNO.
+ * cno_handle: The consumer notification object (CNO). DAT_HANDLE_NULL is invalid.
  * See dat_cno_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_cno_free(DAT_CNO_HANDLE cno_handle);
 
 /*
  * Waits until an event dispatcher triggers a consumer notification object.
- * cno_handle: The CNO.
+ * cno_handle: The consumer notification object (CNO). DAT_HANDLE_NULL is invalid.
  * timeout: How long the call may wait, in microseconds.
- * evd_handle: Receives the EVD that has triggered the CNO.
+ * evd_handle: Receives the event dispatcher (EVD) that has triggered the CNO. NULL is invalid. If
+ *     the wait ends without a trigger, it receives DAT_HANDLE_NULL.
  * See dat_cno_wait(3dat).
  */
 extern DAT_RETURN DAT_API dat_cno_wait(
@@ -626,14 +665,20 @@ extern DAT_RETURN DAT_API dat_cno_wait(
 
 /*
  * Creates an endpoint, one end of a connection.
- * ia_handle: The open IA to which the endpoint (EP) belongs.
- * pz_handle: The protection zone (PZ) of the EP.
- * recv_completion_evd_handle: The EVD that gets the completions of receives.
+ * ia_handle: The open interface adapter (IA) to which the endpoint (EP) belongs. DAT_HANDLE_NULL is
+ *     invalid.
+ * pz_handle: The protection zone (PZ) of the EP. DAT_HANDLE_NULL creates an EP that is not
+ *     configured: set its PZ with dat_ep_modify before you use it.
+ * recv_completion_evd_handle: The event dispatcher (EVD) that gets the completions of receives.
+ *     DAT_HANDLE_NULL means that no event reports receives.
  * request_completion_evd_handle: The EVD that gets the completions of requests: sends, RDMA writes,
- *     RDMA reads, binds and atomic operations.
- * connect_evd_handle: The EVD that gets the connection events.
- * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains.
- * ep_handle: A pointer to the variable that receives the handle of the new EP.
+ *     RDMA reads, binds and atomic operations. DAT_HANDLE_NULL means that no event reports
+ *     requests.
+ * connect_evd_handle: The EVD that gets the connection events. DAT_HANDLE_NULL means that the
+ *     program sets the EVD later with dat_ep_modify.
+ * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains. NULL selects
+ *     default attributes.
+ * ep_handle: A pointer to the variable that receives the handle of the new EP. NULL is invalid.
  * See dat_ep_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_create(
@@ -643,10 +688,11 @@ extern DAT_RETURN DAT_API dat_ep_create(
 
 /*
  * Returns the parameters of an endpoint: objects, addresses, state, attributes.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * ep_param_mask: The members of ep_param that the program wants: constants DAT_EP_FIELD_...,
  *     combined by OR.
- * ep_param: A pointer to the structure that receives the parameters.
+ * ep_param: A pointer to the structure that receives the parameters. NULL is allowed only if the
+ *     mask is 0.
  * See dat_ep_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_query(
@@ -654,10 +700,10 @@ extern DAT_RETURN DAT_API dat_ep_query(
 
 /*
  * Changes the protection zone, the EVDs or attributes of an endpoint.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * ep_param_mask: The members of ep_param that the program wants to change: constants
  *     DAT_EP_FIELD_... of the list in the description, combined by OR.
- * ep_param: A pointer to the structure with the new values.
+ * ep_param: A pointer to the structure with the new values. NULL is invalid, also if the mask is 0.
  * See dat_ep_modify(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_modify(
@@ -665,16 +711,16 @@ extern DAT_RETURN DAT_API dat_ep_modify(
 
 /*
  * Requests a connection from an endpoint to a service point of a peer.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * remote_ia_address: A pointer to the address of the peer: a struct sockaddr_in or struct
- *     sockaddr_in6, cast to DAT_IA_ADDRESS_PTR.
+ *     sockaddr_in6, cast to DAT_IA_ADDRESS_PTR. NULL is invalid.
  * remote_conn_qual: The connection qualifier of the peer's service point: the number that the peer
  *     has passed to dat_psp_create or dat_rsp_create, or the port of dat_csp_create.
  * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (about 71
  *     minutes).
  * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
  *     max_private_data_size of the provider (see dat_ia_attr).
- * private_data: The private data.
+ * private_data: The private data. NULL is allowed if private_data_size is 0.
  * quality_of_service: DAT_QOS_BEST_EFFORT (0), which is the default.
  * connect_flags: DAT_CONNECT_DEFAULT_FLAG (0), which is the default.
  * See dat_ep_connect(3dat).
@@ -686,14 +732,14 @@ extern DAT_RETURN DAT_API dat_ep_connect(
 
 /*
  * Requests a connection to the peer to which another endpoint is connected.
- * ep_handle: The endpoint (EP) that will be connected.
+ * ep_handle: The endpoint (EP) that will be connected. DAT_HANDLE_NULL is invalid.
  * ep_dup_handle: An EP of the same provider that is connected, and that this program has connected
- *     with dat_ep_connect, dat_ep_dup_connect or dat_ep_common_connect.
+ *     with dat_ep_connect, dat_ep_dup_connect or dat_ep_common_connect. DAT_HANDLE_NULL is invalid.
  * timeout: How long the attempt may last, in microseconds, from 1 to 4,294,967,294 (about 71
  *     minutes).
  * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
  *     max_private_data_size of the provider (see dat_ia_attr).
- * private_data: The private data.
+ * private_data: The private data. NULL is allowed if private_data_size is 0.
  * quality_of_service: DAT_QOS_BEST_EFFORT (0), which is the default.
  * See dat_ep_dup_connect(3dat).
  */
@@ -703,7 +749,7 @@ extern DAT_RETURN DAT_API dat_ep_dup_connect(
 
 /*
  * Ends the connection of an endpoint, or its attempt to connect.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * close_flags: DAT_CLOSE_ABRUPT_FLAG (0), which is the default and has the other name
  *     DAT_CLOSE_DEFAULT: end the connection at once.
  * See dat_ep_disconnect(3dat).
@@ -712,12 +758,14 @@ extern DAT_RETURN DAT_API dat_ep_disconnect(DAT_EP_HANDLE ep_handle, DAT_CLOSE_F
 
 /*
  * Returns the state of an endpoint, and whether its queues are idle.
- * ep_handle: The endpoint (EP).
- * ep_state: A pointer to the variable that receives the state: see dat_ep_states.
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
+ * ep_state: A pointer to the variable that receives the state: see dat_ep_states. NULL means that
+ *     the program does not need the state.
  * recv_idle: A pointer to the variable that receives DAT_TRUE if no receive of the EP is
- *     outstanding, and otherwise DAT_FALSE.
+ *     outstanding, and otherwise DAT_FALSE. NULL means that the program does not need this value.
  * request_idle: A pointer to the variable that receives DAT_TRUE if no request of the EP (send,
  *     RDMA write, RDMA read, bind or atomic operation) is outstanding, and otherwise DAT_FALSE.
+ *     NULL means that the program does not need this value.
  * See dat_ep_get_status(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_get_status(
@@ -725,29 +773,36 @@ extern DAT_RETURN DAT_API dat_ep_get_status(
 
 /*
  * Frees an endpoint, and ends its connection.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * See dat_ep_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_free(DAT_EP_HANDLE ep_handle);
 
 /*
  * Makes a disconnected endpoint ready for another connection.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * See dat_ep_reset(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_reset(DAT_EP_HANDLE ep_handle);
 
 /*
  * Creates an endpoint that takes its receive buffers from a shared receive queue.
- * ia_handle: The open IA to which the endpoint (EP) belongs.
- * pz_handle: The protection zone (PZ) of the EP.
- * recv_completion_evd_handle: The EVD that gets the completions of receives.
+ * ia_handle: The open interface adapter (IA) to which the endpoint (EP) belongs. DAT_HANDLE_NULL is
+ *     invalid.
+ * pz_handle: The protection zone (PZ) of the EP. DAT_HANDLE_NULL creates an EP that is not
+ *     configured: set its PZ with dat_ep_modify before you use it.
+ * recv_completion_evd_handle: The event dispatcher (EVD) that gets the completions of receives.
+ *     DAT_HANDLE_NULL means that no event reports receives.
  * request_completion_evd_handle: The EVD that gets the completions of requests: sends, RDMA writes,
- *     RDMA reads, binds and atomic operations.
- * connect_evd_handle: The EVD that gets the connection events.
+ *     RDMA reads, binds and atomic operations. DAT_HANDLE_NULL means that no event reports
+ *     requests.
+ * connect_evd_handle: The EVD that gets the connection events. DAT_HANDLE_NULL means that the
+ *     program sets the EVD later with dat_ep_modify.
  * srq_handle: The shared receive queue (SRQ) from which the EP takes its receive buffers.
- * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains.
- * ep_handle: A pointer to the variable that receives the handle of the new EP.
+ *     DAT_HANDLE_NULL is invalid.
+ * ep_attributes: A pointer to the requested attributes, which dat_ep_attr explains. NULL is
+ *     invalid.
+ * ep_handle: A pointer to the variable that receives the handle of the new EP. NULL is invalid.
  * See dat_ep_create_with_srq(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_create_with_srq(
@@ -757,10 +812,11 @@ extern DAT_RETURN DAT_API dat_ep_create_with_srq(
 
 /*
  * Counts the receive buffers that an endpoint is using now.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * nbufs_allocated: A pointer to the variable that receives the number of buffers that are allocated
- *     to the EP and that have not completed.
+ *     to the EP and that have not completed. NULL means that the program does not need this number.
  * bufs_alloc_span: A pointer to the variable that receives the span of these buffers, in messages.
+ *     NULL means that the program does not need the span.
  * See dat_ep_recv_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_ep_recv_query(
@@ -768,7 +824,7 @@ extern DAT_RETURN DAT_API dat_ep_recv_query(
 
 /*
  * Limits the number of receive buffers that an endpoint may hold.
- * ep_handle: The endpoint (EP).
+ * ep_handle: The endpoint (EP). DAT_HANDLE_NULL is invalid.
  * ep_soft_high_watermark: The number of buffers above which an event is raised once: 0 or more, or
  *     DAT_WATERMARK_INFINITE (-1) for no event.
  * hard_high_watermark: The number of buffers above which the connection is broken: 0 or more, or
@@ -785,10 +841,10 @@ extern DAT_RETURN DAT_API dat_ep_set_watermark(
 
 /*
  * Sends a message to the peer, which receives it in a posted receive buffer.
- * ep_handle: The endpoint (EP) to which the request is posted.
+ * ep_handle: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
  * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
  *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
- * local_iov: An array of num_segments triplets.
+ * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the send returns unchanged.
  * completion_flags: A mask of completion flags.
  * See dat_ep_post_send(3dat).
@@ -799,10 +855,10 @@ extern DAT_RETURN DAT_API dat_ep_post_send(
 
 /*
  * Posts a buffer that receives one message of the peer.
- * ep_handle: The endpoint (EP) that receives the message.
+ * ep_handle: The endpoint (EP) that receives the message. DAT_HANDLE_NULL is invalid.
  * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_recv_iov (see
  *     dat_ep_attr).
- * local_iov: An array of num_segments triplets.
+ * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the receive returns unchanged.
  * completion_flags: DAT_COMPLETION_DEFAULT_FLAG (0), which is the default, or
  *     DAT_COMPLETION_UNSIGNALLED_FLAG (0x04).
@@ -814,12 +870,12 @@ extern DAT_RETURN DAT_API dat_ep_post_recv(
 
 /*
  * Reads data directly from the memory of the peer into memory of this side.
- * ep_handle: The endpoint (EP) to which the request is posted.
+ * ep_handle: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
  * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_rdma_read_iov
  *     (see dat_ep_attr).
- * local_iov: An array of num_segments triplets.
+ * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the RDMA read returns unchanged.
- * remote_iov: A pointer to one triplet that names the memory of the peer.
+ * remote_iov: A pointer to one triplet that names the memory of the peer. NULL is invalid.
  * completion_flags: A mask of completion flags.
  * See dat_ep_post_rdma_read(3dat).
  */
@@ -829,12 +885,12 @@ extern DAT_RETURN DAT_API dat_ep_post_rdma_read(
 
 /*
  * Writes data of this side directly into the memory of the peer.
- * ep_handle: The endpoint (EP) to which the request is posted.
+ * ep_handle: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
  * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
  *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
- * local_iov: An array of num_segments triplets.
+ * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the RDMA write returns unchanged.
- * remote_iov: A pointer to one triplet that names the memory of the peer.
+ * remote_iov: A pointer to one triplet that names the memory of the peer. NULL is invalid.
  * completion_flags: A mask of completion flags.
  * See dat_ep_post_rdma_write(3dat).
  */
@@ -847,9 +903,11 @@ extern DAT_RETURN DAT_API dat_ep_post_rdma_write(
 /*
  * Creates a shared receive queue (SRQ), whose buffers several endpoints use.
  * ia_handle: The open interface adapter (IA) to which the shared receive queue (SRQ) belongs.
- * pz_handle: The protection zone (PZ) of the SRQ.
- * srq_attributes: A pointer to a DAT_SRQ_ATTR with the requested attributes.
- * srq_handle: A pointer to the variable that receives the handle of the new SRQ.
+ *     DAT_HANDLE_NULL is invalid.
+ * pz_handle: The protection zone (PZ) of the SRQ. DAT_HANDLE_NULL is invalid.
+ * srq_attributes: A pointer to a DAT_SRQ_ATTR with the requested attributes. NULL is invalid, and
+ *     no member has a default.
+ * srq_handle: A pointer to the variable that receives the handle of the new SRQ. NULL is invalid.
  * See dat_srq_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_srq_create(
@@ -858,17 +916,17 @@ extern DAT_RETURN DAT_API dat_srq_create(
 
 /*
  * Frees a shared receive queue (SRQ) that no endpoint uses.
- * srq_handle: The shared receive queue (SRQ).
+ * srq_handle: The shared receive queue (SRQ). DAT_HANDLE_NULL is invalid.
  * See dat_srq_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_srq_free(DAT_SRQ_HANDLE srq_handle);
 
 /*
  * Posts a receive buffer that any endpoint of a shared receive queue can use.
- * srq_handle: The shared receive queue (SRQ).
+ * srq_handle: The shared receive queue (SRQ). DAT_HANDLE_NULL is invalid.
  * num_segments: The number of segments in local_iov, from 0 to max_recv_iov of the SRQ (see
  *     dat_srq_create).
- * local_iov: An array of num_segments triplets.
+ * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the receive returns unchanged.
  * See dat_srq_post_recv(3dat).
  */
@@ -878,10 +936,11 @@ extern DAT_RETURN DAT_API dat_srq_post_recv(
 
 /*
  * Returns the parameters of a shared receive queue (SRQ) and counts its buffers.
- * srq_handle: The shared receive queue (SRQ).
+ * srq_handle: The shared receive queue (SRQ). DAT_HANDLE_NULL is invalid.
  * srq_param_mask: A mask of the flags DAT_SRQ_FIELD_... that names the requested members of
  *     srq_param, or DAT_SRQ_FIELD_ALL.
- * srq_param: A pointer to a DAT_SRQ_PARAM that the library fills.
+ * srq_param: A pointer to a DAT_SRQ_PARAM that the library fills. NULL is allowed only if
+ *     srq_param_mask is 0.
  * See dat_srq_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_srq_query(
@@ -889,7 +948,7 @@ extern DAT_RETURN DAT_API dat_srq_query(
 
 /*
  * Changes the number of buffers that a shared receive queue (SRQ) can hold.
- * srq_handle: The shared receive queue (SRQ).
+ * srq_handle: The shared receive queue (SRQ). DAT_HANDLE_NULL is invalid.
  * srq_max_recv_dto: The new number of buffers, from 1 to the interface adapter (IA) attribute
  *     max_recv_per_srq (see dat_ia_attr).
  * See dat_srq_resize(3dat).
@@ -898,7 +957,7 @@ extern DAT_RETURN DAT_API dat_srq_resize(DAT_SRQ_HANDLE srq_handle, DAT_COUNT sr
 
 /*
  * Requests an event when a shared receive queue (SRQ) has few buffers left.
- * srq_handle: The shared receive queue (SRQ).
+ * srq_handle: The shared receive queue (SRQ). DAT_HANDLE_NULL is invalid.
  * low_watermark: The new low watermark in buffers, from 0 to max_recv_dtos of the SRQ.
  * See dat_srq_set_lw(3dat).
  */
@@ -908,11 +967,12 @@ extern DAT_RETURN DAT_API dat_srq_set_lw(DAT_SRQ_HANDLE srq_handle, DAT_COUNT lo
 
 /*
  * Creates a public service point, which receives connection requests.
- * ia_handle: The open IA at which peers connect.
+ * ia_handle: The open interface adapter (IA) at which peers connect. DAT_HANDLE_NULL is invalid.
  * conn_qual: The connection qualifier on which the service point listens.
- * evd_handle: The EVD that gets the connection requests.
+ * evd_handle: The event dispatcher (EVD) that gets the connection requests. DAT_HANDLE_NULL is
+ *     invalid.
  * psp_flags: Who creates the endpoint for each request.
- * psp_handle: Receives the handle of the new service point.
+ * psp_handle: Receives the handle of the new service point. NULL is invalid.
  * See dat_psp_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_psp_create(
@@ -921,11 +981,11 @@ extern DAT_RETURN DAT_API dat_psp_create(
 
 /*
  * Returns the parameters of a public service point.
- * psp_handle: The PSP.
+ * psp_handle: The public service point (PSP). DAT_HANDLE_NULL is invalid.
  * psp_param_mask: The members of psp_param that the program wants: values of
  *     DAT_PSP_FIELD_IA_HANDLE (0x1), DAT_PSP_FIELD_CONN_QUAL (0x2), DAT_PSP_FIELD_EVD_HANDLE (0x4)
  *     and DAT_PSP_FIELD_PSP_FLAGS (0x8), combined by OR.
- * psp_param: Receives the parameters.
+ * psp_param: Receives the parameters. It may be NULL only if the mask is 0.
  * See dat_psp_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_psp_query(
@@ -933,19 +993,20 @@ extern DAT_RETURN DAT_API dat_psp_query(
 
 /*
  * Frees a public service point.
- * psp_handle: The PSP.
+ * psp_handle: The public service point (PSP). DAT_HANDLE_NULL is invalid.
  * See dat_psp_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_psp_free(DAT_PSP_HANDLE psp_handle);
 
 /*
  * Creates a public service point on a free connection qualifier.
- * ia_handle: The open IA at which peers connect.
- * conn_qual: Receives the connection qualifier that the provider has chosen.
- * evd_handle: The EVD that gets the connection requests.
+ * ia_handle: The open interface adapter (IA) at which peers connect. DAT_HANDLE_NULL is invalid.
+ * conn_qual: Receives the connection qualifier that the provider has chosen. NULL is invalid.
+ * evd_handle: The event dispatcher (EVD) that gets the connection requests. DAT_HANDLE_NULL is
+ *     invalid.
  * psp_flags: Who creates the endpoint for each request: DAT_PSP_CONSUMER_FLAG (0), the program, or
  *     DAT_PSP_PROVIDER_FLAG (1), the provider.
- * psp_handle: Receives the handle of the new service point.
+ * psp_handle: Receives the handle of the new service point. NULL is invalid.
  * See dat_psp_create_any(3dat).
  */
 extern DAT_RETURN DAT_API dat_psp_create_any(
@@ -954,12 +1015,14 @@ extern DAT_RETURN DAT_API dat_psp_create_any(
 
 /*
  * Creates a reserved service point, which takes one request for one endpoint.
- * ia_handle: The open IA at which the peer connects.
+ * ia_handle: The open interface adapter (IA) at which the peer connects. DAT_HANDLE_NULL is
+ *     invalid.
  * conn_qual: The connection qualifier on which the service point listens, as for dat_psp_create: a
  *     port from 1 to 65,535, or a greater value that is mapped to a port.
- * ep_handle: The endpoint that is reserved for the connection.
- * evd_handle: The EVD that gets the connection request.
- * rsp_handle: Receives the handle of the new service point.
+ * ep_handle: The endpoint that is reserved for the connection. DAT_HANDLE_NULL is invalid.
+ * evd_handle: The event dispatcher (EVD) that gets the connection request. DAT_HANDLE_NULL is
+ *     invalid.
+ * rsp_handle: Receives the handle of the new service point. NULL is invalid.
  * See dat_rsp_create(3dat).
  */
 extern DAT_RETURN DAT_API dat_rsp_create(
@@ -968,11 +1031,11 @@ extern DAT_RETURN DAT_API dat_rsp_create(
 
 /*
  * Returns the parameters of a reserved service point.
- * rsp_handle: The RSP.
+ * rsp_handle: The reserved service point (RSP). DAT_HANDLE_NULL is invalid.
  * rsp_param_mask: The members of rsp_param that the program wants: values of
  *     DAT_RSP_FIELD_IA_HANDLE (0x1), DAT_RSP_FIELD_CONN_QUAL (0x2), DAT_RSP_FIELD_EVD_HANDLE (0x4)
  *     and DAT_RSP_FIELD_EP_HANDLE (0x8), combined by OR.
- * rsp_param: Receives the parameters.
+ * rsp_param: Receives the parameters. It may be NULL only if the mask is 0.
  * See dat_rsp_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_rsp_query(
@@ -980,7 +1043,7 @@ extern DAT_RETURN DAT_API dat_rsp_query(
 
 /*
  * Frees a reserved service point.
- * rsp_handle: The RSP.
+ * rsp_handle: The reserved service point (RSP). DAT_HANDLE_NULL is invalid.
  * See dat_rsp_free(3dat).
  */
 extern DAT_RETURN DAT_API dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
@@ -989,12 +1052,13 @@ extern DAT_RETURN DAT_API dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
 
 /*
  * Returns the peer, the private data and the endpoint of a connection request.
- * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT. DAT_HANDLE_NULL
+ *     is invalid.
  * cr_param_mask: The members of cr_param that the program wants: values of
  *     DAT_CR_FIELD_REMOTE_IA_ADDRESS_PTR (0x01), DAT_CR_FIELD_REMOTE_PORT_QUAL (0x02),
  *     DAT_CR_FIELD_PRIVATE_DATA_SIZE (0x04), DAT_CR_FIELD_PRIVATE_DATA (0x08) and
  *     DAT_CR_FIELD_LOCAL_EP_HANDLE (0x10), combined by OR.
- * cr_param: Receives the parameters.
+ * cr_param: Receives the parameters. It may be NULL only if the mask is 0.
  * See dat_cr_query(3dat).
  */
 extern DAT_RETURN DAT_API dat_cr_query(
@@ -1002,11 +1066,14 @@ extern DAT_RETURN DAT_API dat_cr_query(
 
 /*
  * Accepts a connection request with an endpoint.
- * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
- * ep_handle: The endpoint that will be connected.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT. DAT_HANDLE_NULL
+ *     is invalid.
+ * ep_handle: The endpoint that will be connected. If the request has an endpoint of its own (from a
+ *     reserved service point (RSP), or from a PSP with DAT_PSP_PROVIDER_FLAG), this must be
+ *     DAT_HANDLE_NULL.
  * private_data_size: The number of octets of private data for the peer, from 0 to the attribute
  *     max_private_data_size of the provider (see dat_ia_attr).
- * private_data: The private data.
+ * private_data: The private data. NULL is allowed if private_data_size is 0.
  * See dat_cr_accept(3dat).
  */
 extern DAT_RETURN DAT_API dat_cr_accept(
@@ -1015,14 +1082,16 @@ extern DAT_RETURN DAT_API dat_cr_accept(
 
 /*
  * Rejects a connection request.
- * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT. DAT_HANDLE_NULL
+ *     is invalid.
  * See dat_cr_reject(3dat).
  */
 extern DAT_RETURN DAT_API dat_cr_reject(DAT_CR_HANDLE cr_handle);
 
 /*
  * Passes a connection request to another service point of the same IA.
- * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT.
+ * cr_handle: The connection request, from the event DAT_CONNECTION_REQUEST_EVENT. DAT_HANDLE_NULL
+ *     is invalid.
  * handoff: The connection qualifier of the service point that gets the request.
  * See dat_cr_handoff(3dat).
  */
@@ -1033,9 +1102,9 @@ extern DAT_RETURN DAT_API dat_cr_handoff(DAT_CR_HANDLE cr_handle, DAT_CONN_QUAL 
 /*
  * Lists the adapters that the registry knows.
  * max_to_return: The number of pointers in dat_provider_list, 1 or more.
- * entries_returned: Output: the number of entries that the call has written.
+ * entries_returned: Output: the number of entries that the call has written. NULL is invalid.
  * dat_provider_list: An array of max_to_return pointers, each to a DAT_PROVIDER_INFO of the
- *     program.
+ *     program. Neither the array nor a pointer that the call uses may be NULL.
  * See dat_registry_list_providers(3dat).
  */
 extern DAT_RETURN DAT_API dat_registry_list_providers(
@@ -1044,9 +1113,9 @@ extern DAT_RETURN DAT_API dat_registry_list_providers(
 /*
  * Returns the names of the type and the subtype of a status.
  * value: The status that a DAT function has returned.
- * major_message: Output: the name of the type, for example DAT_INVALID_HANDLE.
+ * major_message: Output: the name of the type, for example DAT_INVALID_HANDLE. NULL is invalid.
  * minor_message: Output: the name of the subtype, for example DAT_INVALID_HANDLE_EP, or an empty
- *     text if the status has no subtype.
+ *     text if the status has no subtype. NULL is invalid.
  * See dat_strerror(3dat).
  */
 extern DAT_RETURN DAT_API dat_strerror(DAT_RETURN value, const char **major_message, const char **minor_message);

@@ -202,13 +202,14 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Adds to a 64-bit number of the peer atomically, and returns the old value.
- * ep: The endpoint (EP) to which the operation is posted.
+ * ep: The endpoint (EP) to which the operation is posted. DAT_HANDLE_NULL is invalid.
  * add_val: The 64-bit number that is added.
- * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value.
+ * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value. NULL is
+ *     invalid.
  * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
  * rbuf: A pointer to one DAT_RMR_TRIPLET that names the target: virtual_address is the address of
- *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the RMR
- *     context of the peer's LMR.
+ *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the
+ *     remote memory region (RMR) context of the peer's LMR. NULL is invalid.
  * flags: A mask of completion flags.
  * See dat_ib_post_fetch_and_add(3dat).
  */
@@ -219,14 +220,15 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Replaces a 64-bit number in the peer's memory if it has the expected value.
- * ep: The endpoint (EP) to which the operation is posted.
+ * ep: The endpoint (EP) to which the operation is posted. DAT_HANDLE_NULL is invalid.
  * cmp_val: The 64-bit number that the target is expected to contain.
  * swap_val: The 64-bit number that replaces it.
- * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value.
+ * lbuf: A pointer to one DAT_LMR_TRIPLET that names the local memory for the former value. NULL is
+ *     invalid.
  * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
  * rbuf: A pointer to one DAT_RMR_TRIPLET that names the target: virtual_address is the address of
- *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the RMR
- *     context of the peer's LMR.
+ *     the 8 octets in the peer's memory, which must be a multiple of 8, and rmr_context is the
+ *     remote memory region (RMR) context of the peer's LMR. NULL is invalid.
  * flags: A mask of completion flags.
  * See dat_ib_post_cmp_and_swap(3dat).
  */
@@ -237,14 +239,14 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Writes to the peer's memory and hands the peer 32 bits in one of its receives.
- * ep: The endpoint (EP) to which the request is posted.
+ * ep: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
  * segments: The number of segments in lbuf, from 0 to the larger of the EP attributes
  *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
  * lbuf: An array of segments triplets that name the local data, as local_iov of
- *     dat_ep_post_rdma_write.
+ *     dat_ep_post_rdma_write. NULL is allowed only if segments is 0.
  * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
  * rbuf: A pointer to one triplet that names the memory of the peer, as remote_iov of
- *     dat_ep_post_rdma_write.
+ *     dat_ep_post_rdma_write. NULL is invalid, even if segments is 0.
  * idata: The 32 bits of immediate data, a number in the byte order of the host.
  * flags: A mask of completion flags.
  * See dat_ib_post_rdma_write_immed(3dat).
@@ -273,9 +275,10 @@ typedef struct dat_ib_extension_event_data {
 /*
  * Returns counters of an interface adapter, an endpoint or an event dispatcher.
  * dat_handle: An interface adapter (IA), an endpoint (EP) or an event dispatcher (EVD).
+ *     DAT_HANDLE_NULL is invalid.
  * cntr: The number of one counter, or the number that selects all counters of the object:
  *     DCNT_IA_ALL_COUNTERS (85), DCNT_EP_ALL_COUNTERS (24) or DCNT_EVD_ALL_COUNTERS (10).
- * p_cntrs_out: An array of DAT_UINT64.
+ * p_cntrs_out: An array of DAT_UINT64. NULL is invalid.
  * reset: 0, or another number if the counters that are read start again at 0.
  * See dat_ib_query_counters(3dat).
  */
@@ -286,6 +289,7 @@ typedef struct dat_ib_extension_event_data {
 /*
  * Prints counters of an interface adapter, an endpoint or an event dispatcher.
  * dat_handle: An interface adapter (IA), an endpoint (EP) or an event dispatcher (EVD).
+ *     DAT_HANDLE_NULL is invalid.
  * cntr: The number of one counter, or the number that selects all counters of the object:
  *     DCNT_IA_ALL_COUNTERS (85), DCNT_EP_ALL_COUNTERS (24) or DCNT_EVD_ALL_COUNTERS (10).
  * reset: 0, or another number if the counters that are printed start again at 0.
@@ -296,7 +300,7 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Lets the counters of connection management count again, from 0.
- * dat_handle: The interface adapter (IA).
+ * dat_handle: The interface adapter (IA). DAT_HANDLE_NULL is invalid.
  * type: The group of counters: DCNT_IA_CM (0).
  * See dat_ib_start_counter(3dat).
  */
@@ -305,7 +309,7 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Stops the counters of connection management.
- * dat_handle: The interface adapter (IA).
+ * dat_handle: The interface adapter (IA). DAT_HANDLE_NULL is invalid.
  * type: The group of counters: DCNT_IA_CM (0).
  * See dat_ib_stop_counter(3dat).
  */
@@ -314,14 +318,17 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Returns the attributes of an interface adapter that the program has not opened.
- * name: The name of the interface adapter (IA), as for dat_ia_open, for example "tcp-emu".
- * ia_handle: A pointer to the variable that receives a handle for dat_ib_close_query.
+ * name: The name of the interface adapter (IA), as for dat_ia_open, for example "tcp-emu". NULL is
+ *     invalid.
+ * ia_handle: A pointer to the variable that receives a handle for dat_ib_close_query. NULL is
+ *     invalid.
  * ia_mask: A mask of the flags DAT_IA_FIELD_... that names the requested members of ia_attr, or
  *     DAT_IA_FIELD_ALL.
- * ia_attr: A pointer to a DAT_IA_ATTR that the library fills.
+ * ia_attr: A pointer to a DAT_IA_ATTR that the library fills. NULL is allowed only if ia_mask is 0.
  * prov_mask: A mask of the flags DAT_PROVIDER_FIELD_... that names the requested members of
  *     prov_attr, or DAT_PROVIDER_FIELD_ALL.
- * prov_attr: A pointer to a DAT_PROVIDER_ATTR that the library fills.
+ * prov_attr: A pointer to a DAT_PROVIDER_ATTR that the library fills. NULL is allowed only if
+ *     prov_mask is 0.
  * See dat_ib_open_query(3dat).
  */
 #define dat_ib_open_query(name, ia_handle, ia_mask, ia_attr, prov_mask, prov_attr) \
@@ -331,7 +338,7 @@ typedef struct dat_ib_extension_event_data {
 
 /*
  * Ends a query that dat_ib_open_query has begun.
- * ia_handle: The handle that dat_ib_open_query returned.
+ * ia_handle: The handle that dat_ib_open_query returned. DAT_HANDLE_NULL is invalid.
  * See dat_ib_close_query(3dat).
  */
 #define dat_ib_close_query(ia_handle) \

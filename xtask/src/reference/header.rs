@@ -98,11 +98,11 @@ impl Header {
     }
 }
 
-/// The comment for a function: what it does, and its arguments.
+/// The comment for a function: what it does, and its arguments with their rules for NULL.
 fn comment(page: &Page, prototype: &str) -> String {
     let mut lines = vec![plain(page.summary())];
     for item in page.items("Arguments") {
-        let item = plain(&first_sentence(&item));
+        let item = plain(&shortened(&item));
         // A page has the arguments of both versions.
         let name = item.split([':', ' ']).next().unwrap_or_default();
         let has = prototype.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == name);
@@ -114,19 +114,33 @@ fn comment(page: &Page, prototype: &str) -> String {
     format!("/*\n{text} * See {}{MANUAL}", page.name)
 }
 
-/// The text without Markdown.
+/// The text without Markdown. A name that is cut short, as in `DAT_IA_FIELD_...`, gets no full stop
+/// behind its dots.
 fn plain(text: &str) -> String {
-    text.replace(['`', '*'], "")
+    text.replace(['`', '*'], "").replace("....", "...")
 }
 
-/// The text up to the end of its first sentence.
-fn first_sentence(text: &str) -> String {
-    match text.split_once(". ") {
-        // A name that is cut short ends in dots of its own.
-        Some((first, _)) if first.ends_with("..`") || first.ends_with("..") => first.to_owned(),
-        Some((first, _)) => format!("{first}."),
-        None => text.to_owned(),
+/// The first sentence of a text, and all other sentences that are about NULL.
+fn shortened(text: &str) -> String {
+    let mut sentences = sentences(text).into_iter();
+    let first = sentences.next().unwrap_or_default();
+    let others = sentences.filter(|sentence| sentence.contains("NULL"));
+    std::iter::once(first).chain(others).collect::<Vec<_>>().join(" ")
+}
+
+/// The sentences of a text.
+fn sentences(text: &str) -> Vec<&str> {
+    let mut rest = text;
+    let mut sentences = Vec::new();
+    let ends = text.match_indices(". ").map(|(at, _)| at);
+    // A name that is cut short ends in dots of its own.
+    for end in ends.filter(|&at| !text[..at].ends_with('.')) {
+        let (sentence, after) = rest.split_at(end + 1 - (text.len() - rest.len()));
+        sentences.push(sentence);
+        rest = &after[1..];
     }
+    sentences.push(rest);
+    sentences
 }
 
 /// The lines of a text. All except the first begin with `indent`.
@@ -143,8 +157,8 @@ mod tests {
     use super::*;
 
     fn page() -> Page {
-        let text = "# dat_x_free\n\nFrees an X.\n\n## Arguments\n\n- `x_handle`: The *X*. NULL is \
-                    refused.\n- `flags`: Only in 1.2.\n\n## Description\n\nNothing.\n";
+        let text = "# dat_x_free\n\nFrees an X.\n\n## Arguments\n\n- `x_handle`: The *X*. It may \
+                    be used. NULL is refused.\n- `flags`: Only in 1.2.\n\n## Return values\n\n- `DAT_SUCCESS`: So.\n";
         Page { path: "dat_x_free.md".into(), name: "dat_x_free".into(), text: text.into() }
     }
 
@@ -158,12 +172,20 @@ mod tests {
             header.set_comments(&page);
             assert!(header.prototype("dat_x_free").is_some(), "{}", header.text);
             let expected = format!(
-                "#include <a.h>\n\n/*\n * {summary}\n * x_handle: The X.\n * See \
-                 dat_x_free(3dat).\n */\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n"
+                "#include <a.h>\n\n/*\n * {summary}\n * x_handle: The X. NULL is refused.\n * \
+                 See dat_x_free(3dat).\n */\nextern DAT_RETURN DAT_API dat_x_free(X x_handle);\n"
             );
             assert_eq!(header.text, expected);
         }
         assert_eq!(header.functions(), ["dat_x_free"]);
+    }
+
+    #[test]
+    fn sentences_end_with_full_stops() {
+        let text = "See `DAT_X_...`. Then i.e. NULL. And 2.0 too.";
+        assert_eq!(sentences(text), ["See `DAT_X_...`.", "Then i.e.", "NULL.", "And 2.0 too."]);
+        assert_eq!(plain(&shortened(text)), "See DAT_X_... NULL.");
+        assert_eq!(shortened("One sentence"), "One sentence");
     }
 
     #[test]
@@ -172,8 +194,8 @@ mod tests {
         let mut header = Header { path: "include/dat2/x.h".into(), text: text.into() };
         for _ in 0..2 {
             header.set_comments(&page());
-            let expected = "#include <a.h>\n\n/*\n * Frees an X.\n * x_handle: The X.\n * See \
-                            dat_x_free(3dat).\n */\n#define dat_x_free(x_handle) \\\n    \
+            let expected = "#include <a.h>\n\n/*\n * Frees an X.\n * x_handle: The X. NULL is \
+                            refused.\n * See dat_x_free(3dat).\n */\n#define dat_x_free(x_handle) \\\n    \
                             dat_op(x_handle)\n";
             assert_eq!(header.text, expected);
         }
@@ -188,7 +210,8 @@ mod tests {
         for _ in 0..2 {
             page.text = page.with_synopsis(&prototypes);
             let expected = "Frees an X.\n\n## Synopsis\n\n```c\n#include <dat2/udat.h>\n\n\
-                            DAT_RETURN dat_x_free(X x_handle);\n```\n\n## Arguments\n\n";
+                            DAT_RETURN dat_x_free(X x_handle);\n```\n\nLink with `-ldat2`.\n\n\
+                            ## Arguments\n\n";
             assert!(page.text.contains(expected), "{}", page.text);
         }
     }
