@@ -229,8 +229,8 @@ fn a_message_without_a_receive_is_logged_once() {
             assert!(start.starts_with(&format!("waits ia={ia} ep=0x")), "{line}");
             assert_eq!(
                 because,
-                "peer 127.0.0.1 sent 64 octets and no receive is posted on this endpoint: post \
-                 receives before you connect or accept"
+                "peer 127.0.0.1 sent 64 octets and no receive is posted on this endpoint: post a \
+                 receive for each message of the peer, the first ones before you connect or accept"
             );
         }
     }

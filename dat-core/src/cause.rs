@@ -2,18 +2,24 @@
 //! waits.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
 use crate::provider::PostError;
-use crate::provider::cause::{LocalUse, Refusal};
+use crate::provider::cause::{LocalUse, Octets, Refusal};
 
 pub use crate::provider::Cause;
 
 /// The last cause of an endpoint. It is kept until the next connection begins.
 #[derive(Default)]
-pub struct LastCause(Mutex<Kept>);
+pub struct LastCause {
+    kept: Mutex<Kept>,
+    /// [`wait_key`] of the wait that is kept, or 0 if no wait is kept. The data path takes the lock
+    /// only if a message waits for another reason than the last one.
+    kept_wait: AtomicU64,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -23,12 +29,13 @@ struct Kept {
 
 impl LastCause {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the cause, because a connection begins. `peer` is its peer, if it is known yet.
     pub(crate) fn begin(&self, peer: Option<IpAddr>) {
         *self.kept() = Kept { cause: None, peer };
+        self.kept_wait.store(0, Ordering::Relaxed);
     }
 
     /// Records the peer of the connection.
@@ -44,14 +51,19 @@ impl LastCause {
     /// Keeps a cause. The first failure of a connection is its cause, because later ones follow
     /// from it. A wait or a refused post is kept until the next cause.
     pub(crate) fn keep(&self, cause: Cause) {
+        let key = wait_key(&cause);
+        if key != 0 && self.kept_wait.load(Ordering::Relaxed) == key {
+            return;
+        }
         let mut kept = self.kept();
         if kept.cause.as_ref().is_none_or(Cause::connection_goes_on) {
             kept.cause = Some(cause);
+            self.kept_wait.store(key, Ordering::Relaxed);
         }
     }
 
     /// Keeps and returns the cause of a refused post, if its memory is the reason.
-    pub(crate) fn keep_refused_post(&self, usage: LocalUse, error: PostError) -> Option<String> {
+    pub(crate) fn keep_refused_post(&self, usage: LocalUse, error: PostError) -> Option<Cause> {
         let why = match error {
             PostError::Key => Refusal::Unknown,
             PostError::Bounds => Refusal::Bounds,
@@ -60,9 +72,8 @@ impl LastCause {
             PostError::Full | PostError::Unsupported => return None,
         };
         let cause = Cause::PostRefused { usage, why };
-        let sentence = cause.about(None).to_string();
-        self.keep(cause);
-        Some(sentence)
+        self.keep(cause.clone());
+        Some(cause)
     }
 
     /// Keeps the cause that a completion shows, if the transport has not reported a better one.
@@ -78,6 +89,19 @@ impl LastCause {
         let kept = self.kept();
         kept.cause.as_ref().map(|cause| cause.about(kept.peer).to_string())
     }
+}
+
+/// A number for a message that waits. Waits with the same number have the same sentence. 0 for any
+/// other cause.
+fn wait_key(cause: &Cause) -> u64 {
+    let (kind, octets) = match cause {
+        Cause::NoReceive { octets, waits: true, .. } => (1, Some(octets)),
+        Cause::PeerHasNoReceive { octets, waits: true } => (2, octets.as_ref()),
+        _ => return 0,
+    };
+    // A message has at most 2^32 octets.
+    let octets = octets.map_or(0, |Octets { count, whole }| 2 + (count << 2 | u64::from(*whole)));
+    octets << 2 | kind
 }
 
 /// What the status of a failed operation says about its cause.
@@ -103,7 +127,6 @@ fn of_completion(data: &DAT_DTO_COMPLETION_EVENT_DATA) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::cause::Octets;
 
     const OCTETS: Octets = Octets { count: 64, whole: true };
 
@@ -116,15 +139,42 @@ mod tests {
         assert_eq!(
             last.sentence().as_deref(),
             Some(
-                "peer 10.0.0.2 sent 64 octets and no receive is posted on this endpoint: post \
-                 receives before you connect or accept"
+                "peer 10.0.0.2 sent 64 octets and no receive is posted on this endpoint: post a \
+                 receive for each message of the peer, the first ones before you connect or accept"
             )
         );
+        let octets = Octets { count: 65, ..OCTETS };
+        last.keep(Cause::NoReceive { octets, on_srq: false, waits: true });
+        assert!(last.sentence().is_some_and(|sentence| sentence.contains("sent 65 octets")));
+        last.keep(Cause::PeerHasNoReceive { octets: Some(octets), waits: true });
+        assert!(last.sentence().is_some_and(|sentence| sentence.contains("of 65 octets waits")));
         last.keep(Cause::ProcessGone);
         last.keep(Cause::Disconnected { by_peer: true });
         let gone = "the program of peer 10.0.0.2 has ended without dat_ep_disconnect";
         assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(gone)));
         last.begin(None);
         assert_eq!(last.sentence(), None);
+    }
+
+    #[test]
+    fn a_wait_like_the_last_one_is_known_without_the_lock() {
+        let last = LastCause::default();
+        let wait = |count| Cause::NoReceive {
+            octets: Octets { count, whole: false },
+            on_srq: false,
+            waits: true,
+        };
+        last.keep(wait(64));
+        let lock = last.kept();
+        // This call would wait for the lock for ever if it needed it.
+        last.keep(wait(64));
+        drop(lock);
+        last.begin(None);
+        last.keep(wait(64));
+        assert!(last.sentence().is_some(), "the next connection has a wait of its own");
+        let keys = [wait(0), wait(1), Cause::PeerHasNoReceive { octets: None, waits: true }];
+        let keys = keys.map(|cause| wait_key(&cause));
+        assert!(keys[0] != keys[1] && !keys.contains(&0), "{keys:?}");
+        assert_eq!(wait_key(&Cause::ProcessGone), 0);
     }
 }

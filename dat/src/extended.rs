@@ -84,13 +84,10 @@ impl Endpoint {
 
     /// Says in a sentence why the latest connection of the endpoint ended, its operation failed or
     /// its message waits, and what to do: for example "peer 10.0.0.2 sent 64 octets and no receive
-    /// is posted on this endpoint: post receives before you connect or accept". Returns `None` if
-    /// nothing has failed, or if the provider is not OpenDAT's. The sentence is for a person, and
-    /// may change from version to version.
+    /// is posted on this endpoint: post a receive for each message of the peer, the first ones
+    /// before you connect or accept". Returns `None` if nothing has failed, or if the provider is
+    /// not OpenDAT's. The sentence is for a person, and may change from version to version.
     pub fn last_cause(&self) -> Option<String> {
-        if !self.object.interface.attributes.extended {
-            return None;
-        }
         let mut buffer = [0_u8; LAST_CAUSE_MAX_OCTETS];
         let start = buffer.as_mut_ptr().expose_provenance() as u64;
         let arguments = [start, LAST_CAUSE_MAX_OCTETS as u64];

@@ -90,7 +90,7 @@ fn memory_that_does_not_grant_it_is_not_written() {
     let cause = server.endpoint.last_cause().expect("the owner knows the cause");
     assert!(
         cause.starts_with("peer 127.0.0.1 may not write 8 octets at ")
-            && cause.ends_with("create it with DAT_MEM_PRIV_REMOTE_WRITE_FLAG"),
+            && cause.ends_with("bind the RMR, with DAT_MEM_PRIV_REMOTE_WRITE_FLAG"),
         "{cause}"
     );
     assert_eq!(error.cause(), Some(&*cause));

@@ -193,6 +193,8 @@ pub enum LocalUse {
     Source,
     /// The result of an RDMA read or of an atomic operation goes to the memory.
     Sink,
+    /// The result of an RDMA read goes to the memory, which is named by an RMR context.
+    RmrSink,
     /// A message goes to the memory.
     Receive,
 }
@@ -247,8 +249,8 @@ impl fmt::Display for About<'_> {
         match self.cause {
             Cause::NoReceive { octets, on_srq: false, .. } => write!(
                 f,
-                "{peer} sent {octets} and no receive is posted on this endpoint: post receives \
-                 before you connect or accept"
+                "{peer} sent {octets} and no receive is posted on this endpoint: post a receive for \
+                 each message of the peer, the first ones before you connect or accept"
             ),
             Cause::NoReceive { octets, on_srq: true, .. } => write!(
                 f,
@@ -262,8 +264,8 @@ impl fmt::Display for About<'_> {
                 }
                 write!(
                     f,
-                    " {} because {peer} has no receive posted: its program must post receives before \
-                     it connects or accepts, and as many as this side sends messages",
+                    " {} because {peer} has no receive posted: its program must post a receive for \
+                     each message of this side, the first ones before it connects or accepts",
                     if *waits { "waits" } else { "failed" }
                 )
             }
@@ -451,7 +453,9 @@ impl fmt::Display for About<'_> {
                 "{peer} did not complete the connection that this side accepted: its program has \
                  given up or ended"
             ),
-            Cause::Disconnected { by_peer: true } => write!(f, "{peer} has disconnected"),
+            Cause::Disconnected { by_peer: true } => {
+                write!(f, "{peer} has disconnected, or its program has ended")
+            }
             Cause::Disconnected { by_peer: false } => f.write_str("this side has disconnected"),
         }
     }
@@ -505,6 +509,7 @@ impl fmt::Display for LocalUse {
         f.write_str(match self {
             LocalUse::Source => "the memory of a send or an RDMA write",
             LocalUse::Sink => "the memory for the result of an RDMA read or an atomic operation",
+            LocalUse::RmrSink => "the memory of the RMR for the result of an RDMA read",
             LocalUse::Receive => "the memory of a receive",
         })
     }
@@ -559,9 +564,11 @@ impl Refusal {
             Refusal::Right if kind == AccessKind::Invalidate => f.write_str(
                 "the key is that of a region, and only the key of an RMR can be invalidated",
             ),
-            Refusal::Right => {
-                write!(f, "{whose} does not allow {accesses}{}", Flag(kind, ": create it with "))
-            }
+            Refusal::Right => write!(
+                f,
+                "{whose}, or the RMR that is bound to it, does not allow {accesses}{}",
+                Flag(kind, ": create the region, and bind the RMR, with ")
+            ),
             Refusal::Unknown => f.write_str(
                 "no region and no bound RMR has this key: it was freed, unbound or invalidated, or \
                  the key was passed on wrongly. Free a region or unbind an RMR only after the last \
@@ -606,10 +613,13 @@ impl Refusal {
             ),
             Refusal::Right => write!(
                 f,
-                "does not allow this use: create the region with {}",
+                "does not allow this use: {}",
                 match usage {
-                    LocalUse::Source => "DAT_MEM_PRIV_LOCAL_READ_FLAG",
-                    LocalUse::Sink | LocalUse::Receive => "DAT_MEM_PRIV_LOCAL_WRITE_FLAG",
+                    LocalUse::Source => "create the region with DAT_MEM_PRIV_LOCAL_READ_FLAG",
+                    LocalUse::Sink | LocalUse::Receive => {
+                        "create the region with DAT_MEM_PRIV_LOCAL_WRITE_FLAG"
+                    }
+                    LocalUse::RmrSink => "bind the RMR with DAT_MEM_PRIV_REMOTE_WRITE_FLAG",
                 }
             ),
             Refusal::Bounds | Refusal::Misaligned => f.write_str(

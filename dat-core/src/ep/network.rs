@@ -182,8 +182,10 @@ impl<T: Transport> EpShared<T> {
     /// Keeps and logs the cause of a refused post.
     #[cold]
     pub(super) fn keep_refused_post(&self, usage: LocalUse, error: PostError) {
-        if let Some(because) = self.last_cause.keep_refused_post(usage, error) {
-            let (ia, ep) = (&self.ia.name, Hex(self.ep));
+        if let Some(cause) = self.last_cause.keep_refused_post(usage, error)
+            && tracing::enabled!(target: "dat::dto", tracing::Level::DEBUG)
+        {
+            let (ia, ep, because) = (&self.ia.name, Hex(self.ep), cause.about(None).to_string());
             debug!(target: "dat::dto", ia, %ep, because, "refused");
         }
     }

@@ -382,10 +382,8 @@ fn shorten<'a>(
 fn usage_of(op: SendOp) -> LocalUse {
     match op {
         SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => LocalUse::Source,
-        SendOp::Read(_)
-        | SendOp::ReadToWindow(_)
-        | SendOp::FetchAdd { .. }
-        | SendOp::CompareSwap { .. } => LocalUse::Sink,
+        SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => LocalUse::Sink,
+        SendOp::ReadToWindow(_) => LocalUse::RmrSink,
     }
 }
 

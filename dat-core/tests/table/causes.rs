@@ -50,6 +50,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "other protection zone", provoke: other_zone },
     Case { name: "octets outside the region", provoke: outside },
     Case { name: "atomic not aligned", provoke: misaligned },
+    Case { name: "RMR bound for reads only", provoke: rmr_for_reads },
     Case { name: "RMR unbound", provoke: rmr_unbound },
     Case { name: "RMR invalidated", provoke: rmr_invalidated },
     Case { name: "region invalidated", provoke: region_invalidated },
@@ -118,16 +119,21 @@ pub(crate) fn no_receive_ends_the_connection(table: Table, name: &str) {
     assert_eq!(
         last_cause(&pair.a, pair.x),
         "a message of 64 octets failed because peer 127.0.0.1 has no receive posted: its program \
-         must post receives before it connects or accepts, and as many as this side sends messages"
+         must post a receive for each message of this side, the first ones before it connects or \
+         accepts"
     );
     assert_eq!(last_cause(&pair.b, pair.y), NO_RECEIVE);
     pair.a.close();
     pair.b.close();
 }
 
+/// A connection qualifier on which no test listens. Its port is privileged, so no system gives it to
+/// a program that listens on any port.
+const UNUSED_QUALIFIER: DAT_CONN_QUAL = 1;
+
 /// What a receiver says about a message of 64 octets.
 const NO_RECEIVE: &str = "peer 127.0.0.1 sent 64 octets and no receive is posted on this endpoint: \
-    post receives before you connect or accept";
+    post a receive for each message of the peer, the first ones before you connect or accept";
 
 /// The sentence of a side that knows of no failure.
 const NONE: &str = "";
@@ -232,9 +238,7 @@ pub(crate) fn arguments_are_checked(table: Table, name: &str) {
     ask(ep, place, 8).unwrap();
     assert_eq!(std::hint::black_box(&buffer)[..2], [0, 0xFF]);
     // A sentence that does not fit is cut off.
-    let (psp, qualifier) = side.new_psp(DAT_PSP_CONSUMER_FLAG);
-    dat!(table, psp_free_func(psp)).unwrap();
-    side.connect(ep, qualifier, b"");
+    side.connect(ep, UNUSED_QUALIFIER, b"");
     assert!(is_end(side.next(side.evd).event_number));
     ask(ep, place, 8).unwrap();
     assert_eq!(std::hint::black_box(&buffer), b"no prog\0");
@@ -244,6 +248,14 @@ pub(crate) fn arguments_are_checked(table: Table, name: &str) {
 const WRITE: &str = "DAT_MEM_PRIV_REMOTE_WRITE_FLAG";
 const READ: &str = "DAT_MEM_PRIV_REMOTE_READ_FLAG";
 const ATOMIC: &str = "DAT_IB_MEM_PRIV_REMOTE_ATOMIC";
+/// What the owner of memory says about a missing privilege.
+fn right(whose: &str, accesses: &str, flag: &str) -> String {
+    format!(
+        "{whose}, or the RMR that is bound to it, does not allow {accesses}: create the region, and \
+         bind the RMR, with {flag}"
+    )
+}
+
 /// What iWARP says about both an unknown key and a missing privilege.
 const UNKNOWN_OR_WRITE: &str = "the peer's region does not exist any more or does not allow \
     remote writes: compare the key with the one that the peer has passed on, and create the region \
@@ -263,8 +275,8 @@ fn no_receive(pair: &Pair) -> [String; 2] {
         Wire::Roce => {
             pair.await_cause(&pair.a, pair.x);
             "a message of 64 octets waits because peer 127.0.0.1 has no receive posted: its \
-             program must post receives before it connects or accepts, and as many as this side \
-             sends messages"
+             program must post a receive for each message of this side, the first ones before it \
+             connects or accepts"
                 .to_owned()
         }
     };
@@ -339,9 +351,9 @@ fn no_write_privilege(pair: &Pair) -> [String; 2] {
     });
     let why = match pair.wire {
         Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
-        _ => format!("the peer's region does not allow remote writes: create it with {WRITE}"),
+        _ => right("the peer's region", "remote writes", WRITE),
     };
-    let owner = format!("the region does not allow remote writes: create it with {WRITE}");
+    let owner = right("the region", "remote writes", WRITE);
     [pair.refused_by_peer("write", &at, WRITE, &why), pair.refused("write", &at, &owner)]
 }
 
@@ -368,8 +380,8 @@ fn no_read_privilege(pair: &Pair) -> [String; 2] {
         pair.read(near, &at);
         at
     });
-    let why = format!("the peer's region does not allow remote reads: create it with {READ}");
-    let owner = format!("the region does not allow remote reads: create it with {READ}");
+    let why = right("the peer's region", "remote reads", READ);
+    let owner = right("the region", "remote reads", READ);
     [pair.refused_by_peer("read", &at, READ, &why), pair.refused("read", &at, &owner)]
 }
 
@@ -388,8 +400,8 @@ fn no_atomic_privilege(pair: &Pair) -> [String; 2] {
         at
     });
     let (access, allows) = ("perform an atomic operation on", "remote atomic operations");
-    let why = format!("the peer's region does not allow {allows}: create it with {ATOMIC}");
-    let owner = format!("the region does not allow {allows}: create it with {ATOMIC}");
+    let why = right("the peer's region", allows, ATOMIC);
+    let owner = right("the region", allows, ATOMIC);
     [pair.refused_by_peer(access, &at, ATOMIC, &why), pair.refused(access, &at, &owner)]
 }
 
@@ -485,8 +497,19 @@ fn outside(pair: &Pair) -> [String; 2] {
 
 /// Binds an RMR to a region of `b`, or unbinds it. Returns its context.
 fn bind(pair: &Pair, rmr: DAT_RMR_HANDLE, lmr: &Lmr, octets: u32) -> DAT_RMR_CONTEXT {
-    let (mut context, to) = (0, lmr.local(0, octets));
     let peers = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+    bind_for(pair, rmr, lmr, octets, peers)
+}
+
+/// Binds an RMR with these privileges of peers.
+fn bind_for(
+    pair: &Pair,
+    rmr: DAT_RMR_HANDLE,
+    lmr: &Lmr,
+    octets: u32,
+    peers: DAT_MEM_PRIV_FLAGS,
+) -> DAT_RMR_CONTEXT {
+    let (mut context, to) = (0, lmr.local(0, octets));
     let va = DAT_VA_TYPE_VA;
     dat!(
         pair.b.table,
@@ -495,6 +518,24 @@ fn bind(pair: &Pair, rmr: DAT_RMR_HANDLE, lmr: &Lmr, octets: u32) -> DAT_RMR_CON
     .unwrap();
     assert_eq!(pair.b.next(pair.b.evd).event_number, DAT_RMR_BIND_COMPLETION_EVENT);
     context
+}
+
+/// The region allows remote writes, but its RMR does not.
+fn rmr_for_reads(pair: &Pair) -> [String; 2] {
+    let at = access(pair, DAT_MEM_PRIV_ALL_FLAG, |near, far| {
+        let mut rmr = null_mut();
+        dat!(pair.b.table, rmr_create_func(pair.b.pz, &mut rmr)).unwrap();
+        let rmr_context = bind_for(pair, rmr, far, 64, DAT_MEM_PRIV_REMOTE_READ_FLAG);
+        let at = DAT_RMR_TRIPLET { rmr_context, ..far.remote(0, 32) };
+        pair.write(near, &at);
+        at
+    });
+    let why = match pair.wire {
+        Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
+        _ => right("the peer's region", "remote writes", WRITE),
+    };
+    let owner = right("the region", "remote writes", WRITE);
+    [pair.refused_by_peer("write", &at, WRITE, &why), pair.refused("write", &at, &owner)]
 }
 
 fn rmr_unbound(pair: &Pair) -> [String; 2] {
@@ -649,7 +690,8 @@ fn hard_watermark(pair: &Pair) -> [String; 2] {
         Wire::Roce => PEER_FAILED.to_owned(),
         wire => format!(
             "a message{} failed because peer 127.0.0.1 has no receive posted: its program must \
-             post receives before it connects or accepts, and as many as this side sends messages",
+             post a receive for each message of this side, the first ones before it connects or \
+             accepts",
             if wire == Wire::Iwarp { " of 8 octets" } else { "" }
         ),
     };
@@ -666,13 +708,12 @@ fn disconnected(pair: &Pair) -> [String; 2] {
     pair.connect();
     dat!(pair.a.table, ep_disconnect_func(pair.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     pair.await_ends();
-    ["this side has disconnected".to_owned(), "peer 127.0.0.1 has disconnected".to_owned()]
+    let gone = "peer 127.0.0.1 has disconnected, or its program has ended";
+    ["this side has disconnected".to_owned(), gone.to_owned()]
 }
 
 fn no_listener(pair: &Pair) -> [String; 2] {
-    let (psp, qualifier) = pair.b.new_psp(DAT_PSP_CONSUMER_FLAG);
-    dat!(pair.b.table, psp_free_func(psp)).unwrap();
-    pair.a.connect(pair.x, qualifier, b"");
+    pair.a.connect(pair.x, UNUSED_QUALIFIER, b"");
     assert!(is_end(pair.a.next(pair.a.evd).event_number));
     let sentence = "no program listens on this connection qualifier of peer 127.0.0.1: start it \
                     before this side connects, and compare the qualifier with that of its service \
