@@ -121,8 +121,8 @@ fn server() {
     std::thread::park_timeout(Duration::from_secs(600));
 }
 
-/// Types the lines in a shell, in a directory with a file my.conf. Every line must succeed, and must
-/// have its effect.
+/// Types the lines in a shell, in a directory with a file my.conf. Every line must succeed, and
+/// must have its effect.
 fn run(name: &str, lines: &[&str]) {
     let dir = tempfile::tempdir().expect("a directory");
     let entry = "lab u2.0 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 \"lo\" \"\"\n";

@@ -68,8 +68,8 @@ pub(crate) fn next_connection_number() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Logs an operation that has completed without success. An endpoint may have thousands of receives,
-/// so only the first flushed operation of its connection has the level debug.
+/// Logs an operation that has completed without success. An endpoint may have thousands of
+/// receives, so only the first flushed operation of its connection has the level debug.
 pub(crate) fn log_failed_dto(
     ia: &str,
     ep: usize,

@@ -202,14 +202,7 @@ fn completions_survive_the_endpoint() {
 fn a_reject_carries_private_data_and_frees_the_request() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
-    let psp = dat_core::conn::psp::create(
-        b.ia,
-        dat_core::conn::Qualifier::Any,
-        b.cr,
-        DAT_PSP_CONSUMER_FLAG,
-    )
-    .unwrap();
-    let x = a.ep();
+    let (psp, x) = (listen(&b), a.ep());
     x.connect("127.0.0.1:0".parse().unwrap(), psp.qualifier(), 10_000_000, b"please", 0, 0)
         .unwrap();
     let request = arrival(&b);

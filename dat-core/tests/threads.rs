@@ -3,6 +3,8 @@
 #[path = "table/client.rs"]
 #[allow(dead_code)] // the other tests' part
 mod client;
+#[path = "support/queried_registry.rs"]
+mod queried_registry;
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -10,30 +12,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use client::{REGISTRY, Side, Table, dat, info, loopback, open, table, unique};
+use client::{Side, Table, dat, info, loopback, open, table, unique};
 use dat_core::Error;
 use dat_core::export::{self, AnyProvider};
 use dat_core::handle;
 use dat_sys::*;
 use provider_loopback::Mem;
-
-/// A registry that runs a function of the test when the library asks it for the consumer's handle
-/// of an adapter. The library does so in the middle of dat_lmr_create, when the region already
-/// exists.
-const QUERIED_REGISTRY: RegistryFns = RegistryFns { get_ia_handle: ask, ..REGISTRY };
-
-/// The function that the registry runs when the library asks it the next time.
-static NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
-
-unsafe extern "C" fn ask(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-    let next = NEXT.lock().unwrap().take();
-    if let Some(next) = next {
-        next();
-    }
-    // SAFETY: the provider passes a place to write to.
-    unsafe { out.write(ia) };
-    DAT_SUCCESS
-}
+use queried_registry::{NEXT, QUERIED_REGISTRY};
 
 fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     let (mut evd, mut attr, mut provider) =

@@ -116,9 +116,15 @@ impl Hosts {
         if self.paths.len() >= HOSTS_MAX {
             self.paths.retain(|_, &mut (_, reported)| now <= reported + PATH_VALIDITY);
         }
-        if self.paths.len() < HOSTS_MAX || self.paths.contains_key(&ip) {
-            self.paths.insert(ip, (octets, now));
+        if self.paths.len() >= HOSTS_MAX && !self.paths.contains_key(&ip) {
+            // A peer with many addresses could fill the table. The other paths are then learned
+            // again.
+            let oldest = self.paths.iter().min_by_key(|(_, (_, reported))| *reported);
+            if let Some(oldest) = oldest.map(|(&ip, _)| ip) {
+                self.paths.remove(&oldest);
+            }
         }
+        self.paths.insert(ip, (octets, now));
     }
 
     /// The largest path MTU that the path to a host carries, if a limit is known.
@@ -164,8 +170,15 @@ mod tests {
         assert_eq!(hosts.path_mtu(ip, later), None);
         // The number of paths is limited. Those that are no longer valid make room.
         let other = |n: usize| IpAddr::from((0x0B00_0000 + n as u32).to_be_bytes());
-        (1..=HOSTS_MAX).for_each(|n| hosts.note_path(other(n), 1500, start));
+        (1..=HOSTS_MAX).for_each(|n| {
+            hosts.note_path(other(n), 1500, start + Duration::from_nanos(n as u64));
+        });
         assert_eq!(hosts.paths.len(), HOSTS_MAX);
+        // If all are valid, the latest replaces the oldest.
+        hosts.note_path(other(HOSTS_MAX + 1), 1500, start + Duration::from_micros(500));
+        assert_eq!((hosts.paths.len(), hosts.path_mtu(ip, start)), (HOSTS_MAX, None));
+        assert_eq!(hosts.path_mtu(other(1), start), None);
+        assert!(hosts.path_mtu(other(2), start).is_some());
         hosts.note_path(ip, 9000, later);
         assert_eq!((hosts.path_mtu(ip, later), hosts.paths.len()), (Some(PathMtu::Octets4096), 1));
     }

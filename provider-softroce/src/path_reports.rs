@@ -43,14 +43,14 @@ impl PathReports {
     /// pair of the connection's peer. `may_be_quoted` says whether the connection may have sent the
     /// packet with this PSN.
     pub(crate) fn path(
-        &mut self,
+        &self,
         peer: (IpAddr, u32),
         may_be_quoted: impl Fn(Psn) -> bool,
     ) -> Option<usize> {
-        let of_connection = |report: &PathReport| (report.peer, report.qpn) == peer;
-        // The connection has not sent the packet, or the peer has received it.
-        self.0.retain(|report| !of_connection(report) || may_be_quoted(report.psn));
-        self.0.iter().rev().find(|report| of_connection(report)).map(|report| report.path)
+        // A connection asks about its requests and about its responses, so other reports stay.
+        let is_meant =
+            |report: &&PathReport| (report.peer, report.qpn) == peer && may_be_quoted(report.psn);
+        self.0.iter().rev().find(is_meant).map(|report| report.path)
     }
 }
 
@@ -67,17 +67,17 @@ mod tests {
     #[test]
     fn a_connection_gets_the_latest_report_about_its_own_packets() {
         let mut reports = PathReports::default();
-        let path = |reports: &mut PathReports, psn| reports.path(PEER, |of| of == Psn::new(psn));
-        assert_eq!(path(&mut reports, 7), None);
+        let path = |reports: &PathReports, psn| reports.path(PEER, |of| of == Psn::new(psn));
+        assert_eq!(path(&reports, 7), None);
         reports.add(report(7, 1400));
         reports.add(PathReport { qpn: PEER.1 + 1, ..report(7, 600) });
         reports.add(PathReport { peer: [192, 0, 2, 2].into(), ..report(7, 700) });
-        assert_eq!(path(&mut reports, 7), Some(1400));
+        assert_eq!(path(&reports, 7), Some(1400));
         reports.add(report(7, 1300));
-        assert_eq!(path(&mut reports, 7), Some(1300));
-        // A report about another packet is forged or late. It is not kept.
-        assert_eq!(path(&mut reports, 8), None);
-        assert_eq!(path(&mut reports, 7), None);
+        assert_eq!(path(&reports, 7), Some(1300));
+        // A question about other packets does not lose the report.
+        assert_eq!(path(&reports, 8), None);
+        assert_eq!(path(&reports, 7), Some(1300));
         assert_eq!(reports.path((PEER.0, PEER.1 + 1), |_| true), Some(600));
     }
 

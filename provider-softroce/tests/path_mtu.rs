@@ -252,36 +252,35 @@ fn send_short_messages(
     first + MESSAGES
 }
 
+/// Sends short messages over a path that carries less than both ends assume, and then a long one,
+/// which ends the connection. `narrow` makes the path narrow after the adapter was opened.
+fn short_messages_pass(narrow: impl FnOnce(&Routed)) {
+    let (network, peer) = Routed::new();
+    let ours = adapter();
+    let rig = Rig { a: &ours, b: &ours };
+    narrow(&network);
+    let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
+    send_short_messages(&rig, (&end, &peer, &call), OUR_PSN);
+    end.send(7, &[end.mem.segment(0, 3000)]);
+    let event = rig.next("the end", &end.log);
+    assert!(matches!(event, Event::Broken), "{event:?}");
+}
+
 /// The answer of the router to our probe of the path ends no connection. It explains the end of a
 /// connection that sends long messages.
 #[test]
 fn short_messages_pass_a_router_that_carries_less() {
-    in_own_network(|| {
-        let (_network, peer) = Routed::new();
-        let ours = adapter();
-        let rig = Rig { a: &ours, b: &ours };
-        let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
-        send_short_messages(&rig, (&end, &peer, &call), OUR_PSN);
-        end.send(7, &[end.mem.segment(0, 3000)]);
-        let event = rig.next("the end", &end.log);
-        assert!(matches!(event, Event::Broken), "{event:?}");
-    });
+    in_own_network(|| short_messages_pass(|_| ()));
 }
 
 /// Our interface carries less than it did when the adapter was opened.
 #[test]
 fn short_messages_pass_an_interface_that_carries_less() {
     in_own_network(|| {
-        let (network, peer) = Routed::new();
-        let ours = adapter();
-        let rig = Rig { a: &ours, b: &ours };
-        network.own.enter();
-        ip("link set wire mtu 1500");
-        let (end, call) = connected_over(&rig, &peer, 0, PathMtu::Octets4096);
-        send_short_messages(&rig, (&end, &peer, &call), OUR_PSN);
-        end.send(7, &[end.mem.segment(0, 3000)]);
-        let event = rig.next("the end", &end.log);
-        assert!(matches!(event, Event::Broken), "{event:?}");
+        short_messages_pass(|network| {
+            network.own.enter();
+            ip("link set wire mtu 1500");
+        });
     });
 }
 

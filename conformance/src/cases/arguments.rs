@@ -4,7 +4,7 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
-use super::ep_states::reach::reach;
+use super::ep_states::reach::{WITHOUT_ZONE, reach};
 use super::requests;
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure_equal, ok, supported};
@@ -399,12 +399,7 @@ pub(super) const CASES: &[Row] = &[
         "RETURN VALUES: invalid state",
         "dat_ep_dup_connect refuses a model without a zone, which cannot be connected.",
         |rig| {
-            for state in [
-                DAT_EP_STATE_UNCONFIGURED_UNCONNECTED,
-                DAT_EP_STATE_UNCONFIGURED_RESERVED,
-                DAT_EP_STATE_UNCONFIGURED_PASSIVE,
-                DAT_EP_STATE_UNCONFIGURED_TENTATIVE,
-            ] {
+            for state in WITHOUT_ZONE {
                 let (model, ep) = (reach(rig, state)?.ep, rig.ep()?.ep);
                 let (time, qos) = (event_timeout_us(), DAT_QOS_BEST_EFFORT);
                 let answer = rig.api.dat_ep_dup_connect(ep, model, time, 0, null_mut(), qos);

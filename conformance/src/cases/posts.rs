@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::ep_states::reach::reach;
+use super::ep_states::reach::{WITHOUT_ZONE, reach};
 use super::requests::{freed, refused_or_fails, strange, too_many, unreadable};
 use crate::case::{Row, must, should};
 use crate::check::{Outcome, answers, ok, supported};
@@ -32,12 +32,7 @@ pub(super) const CASES: &[Row] = &[
         "dat_ep_create, DESCRIPTION: no zone",
         "A receive cannot be posted to an EP without a zone, because no memory belongs to its zone.",
         |rig| {
-            for state in [
-                DAT_EP_STATE_UNCONFIGURED_UNCONNECTED,
-                DAT_EP_STATE_UNCONFIGURED_RESERVED,
-                DAT_EP_STATE_UNCONFIGURED_PASSIVE,
-                DAT_EP_STATE_UNCONFIGURED_TENTATIVE,
-            ] {
+            for state in WITHOUT_ZONE {
                 let answer = rig.recv(reach(rig, state)?.ep, &[rig.memory(8)?.all()], 1);
                 rig.answers_or(answer, DAT_INVALID_STATE, &[DAT_PROTECTION_VIOLATION])?;
             }

@@ -269,7 +269,7 @@ const UNPROVOKED: &[Unprovoked] = &[
         subtype: "DAT_INVALID_HANDLE1",
         functions: &["dat_opendat_ep_last_cause"],
         why: OWN,
-        test: None,
+        test: OWN_ARGUMENTS,
     },
     Unprovoked {
         kind: "DAT_INVALID_HANDLE",

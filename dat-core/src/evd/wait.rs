@@ -60,8 +60,8 @@ impl<T: Transport> Evd<T> {
     ) -> Result<Option<usize>> {
         let threshold = self.checked_threshold(threshold)?;
         let slot = &self.shared.waiter_slot;
-        // On a thread-safe adapter the lock of the handle excludes dat_evd_free and other calls that
-        // take events.
+        // On a thread-safe adapter the lock of the handle excludes dat_evd_free and other calls
+        // that take events.
         let taking = if self.ia.thread_safe { None } else { slot.enter() };
         if taking.is_none() && (!self.ia.thread_safe || slot.is_occupied()) {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));

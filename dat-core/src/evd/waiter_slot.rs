@@ -9,8 +9,9 @@
 //! thread at a time may look. `event_count` tells the waiter whether an event arrived after that
 //! look.
 //!
-//! A wait that finds enough events occupies the slot only as a *taker*: new events are not announced
-//! to it, because it does not sleep. So it need not look at the queue once more when it leaves.
+//! A wait that finds enough events occupies the slot only as a *taker*: new events are not
+//! announced to it, because it does not sleep. So it need not look at the queue once more when it
+//! leaves.
 
 use crate::nesting::{self, Activity};
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
@@ -47,8 +48,8 @@ impl WaiterSlot {
     }
 
     /// Occupies the slot. Returns false if there is a waiter. A taker leaves soon, so this function
-    /// waits for it, unless the taker may be the call that a signal handler has interrupted in order
-    /// to make this call.
+    /// waits for it. If a signal handler makes this call, the taker may be the call that it has
+    /// interrupted. Then the function returns false.
     #[inline]
     fn occupy(&self, as_what: u32) -> bool {
         let (order, failed) = (Ordering::SeqCst, Ordering::Acquire);

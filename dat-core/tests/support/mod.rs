@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use dat_core::conn::Qualifier;
+use dat_core::conn::psp::{self, Psp};
 use dat_core::ep::{self, Ep, Handles};
 use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
@@ -141,14 +143,13 @@ pub fn connected() -> (Side, &'static Node<Ep<T>>, Side, &'static Node<Ep<T>>) {
     (a, x, b, y)
 }
 
+/// A service point of this side at any qualifier. Requests go to its EVD of requests.
+pub fn listen(side: &Side) -> &'static Node<Psp<T>> {
+    psp::create(side.ia, Qualifier::Any, side.cr, DAT_PSP_CONSUMER_FLAG).unwrap()
+}
+
 pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
-    let psp = dat_core::conn::psp::create(
-        b.ia,
-        dat_core::conn::Qualifier::Any,
-        b.cr,
-        DAT_PSP_CONSUMER_FLAG,
-    )
-    .unwrap();
+    let psp = listen(b);
     let to = "127.0.0.1:0".parse().unwrap();
     x.connect(
         to,

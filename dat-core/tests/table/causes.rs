@@ -127,8 +127,8 @@ pub(crate) fn no_receive_ends_the_connection(table: Table, name: &str) {
     pair.b.close();
 }
 
-/// A connection qualifier on which no test listens. Its port is privileged, so no system gives it to
-/// a program that listens on any port.
+/// A connection qualifier on which no test listens. Its port is privileged, so no system gives it
+/// to a program that listens on any port.
 const UNUSED_QUALIFIER: DAT_CONN_QUAL = 1;
 
 /// What a receiver says about a message of 64 octets.
@@ -229,6 +229,8 @@ pub(crate) fn arguments_are_checked(table: Table, name: &str) {
     let place = buffer.as_mut_ptr().expose_provenance() as u64;
     let not_an_ep = ask(side.pz, place, 8).unwrap_err();
     assert_eq!(not_an_ep, Error::new(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP));
+    let not_a_handle = ask(null_mut(), place, 8).unwrap_err();
+    assert_eq!(not_a_handle, Error::new(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1));
     assert_eq!(ask(ep, 0, 8).unwrap_err(), Error::arg(3));
     for size in [0, -1_i64 as u64] {
         assert_eq!(ask(ep, place, size).unwrap_err(), Error::arg(4));

@@ -171,6 +171,8 @@ pub(super) struct Cubic {
     /// The shortest round trip since the last idle time, and of the last 10 to 20 s, because the
     /// path may become longer.
     shortest: Option<Duration>,
+    /// The shortest round trip since the last idle time, however long ago that is.
+    lowest: Option<Duration>,
     /// The shortest round trip since a time at most [`SHORTEST_AGE_MAX`] ago, and this time.
     recent: Option<(Duration, Instant)>,
     /// Whether the last measured round trip was longer than the shortest one, so that a queue is
@@ -247,6 +249,7 @@ impl Cubic {
             before_measurement: None,
             curve: None,
             shortest: None,
+            lowest: None,
             recent: None,
             has_queue: false,
             has_short_queue: false,
@@ -331,7 +334,12 @@ impl Cubic {
         let shortest = self.shortest.filter(|_| !is_old).map_or(recent, |it| it.min(round_trip));
         self.shortest = Some(shortest);
         self.recent = Some(if is_old { (round_trip, now) } else { (recent, since) });
-        self.max = self.max_of(shortest);
+        // `shortest` forgets, so in a long queue of the connection's own packets it would let the
+        // window grow with that queue.
+        let lowest = self.lowest.map_or(round_trip, |it| it.min(round_trip));
+        self.lowest = Some(lowest);
+        self.max = self.max_of(lowest);
+        self.size.window = self.size.window.min(u64::from(self.max) << FRACTION_BITS);
         let is_longer =
             |min| round_trip >= shortest + (shortest / 8).clamp(min, ROUND_TRIP_GROWTH_MAX);
         self.has_queue = is_longer(ROUND_TRIP_GROWTH_MIN);
@@ -413,6 +421,7 @@ impl Cubic {
         let initial = u64::from(self.initial) << FRACTION_BITS;
         *window = (*window >> halvings).max(initial.min(*window));
         (self.curve, self.shortest, self.recent, self.longer_round_trips) = (None, None, None, 0);
+        self.lowest = None;
         self.pace();
     }
 

@@ -179,7 +179,7 @@ impl GapPolicy {
         let gap = gap.get_or_insert_with(|| self.new_gap(expected, now, self.nak_delay()));
         let is_waiting = matches!(gap.report, Report::Waiting(_)) && !gap.remained;
         if ahead >= EARLY_PSNS {
-            gap.far_packets += 1;
+            gap.far_packets = gap.far_packets.saturating_add(1);
             return is_waiting && (gap.highest != expected || gap.far_packets >= FAR_PACKETS_MIN);
         }
         // The packets arrive once more, so the peer has sent them again. But the missing packet is

@@ -20,6 +20,9 @@ use super::requester::Cursor;
 /// New packets are permitted in groups, of which a window has this number.
 const GROUPS_PER_WINDOW: u32 = 8;
 
+/// The number of groups that are counted at most.
+const GROUPS_MAX: u32 = u32::MAX - 1;
+
 /// The time from the NAK until the peer has acknowledged all packets that had been sent before.
 pub(super) struct Recovery {
     start: Instant,
@@ -53,7 +56,7 @@ impl Recovery {
         let group = (window / GROUPS_PER_WINDOW).max(1);
         let group_time = self.round_trip * group / window + Duration::from_nanos(1);
         let elapsed = now.saturating_duration_since(self.start);
-        let groups = (elapsed.as_nanos() / group_time.as_nanos()) as u32;
+        let groups = (elapsed.as_nanos() / group_time.as_nanos()).min(GROUPS_MAX.into()) as u32;
         // A requester that had to wait makes up for at most one window.
         let sent = next.distance(self.end).max(0) as u32;
         self.permitted = groups.saturating_mul(group).min(sent + window);
@@ -72,5 +75,20 @@ impl Recovery {
 
     fn is_kept(&self, oldest: Cursor, next: Psn) -> bool {
         !next.is_before(self.end) && next.distance(oldest.psn) < EARLY_PSNS as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_recovery_over_a_short_path_permits_one_window() {
+        let (end, start) = (Psn::new(7), Instant::now());
+        let mut recovery = Recovery::new(end, Duration::ZERO, start);
+        for seconds in [1, 4, 5, 9, 3600] {
+            recovery.advance(end, 16, start + Duration::from_secs(seconds));
+            assert_eq!(recovery.permitted, 16, "after {seconds} s");
+        }
     }
 }

@@ -7,6 +7,14 @@ use dat_sys::*;
 use crate::check::{Outcome, failed, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
+/// The states of endpoints that have no protection zone.
+pub(in crate::cases) const WITHOUT_ZONE: [DAT_EP_STATE; 4] = [
+    DAT_EP_STATE_UNCONFIGURED_UNCONNECTED,
+    DAT_EP_STATE_UNCONFIGURED_RESERVED,
+    DAT_EP_STATE_UNCONFIGURED_PASSIVE,
+    DAT_EP_STATE_UNCONFIGURED_TENTATIVE,
+];
+
 /// Returns a new endpoint in this state.
 pub(in crate::cases) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     let ep = match state {

@@ -165,6 +165,28 @@ fn the_maximum_window_grows_with_the_round_trip() {
 }
 
 /// New packets may be sent in a recovery unless more than one packet in ten is lost.
+/// A window of packets in a long queue makes a long round trip, which is no reason for a larger
+/// window.
+#[test]
+fn a_queue_of_its_own_packets_does_not_raise_the_maximum() {
+    let mut control = Cubic::new(PathMtu::Octets4096, ETHERNET_IP_MTU, 512);
+    let start = Instant::now();
+    control.note_round_trip(MS, start);
+    assert_eq!(control.max, 256);
+    for seconds in 1..60 {
+        control.note_round_trip(84 * MS, start + Duration::from_secs(seconds));
+        assert_eq!(control.max, 256, "after {seconds} s");
+    }
+    // After an idle time, the path is measured anew.
+    control.restart(Duration::from_secs(10));
+    control.note_round_trip(84 * MS, start + Duration::from_secs(70));
+    assert_eq!(control.max, 512);
+    // A window that has grown beyond the maximum of a shorter path becomes smaller.
+    control.size.window = 500 << FRACTION_BITS;
+    control.note_round_trip(MS, start + Duration::from_secs(71));
+    assert_eq!((control.max, control.window()), (256, 256));
+}
+
 #[test]
 fn many_losses_show_that_a_queue_is_full() {
     for (interval, may_send) in [(5, false), (9, false), (12, true), (30, true)] {
