@@ -24,6 +24,8 @@ pub struct LastCause {
 #[derive(Default)]
 struct Kept {
     cause: Option<Cause>,
+    /// Whether the cause says no more than how the connection has ended.
+    is_general: bool,
     peer: Option<IpAddr>,
 }
 
@@ -34,7 +36,7 @@ impl LastCause {
 
     /// Forgets the cause, because a connection begins. `peer` is its peer, if it is known yet.
     pub(crate) fn begin(&self, peer: Option<IpAddr>) {
-        *self.kept() = Kept { cause: None, peer };
+        *self.kept() = Kept { peer, ..Kept::default() };
         self.kept_wait.store(0, Ordering::Relaxed);
     }
 
@@ -56,9 +58,19 @@ impl LastCause {
             return;
         }
         let mut kept = self.kept();
-        if kept.cause.as_ref().is_none_or(Cause::connection_goes_on) {
-            kept.cause = Some(cause);
+        if kept.is_general || kept.cause.as_ref().is_none_or(Cause::connection_goes_on) {
+            (kept.cause, kept.is_general) = (Some(cause), false);
             self.kept_wait.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps how the connection has ended, if the transport has not reported a cause. A failed
+    /// operation whose completion is taken later may say more.
+    pub(crate) fn keep_end(&self, cause: Cause) {
+        let mut kept = self.kept();
+        if kept.cause.as_ref().is_none_or(Cause::connection_goes_on) {
+            (kept.cause, kept.is_general) = (Some(cause), true);
+            self.kept_wait.store(0, Ordering::Relaxed);
         }
     }
 
@@ -115,6 +127,7 @@ fn of_completion(data: &DAT_DTO_COMPLETION_EVENT_DATA) -> Option<Cause> {
             };
             Cause::LocalMemory { usage, why: Refusal::UnknownOrRight }
         }
+        DAT_DTO_ERR_LOCAL_LENGTH => Cause::ReceiveTooSmall { lengths: None },
         DAT_DTO_ERR_REMOTE_ACCESS => Cause::RefusedByPeer { access: None, why: None },
         DAT_DTO_ERR_REMOTE_RESPONDER => Cause::PeerFailed,
         DAT_DTO_ERR_RECEIVER_NOT_READY => Cause::PeerHasNoReceive { octets: None, waits: false },
@@ -154,6 +167,23 @@ mod tests {
         assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(gone)));
         last.begin(None);
         assert_eq!(last.sentence(), None);
+    }
+
+    #[test]
+    fn a_failed_operation_explains_an_end_without_a_cause() {
+        let last = LastCause::default();
+        last.begin(None);
+        last.keep_end(Cause::Disconnected { by_peer: true });
+        assert!(last.sentence().is_some_and(|sentence| sentence.contains("has disconnected")));
+        let mut data = DAT_DTO_COMPLETION_EVENT_DATA::zeroed();
+        for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_LOCAL_LENGTH, DAT_DTO_ERR_TRANSPORT] {
+            data.status = status;
+            last.keep_failed(&data);
+        }
+        let too_small = "the peer sent a message that is longer than the receive buffer: post";
+        assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(too_small)));
+        last.keep_end(Cause::Disconnected { by_peer: true });
+        assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(too_small)));
     }
 
     #[test]

@@ -44,21 +44,37 @@ fn heap_has_reserve() -> bool {
 /// `head` to `tail` in any order: the requests of a send queue stay in their slots until they
 /// complete.
 pub(crate) struct Ring<H> {
-    slots: NonNull<u8>,
-    stride: usize,
-    mask: usize,
-    max_segments: usize,
     producer: Side,
     consumer: Side,
     _header: PhantomData<H>,
 }
 
 /// The state of the producer or of the consumer, which only that thread writes. It has a pair of
-/// cache lines to itself, because processors prefetch adjacent lines together.
+/// cache lines to itself, because processors prefetch adjacent lines together. Each side has a copy
+/// of the ring's shape there, which saves lines of its own for the shape.
 #[repr(align(128))]
 struct Side {
     own: AtomicUsize,
     cached_other: UnsafeCell<usize>,
+    shape: Shape,
+}
+
+/// The memory of the slots, and its division.
+#[derive(Clone, Copy)]
+struct Shape {
+    slots: NonNull<u8>,
+    stride: usize,
+    mask: usize,
+    max_segments: usize,
+}
+
+impl Shape {
+    #[inline]
+    fn slot<H>(&self, at: usize) -> Slot<H> {
+        // SAFETY: the masked index is within the allocation.
+        let memory = unsafe { self.slots.add((at & self.mask) * self.stride) };
+        Slot { memory, _header: PhantomData }
+    }
 }
 
 /// The alignment of the slots. Because malloc guarantees this alignment, zeroed memory comes fresh
@@ -89,16 +105,9 @@ impl<H: Copy> Ring<H> {
         let layout = Self::layout(slots, stride).ok_or(no_memory)?;
         // SAFETY: the layout's size is not zero, because a header's is not.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_memory)?;
-        let side = || Side { own: AtomicUsize::new(0), cached_other: UnsafeCell::new(0) };
-        let ring = Ring {
-            slots: memory,
-            stride,
-            mask: slots - 1,
-            max_segments,
-            producer: side(),
-            consumer: side(),
-            _header: PhantomData,
-        };
+        let shape = Shape { slots: memory, stride, mask: slots - 1, max_segments };
+        let side = || Side { own: AtomicUsize::new(0), cached_other: UnsafeCell::new(0), shape };
+        let ring = Ring { producer: side(), consumer: side(), _header: PhantomData };
         if heap_has_reserve() { Ok(ring) } else { Err(no_memory) }
     }
 
@@ -110,12 +119,12 @@ impl<H: Copy> Ring<H> {
 
     /// The total number of slots.
     pub(crate) fn capacity(&self) -> usize {
-        self.mask + 1
+        self.producer.shape.mask + 1
     }
 
     /// The maximum number of segments in a slot.
     pub(crate) fn max_segments(&self) -> usize {
-        self.max_segments
+        self.producer.shape.max_segments
     }
 
     /// The number of slots in use. Any thread may call this. The result is exact for one side while
@@ -139,16 +148,17 @@ impl<H: Copy> Ring<H> {
     /// The caller must be the only producer.
     #[inline]
     pub(crate) unsafe fn vacant(&self) -> Option<Slot<H>> {
-        let tail = self.producer.own.load(Ordering::Relaxed);
+        let Side { own, cached_other, shape } = &self.producer;
+        let tail = own.load(Ordering::Relaxed);
         // SAFETY: only the producer accesses its own `cached_other`.
-        let head = unsafe { &mut *self.producer.cached_other.get() };
-        if tail.wrapping_sub(*head) > self.mask {
+        let head = unsafe { &mut *cached_other.get() };
+        if tail.wrapping_sub(*head) > shape.mask {
             *head = self.consumer.own.load(Ordering::Acquire);
-            if tail.wrapping_sub(*head) > self.mask {
+            if tail.wrapping_sub(*head) > shape.mask {
                 return None;
             }
         }
-        Some(self.slot(tail))
+        Some(shape.slot(tail))
     }
 
     /// Passes the slot that [`vacant`](Self::vacant) returned to the consumer.
@@ -195,23 +205,21 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.store(head, Ordering::Release);
     }
 
-    /// The memory of a slot. The caller must know who owns the slot: the producer between
-    /// [`vacant`](Self::vacant) and [`publish`](Self::publish), the consumer while the slot is
-    /// filled.
+    /// The memory of a slot, for the consumer. The slot belongs to the consumer while it is filled,
+    /// and to the producer between [`vacant`](Self::vacant) and [`publish`](Self::publish).
     #[inline]
     pub(crate) fn slot(&self, at: usize) -> Slot<H> {
-        // SAFETY: the masked index is within the allocation.
-        let memory = unsafe { self.slots.add((at & self.mask) * self.stride) };
-        Slot { memory, _header: PhantomData }
+        self.consumer.shape.slot(at)
     }
 }
 
 impl<H> Drop for Ring<H> {
     fn drop(&mut self) {
-        let size = (self.mask + 1) * self.stride;
+        let Shape { slots, stride, mask, .. } = self.producer.shape;
         // SAFETY: `new` allocated this memory with this layout, which was valid.
         unsafe {
-            dealloc(self.slots.as_ptr(), Layout::from_size_align_unchecked(size, SLOTS_ALIGN))
+            let layout = Layout::from_size_align_unchecked((mask + 1) * stride, SLOTS_ALIGN);
+            dealloc(slots.as_ptr(), layout);
         }
     }
 }

@@ -31,10 +31,8 @@ pub enum Cause {
     },
     /// A message of the peer is longer than the receive buffer.
     ReceiveTooSmall {
-        /// The octets of the message.
-        octets: Octets,
-        /// The length of the receive buffer.
-        room: u64,
+        /// The octets of the message and the length of the receive buffer, if they are known.
+        lengths: Option<(Octets, u64)>,
     },
     /// A message of this side is longer than the receive buffer of the peer.
     PeerReceiveTooSmall {
@@ -269,11 +267,18 @@ impl fmt::Display for About<'_> {
                     if *waits { "waits" } else { "failed" }
                 )
             }
-            Cause::ReceiveTooSmall { octets, room } => write!(
-                f,
-                "{peer} sent {octets} and the receive buffer has room for {room}: post receive \
-                 buffers that are as long as the longest message"
-            ),
+            Cause::ReceiveTooSmall { lengths } => {
+                match lengths {
+                    Some((octets, room)) => write!(
+                        f,
+                        "{peer} sent {octets} and the receive buffer has room for {room}"
+                    )?,
+                    None => {
+                        write!(f, "{peer} sent a message that is longer than the receive buffer")?
+                    }
+                }
+                f.write_str(": post receive buffers that are as long as the longest message")
+            }
             Cause::PeerReceiveTooSmall { octets } => {
                 match octets {
                     Some(octets) => write!(f, "a message of {octets}")?,

@@ -151,7 +151,7 @@ impl<T: Transport> EpShared<T> {
         if let Ok(Transition { from, effect: Effect::To(_) }) = self.apply(event) {
             let number = number(from);
             self.count_end(from, number);
-            self.last_cause.keep(cause_of_end(from, number, detail));
+            self.last_cause.keep_end(cause_of_end(from, number, detail));
             self.log_end(number, detail);
             self.report(number, private, Order::AfterCompletions);
             if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {

@@ -323,7 +323,7 @@ impl Engine {
                 let octets = whole(request.bytes);
                 causes = Some([
                     Cause::PeerReceiveTooSmall { octets: Some(octets) },
-                    Cause::ReceiveTooSmall { octets, room: recv.bytes.into() },
+                    Cause::ReceiveTooSmall { lengths: Some((octets, recv.bytes.into())) },
                 ]);
                 (WcStatus::LocalLength, WcStatus::RemoteResponder)
             }

@@ -171,8 +171,8 @@ pub(super) struct Cubic {
     /// The shortest round trip since the last idle time, and of the last 10 to 20 s, because the
     /// path may become longer.
     shortest: Option<Duration>,
-    /// The shortest round trip since the last idle time, however long ago that is.
-    lowest: Option<Duration>,
+    /// Whether `max` is that of the shortest round trip since the last idle time.
+    max_is_measured: bool,
     /// The shortest round trip since a time at most [`SHORTEST_AGE_MAX`] ago, and this time.
     recent: Option<(Duration, Instant)>,
     /// Whether the last measured round trip was longer than the shortest one, so that a queue is
@@ -249,7 +249,7 @@ impl Cubic {
             before_measurement: None,
             curve: None,
             shortest: None,
-            lowest: None,
+            max_is_measured: false,
             recent: None,
             has_queue: false,
             has_short_queue: false,
@@ -335,10 +335,10 @@ impl Cubic {
         self.shortest = Some(shortest);
         self.recent = Some(if is_old { (round_trip, now) } else { (recent, since) });
         // `shortest` forgets, so in a long queue of the connection's own packets it would let the
-        // window grow with that queue.
-        let lowest = self.lowest.map_or(round_trip, |it| it.min(round_trip));
-        self.lowest = Some(lowest);
-        self.max = self.max_of(lowest);
+        // window grow with that queue. The maximum does not grow before the next idle time.
+        let max = self.max_of(round_trip);
+        self.max = if self.max_is_measured { self.max.min(max) } else { max };
+        self.max_is_measured = true;
         self.size.window = self.size.window.min(u64::from(self.max) << FRACTION_BITS);
         let is_longer =
             |min| round_trip >= shortest + (shortest / 8).clamp(min, ROUND_TRIP_GROWTH_MAX);
@@ -358,9 +358,9 @@ impl Cubic {
     }
 
     /// The maximum window on a path with this round trip.
-    fn max_of(&self, shortest: Duration) -> u32 {
+    fn max_of(&self, round_trip: Duration) -> u32 {
         let (short, limit) = self.max_of_path;
-        let max = u128::from(short) * shortest.as_nanos() / SHORT_PATH_ROUND_TRIP.as_nanos();
+        let max = u128::from(short) * round_trip.as_nanos() / SHORT_PATH_ROUND_TRIP.as_nanos();
         (max.min(limit.into()) as u32).max(short)
     }
 
@@ -421,7 +421,7 @@ impl Cubic {
         let initial = u64::from(self.initial) << FRACTION_BITS;
         *window = (*window >> halvings).max(initial.min(*window));
         (self.curve, self.shortest, self.recent, self.longer_round_trips) = (None, None, None, 0);
-        self.lowest = None;
+        self.max_is_measured = false;
         self.pace();
     }
 

@@ -96,7 +96,7 @@ impl Responder {
         let len = placed + packet.payload.len() as u32;
         if u64::from(len) > buffer.len || len > MAX_MESSAGE {
             let octets = octets(len.into(), position.ends());
-            work.report(Cause::ReceiveTooSmall { octets, room: buffer.len });
+            work.report(Cause::ReceiveTooSmall { lengths: Some((octets, buffer.len)) });
             work.finish_recv(Received::bytes(len), WcStatus::LocalLength, true);
             return Err(INVALID_REQUEST);
         }

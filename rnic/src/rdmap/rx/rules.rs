@@ -128,7 +128,7 @@ impl Stream {
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
             let octets = cause::octets(len, self.rx.frame.header.last());
-            self.work.report(Told::ReceiveTooSmall { octets, room: buffer.len });
+            self.work.report(Told::ReceiveTooSmall { lengths: Some((octets, buffer.len)) });
             let received = Received::bytes(len.min(u32::MAX.into()) as u32);
             self.work.finish_recv(received, WcStatus::LocalLength, true);
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
