@@ -181,7 +181,10 @@ const UNPROVOKED: &[Unprovoked] = &[
         functions: &["dat_psp_create*", "dat_rsp_create", "dat_csp_create"],
         why: "the service point opens another address of the host, and that address has 1,087 \
               adapters or is in use by another program",
-        test: Some(("provider-softroce/src/port/tests.rs", "there_are_1087_slots")),
+        test: Some((
+            "provider-softroce/tests/addresses.rs",
+            "a_service_point_needs_the_port_of_every_address",
+        )),
     },
     Unprovoked {
         kind: INSUFFICIENT,
