@@ -37,8 +37,9 @@ Targets:
             slept_us is the time of the sleep; waited_us is the part of it in which the
             thread was runnable but had no processor, as the scheduler accounts for it
 
-because= says in a sentence which mistake has ended a connection or failed an operation,
-and what to do; detail= is what the adapter's protocol says about it.
+because= says in a sentence which mistake has ended a connection, failed an operation,
+refused a post or makes a message wait, and what to do; detail= is what the adapter's
+protocol says about it.
 
 The log goes to standard error and covers OpenDAT's adapters only: a program that loads
 OFED's providers, or runs with more privileges than its caller, logs nothing. Operations

@@ -637,3 +637,6 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! The sentences of causes that only a special peer, network or device provokes. docs/causes.md
+//! lists them.
+
+use super::*;
+
+const DOCUMENT: &str = include_str!("../../../docs/causes.md");
+
+/// The causes, with the data that the document calls N, M and E.
+fn special() -> Vec<Cause> {
+    let why = || "E".to_owned();
+    vec![
+        Cause::ProcessGone,
+        Cause::Forgotten,
+        Cause::BrokenByPeer,
+        Cause::Silent,
+        Cause::ConnectionLost { errno: None },
+        Cause::PartialMessage,
+        Cause::Protocol { by_peer: false, what: why() },
+        Cause::Protocol { by_peer: true, what: why() },
+        Cause::Broken { why: why() },
+        Cause::NoAdapter,
+        Cause::RejectedByProvider { why: None },
+        Cause::RejectedByProvider { why: Some(why()) },
+        Cause::Unreachable { why: None },
+        Cause::Unreachable { why: Some(why()) },
+        Cause::AcceptFailed,
+        Cause::BindFailed,
+        Cause::PeerFailed,
+        Cause::ReceiveTooSmall { lengths: None },
+        Cause::LocalMemory { usage: LocalUse::Receive, why: Refusal::Unmapped },
+        Cause::LocalMemory { usage: LocalUse::RmrSink, why: Refusal::Right },
+    ]
+}
+
+#[test]
+fn the_document_has_the_sentences() {
+    let peer = IpAddr::from([10, 0, 0, 2]);
+    for cause in special() {
+        let sentence = cause.about(Some(peer)).to_string().replace("10.0.0.2", "P");
+        assert!(DOCUMENT.contains(&format!("| {sentence} |")), "docs/causes.md lacks: {sentence}");
+    }
+}
+
+#[test]
+fn a_lost_connection_names_the_error_of_the_system() {
+    let lost = Cause::ConnectionLost { errno: Some(104) }.about(None).to_string();
+    assert!(lost.starts_with("the connection to the peer was lost (Connection reset"), "{lost}");
+}
+
+#[test]
+fn an_unknown_peer_has_no_address() {
+    let without = Cause::Silent.about(None).to_string();
+    assert!(without.starts_with("the peer does not answer"), "{without}");
+}
