@@ -220,15 +220,16 @@ fn clients_that_never_connect_do_not_block_others() {
     let plan = "{\"role\":\"Server\",\"adapters\":[\"tcp-emu\"],\"address\":\"\",\"server\":null,\
                 \"cpu\":null,\"wait\":\"Poll\",\"raw_wait\":\"Block\",\"work\":{\"Ping\":{\"size\":64,\
                 \"count\":1,\"operation\":\"send\",\"interval\":0.0,\"tells_each\":false}}}\n";
-    let mut silent = Vec::new();
-    for _ in 0..40 {
+    let connect = || {
         let mut stream = TcpStream::connect(server.at).expect("the server listens");
         stream.write_all(plan.as_bytes()).expect("the server waits for the plan");
-        silent.push(stream);
-    }
-    let (mut oldest, mut first) = (BufReader::new(&silent[0]), String::new());
+        stream
+    };
+    let (mut oldest, mut first) = (BufReader::new(connect()), String::new());
+    // This client has its place before the others come.
     oldest.read_line(&mut first).expect("the oldest client is served");
     assert!(first.contains("Listening"), "{first}");
+    let _silent: Vec<_> = (0..39).map(|_| connect()).collect();
     let host = server.at.to_string();
     for _ in 0..8 {
         stdout(
