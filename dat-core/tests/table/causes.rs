@@ -344,6 +344,16 @@ fn access(
     at
 }
 
+/// What both sides say about a write that a region or its RMR does not allow.
+fn write_is_not_allowed(pair: &Pair, at: &DAT_RMR_TRIPLET) -> [String; 2] {
+    let why = match pair.wire {
+        Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
+        _ => right("the peer's region", "remote writes", WRITE),
+    };
+    let owner = right("the region", "remote writes", WRITE);
+    [pair.refused_by_peer("write", at, WRITE, &why), pair.refused("write", at, &owner)]
+}
+
 fn no_write_privilege(pair: &Pair) -> [String; 2] {
     let of_peer = DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG;
     let at = access(pair, of_peer, |near, far| {
@@ -351,12 +361,7 @@ fn no_write_privilege(pair: &Pair) -> [String; 2] {
         pair.write(near, &at);
         at
     });
-    let why = match pair.wire {
-        Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
-        _ => right("the peer's region", "remote writes", WRITE),
-    };
-    let owner = right("the region", "remote writes", WRITE);
-    [pair.refused_by_peer("write", &at, WRITE, &why), pair.refused("write", &at, &owner)]
+    write_is_not_allowed(pair, &at)
 }
 
 /// Such a region has the RMR context 0.
@@ -532,12 +537,7 @@ fn rmr_for_reads(pair: &Pair) -> [String; 2] {
         pair.write(near, &at);
         at
     });
-    let why = match pair.wire {
-        Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
-        _ => right("the peer's region", "remote writes", WRITE),
-    };
-    let owner = right("the region", "remote writes", WRITE);
-    [pair.refused_by_peer("write", &at, WRITE, &why), pair.refused("write", &at, &owner)]
+    write_is_not_allowed(pair, &at)
 }
 
 fn rmr_unbound(pair: &Pair) -> [String; 2] {

@@ -1,5 +1,6 @@
 //! The connections of an endpoint: which of them an event is about, and which tasks wait for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 use crate::ConnectionEvent;
@@ -24,11 +25,12 @@ pub(super) struct Connections {
     /// The task that waits for the outcome.
     connecting: Option<Waker>,
     closings: Vec<Closing>,
-    last_id: u64,
 }
 
 /// The end of a connection, for which a future waits.
 struct Closing {
+    /// Unique in the process. The provider may give the handle of a freed endpoint to a new one,
+    /// whose futures must have other ids than those that are left of the old one.
     id: u64,
     connection: u64,
     end: Option<ConnectionEvent>,
@@ -74,8 +76,9 @@ impl Connections {
         wakers
     }
 
-    /// Returns the first event of the current connection. If there is none yet, exchanges the waker
-    /// for that of the task that has waited until now.
+    /// Returns the first event of the current connection. If there is none yet, stores the waker,
+    /// and leaves in its place the one that was stored before. The caller drops that one without a
+    /// lock.
     pub(super) fn poll_outcome(&mut self, waker: &mut Option<Waker>) -> Poll<ConnectionEvent> {
         match &self.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),
@@ -88,23 +91,26 @@ impl Connections {
 
     /// Adds a future that waits for the end of the current connection, and returns its id.
     pub(super) fn add_closing(&mut self) -> u64 {
-        self.last_id += 1;
-        let (id, connection, end) = (self.last_id, self.current, self.ended.clone());
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
+        let (connection, end) = (self.current, self.ended.clone());
         self.closings.push(Closing { id, connection, end, waker: None });
         id
     }
 
     /// Returns the end of the connection that a future waits for. If the connection has not ended
-    /// yet, exchanges the waker as [`poll_outcome`](Self::poll_outcome) does.
+    /// yet, stores the waker as [`poll_outcome`](Self::poll_outcome) does. Returns `None` if the
+    /// future is that of another endpoint, which was dropped.
     pub(super) fn poll_closing(
         &mut self,
         id: u64,
         waker: &mut Option<Waker>,
-    ) -> Poll<ConnectionEvent> {
-        let closing = self.closings.iter_mut().find(|closing| closing.id == id);
-        let closing = closing.expect("the entry exists until its future is dropped");
+    ) -> Poll<Option<ConnectionEvent>> {
+        let Some(closing) = self.closings.iter_mut().find(|closing| closing.id == id) else {
+            return Poll::Ready(None);
+        };
         match &closing.end {
-            Some(end) => Poll::Ready(end.clone()),
+            Some(end) => Poll::Ready(Some(end.clone())),
             None => {
                 std::mem::swap(&mut closing.waker, waker);
                 Poll::Pending
@@ -156,7 +162,10 @@ mod tests {
         connections.begin();
         let new = connections.add_closing();
         assert_eq!(connections.dispatch(ConnectionEvent::Broken).len(), 1, "the old end is told");
-        assert_eq!(connections.poll_closing(old, &mut None), Poll::Ready(ConnectionEvent::Broken));
+        assert_eq!(
+            connections.poll_closing(old, &mut None),
+            Poll::Ready(Some(ConnectionEvent::Broken))
+        );
         assert!(connections.poll_outcome(&mut None).is_pending(), "the next one goes on");
         assert!(connections.poll_closing(new, &mut None).is_pending());
         connections.dispatch(established());
@@ -164,7 +173,7 @@ mod tests {
         connections.dispatch(ConnectionEvent::Disconnected);
         assert_eq!(
             connections.poll_closing(new, &mut None),
-            Poll::Ready(ConnectionEvent::Disconnected)
+            Poll::Ready(Some(ConnectionEvent::Disconnected))
         );
     }
 
@@ -184,7 +193,7 @@ mod tests {
             connections.dispatch(end);
         }
         for (closing, end) in closings.into_iter().zip(ends) {
-            assert_eq!(connections.poll_closing(closing, &mut None), Poll::Ready(end));
+            assert_eq!(connections.poll_closing(closing, &mut None), Poll::Ready(Some(end)));
         }
         assert!(connections.poll_outcome(&mut None).is_pending());
     }
@@ -199,6 +208,17 @@ mod tests {
         connections.begin();
         connections.dispatch(established());
         assert_eq!(connections.poll_outcome(&mut None), Poll::Ready(established()));
+    }
+
+    #[test]
+    fn a_future_of_a_dropped_endpoint_does_not_belong_to_the_next_one() {
+        let old = Connections::default().add_closing();
+        // The next endpoint has the same handle.
+        let mut next = Connections::default();
+        let own = next.add_closing();
+        assert_eq!(next.poll_closing(old, &mut None), Poll::Ready(None));
+        assert!(next.remove_closing(old).is_none());
+        assert!(next.poll_closing(own, &mut None).is_pending());
     }
 
     #[test]

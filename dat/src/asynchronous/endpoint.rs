@@ -110,7 +110,9 @@ impl AsyncEndpoint {
 
     async fn established(&self) -> Result<Vec<u8>, OperationError> {
         let outcome = poll_fn(|context| {
-            poll_connections(&self.shared, self.id, context, Connections::poll_outcome)
+            poll_connections(&self.shared, self.id, context, |connections, waker| {
+                connections.poll_outcome(waker).map(Some)
+            })
         });
         match outcome.await? {
             ConnectionEvent::Established { private_data } => Ok(private_data),
@@ -274,7 +276,7 @@ fn poll_connections(
     shared: &Shared,
     endpoint: EndpointId,
     context: &mut Context<'_>,
-    poll: impl FnOnce(&mut Connections, &mut Option<Waker>) -> Poll<ConnectionEvent>,
+    poll: impl FnOnce(&mut Connections, &mut Option<Waker>) -> Poll<Option<ConnectionEvent>>,
 ) -> Poll<Result<ConnectionEvent, OperationError>> {
     // Cloned and dropped without the lock, because a waker is code of the runtime.
     let mut waker = Some(context.waker().clone());
@@ -284,7 +286,8 @@ fn poll_connections(
         return Poll::Ready(Err(OperationError::Dropped));
     };
     match (poll(connections, &mut waker), stopped) {
-        (Poll::Ready(event), _) => Poll::Ready(Ok(event)),
+        (Poll::Ready(Some(event)), _) => Poll::Ready(Ok(event)),
+        (Poll::Ready(None), _) => Poll::Ready(Err(OperationError::Dropped)),
         (Poll::Pending, Some(why)) => Poll::Ready(Err(OperationError::Stopped(why.clone()))),
         (Poll::Pending, None) => Poll::Pending,
     }

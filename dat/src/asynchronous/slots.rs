@@ -77,8 +77,8 @@ impl Slots {
         is_current.then_some(slot)
     }
 
-    /// Takes the result of an operation. If there is none yet, exchanges the waker for that of the
-    /// task that has waited until now.
+    /// Takes the result of an operation. If there is none yet, stores the waker, and leaves in its
+    /// place the one that was stored before.
     pub(super) fn poll(&mut self, cookie: u64, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(Slot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
             return Poll::Ready(Err(OperationError::Dropped));
