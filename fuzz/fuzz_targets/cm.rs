@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use rnic::cm::{Accept, Cfg, Cm, ConnId, Connect, Ending, Event, Random};
-use wire::cm::{MAD_SIZE, Reason, Timeout};
+use wire::cm::{MAD_SIZE, Reason, ServiceId, Timeout};
 use wire::rocev2::{PathMtu, Psn};
 
 const PORT: u16 = 7174;
@@ -70,7 +70,10 @@ impl Fuzz {
     fn step<'a>(&mut self, step: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
         let now = self.now;
         let conn = (!self.conns.is_empty()).then(|| self.conns[pick % self.conns.len()]);
-        match (step % 16, conn) {
+        // The octets 254 and 255 mean the SIDR messages. All other octets have the same meaning as
+        // in older seeds.
+        let kind = if step < 254 { step % 16 } else { step - 238 };
+        match (kind, conn) {
             (0, _) if self.conns.len() < 64 => {
                 let deadline = (pick > 128).then(|| now + Duration::from_secs(3));
                 let call = Connect { deadline, ..call(address(1), address(2), QPN) };
@@ -103,7 +106,8 @@ impl Fuzz {
             mad = self.caller.poll_transmit().unwrap().mad;
         } else {
             mad[..4].copy_from_slice(&[1, 7, 2, 3]);
-            mad[17] = 0x10 + kind % 7;
+            // Kind 16 is a SIDR REQ (0x17), and kind 17 is a SIDR REP (0x18).
+            mad[17] = if kind < 16 { 0x10 + kind % 7 } else { 7 + kind };
             mad[BODY_OFFSET..][..4].copy_from_slice(&9_u32.to_be_bytes());
             if !self.sent.is_empty() {
                 // The message is addressed to the sender of an earlier message in the same
@@ -115,8 +119,21 @@ impl Fuzz {
                     mad[BODY_OFFSET..][..4].copy_from_slice(&sent[BODY_OFFSET + 4..][..4]);
                 }
             }
-            if mad[17] == 0x15 {
-                mad[BODY_OFFSET + 8..][..3].copy_from_slice(&QPN.to_be_bytes()[1..]);
+            match mad[17] {
+                0x15 => mad[BODY_OFFSET + 8..][..3].copy_from_slice(&QPN.to_be_bytes()[1..]),
+                // The fields before the service are an ID of the request and a partition key.
+                0x17 => {
+                    mad[BODY_OFFSET..][..4].copy_from_slice(&(pick as u32).to_be_bytes());
+                    mad[BODY_OFFSET + 4..][..4].copy_from_slice(&[0xFF, 0xFF, 0, 0]);
+                    mad[BODY_OFFSET + 8..][..8]
+                        .copy_from_slice(&ServiceId::udp(PORT).0.to_be_bytes());
+                }
+                // The ID of the request comes first, and after it the status, which is 0: success.
+                0x18 => {
+                    mad.copy_within(BODY_OFFSET + 4..BODY_OFFSET + 8, BODY_OFFSET);
+                    mad[BODY_OFFSET + 4..][..4].fill(0);
+                }
+                _ => {}
             }
         }
         let Some((&[count, at], octets)) = rest.split_first_chunk() else { return &[] };

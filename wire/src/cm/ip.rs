@@ -1,15 +1,21 @@
-//! IP connections (IBA volume 1, annex A11). The service ID of a REQ contains the port, and the
-//! private data of the REQ start with the addresses.
+//! IP connections (IBA volume 1, annex A11). The service ID of a REQ or SIDR REQ contains the port,
+//! and the private data of the message start with the addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The service that a REQ addresses.
+/// The service that a REQ or SIDR REQ addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServiceId(pub u64);
 
 /// The prefix of the RDMA CM's TCP port space. The low 16 bits are the port.
 const TCP_PORT_SPACE: u64 = 0x0106;
+/// The prefix of the RDMA CM's UDP port space, the services of which are datagram services.
+const UDP_PORT_SPACE: u64 = 0x0111;
+
+/// The Q_Key of the queue pairs that the RDMA CM of Linux configures in the UDP port space. If a
+/// program has such a queue pair, Linux refuses a SIDR REP with another Q_Key on its behalf.
+pub const UDP_Q_KEY: u32 = 0x0123_4567;
 
 impl ServiceId {
     /// The service ID of a port in the TCP port space.
@@ -19,7 +25,21 @@ impl ServiceId {
 
     /// The port, if the service ID is in the TCP port space.
     pub const fn tcp_port(self) -> Option<u16> {
-        if self.0 >> 16 == TCP_PORT_SPACE { Some(self.0 as u16) } else { None }
+        self.port_in(TCP_PORT_SPACE)
+    }
+
+    /// The service ID of a port in the UDP port space.
+    pub const fn udp(port: u16) -> Self {
+        ServiceId(UDP_PORT_SPACE << 16 | port as u64)
+    }
+
+    /// The port, if the service ID is in the UDP port space.
+    pub const fn udp_port(self) -> Option<u16> {
+        self.port_in(UDP_PORT_SPACE)
+    }
+
+    const fn port_in(self, space: u64) -> Option<u16> {
+        if self.0 >> 16 == space { Some(self.0 as u16) } else { None }
     }
 }
 
@@ -29,8 +49,8 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The header of an IP connection: the first 36 octets of a REQ's private data. The destination
-/// port is not in this header but in the service ID.
+/// The header of an IP connection: the first 36 octets of the private data of a REQ or SIDR REQ.
+/// The destination port is not in this header but in the service ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// The caller's port.

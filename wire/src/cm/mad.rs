@@ -2,7 +2,7 @@
 //! communication management.
 
 use super::octets::Body;
-use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
+use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq};
 
 /// The size of every MAD in octets. Octets that a message does not use are zero.
 pub const MAD_SIZE: usize = 256;
@@ -18,7 +18,8 @@ const METHOD: u8 = 3;
 /// A datagram of the class communication management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mad<'a> {
-    /// The transaction ID. The sender of a REQ or DREQ chooses it, and each reply repeats it.
+    /// The transaction ID. The sender of a REQ, DREQ or SIDR REQ chooses it, and each reply repeats
+    /// it.
     pub transaction: u64,
     /// The message.
     pub message: Message<'a>,
@@ -35,6 +36,8 @@ pub enum Message<'a> {
     Rtu(Rtu<'a>),
     Dreq(Dreq<'a>),
     Drep(Drep<'a>),
+    SidrReq(SidrReq<'a>),
+    SidrRep(SidrRep<'a>),
 }
 
 const REQ: u16 = 0x10;
@@ -44,6 +47,8 @@ const REP: u16 = 0x13;
 const RTU: u16 = 0x14;
 const DREQ: u16 = 0x15;
 const DREP: u16 = 0x16;
+const SIDR_REQ: u16 = 0x17;
+const SIDR_REP: u16 = 0x18;
 
 impl<'a> Mad<'a> {
     /// Reads a datagram. Ignores the status and the attribute modifier, because they have no
@@ -67,6 +72,8 @@ impl<'a> Mad<'a> {
             RTU => Message::Rtu(Rtu::parse(body)),
             DREQ => Message::Dreq(Dreq::parse(body)),
             DREP => Message::Drep(Drep::parse(body)),
+            SIDR_REQ => Message::SidrReq(SidrReq::parse(body)),
+            SIDR_REP => Message::SidrRep(SidrRep::parse(body)),
             other => return Err(MadError::Attribute(other)),
         };
         let mut transaction = [0; 8];
@@ -77,7 +84,8 @@ impl<'a> Mad<'a> {
     /// Returns the datagram.
     ///
     /// # Panics
-    /// If private data are longer than the `MAX_PRIVATE` of their message.
+    /// If private data or additional information are longer than their field, whose size is a
+    /// constant of the message (`MAX_PRIVATE`, `MAX_ARI`, `MAX_INFO`).
     pub fn emit(&self) -> [u8; MAD_SIZE] {
         let mut mad = [0; MAD_SIZE];
         let (header, body) = mad.split_first_chunk_mut::<HEADER_SIZE>().expect("a MAD is longer");
@@ -93,6 +101,8 @@ impl<'a> Mad<'a> {
             Message::Rtu(rtu) => rtu.emit(body),
             Message::Dreq(dreq) => dreq.emit(body),
             Message::Drep(drep) => drep.emit(body),
+            Message::SidrReq(req) => req.emit(body),
+            Message::SidrRep(rep) => rep.emit(body),
         }
         mad
     }
@@ -108,6 +118,8 @@ impl Message<'_> {
             Message::Rtu(_) => RTU,
             Message::Dreq(_) => DREQ,
             Message::Drep(_) => DREP,
+            Message::SidrReq(_) => SIDR_REQ,
+            Message::SidrRep(_) => SIDR_REP,
         }
     }
 }
@@ -162,8 +174,8 @@ pub enum MadError {
     /// The method is not Send.
     #[error("CM method {0:#04x} is not Send")]
     Method(u8),
-    /// The message is not supported (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
-    #[error("CM attribute {0:#06x} is not a message for connections")]
+    /// The message is not supported (LAP 0x19, APR 0x1a) or does not exist.
+    #[error("CM attribute {0:#06x} is not a supported message")]
     Attribute(u16),
     /// The datagram is an MRA or a REJ that answers a kind of message that does not exist.
     #[error("MRA or REJ of message 3, which does not exist")]

@@ -5,6 +5,8 @@ use super::path::gid;
 use super::*;
 use crate::rocev2::Psn;
 
+mod sidr;
+
 /// A REQ that rping of Linux 6.1 has sent: the part after the MAD header, without the zeros at the
 /// end.
 const REQ: &str = "
@@ -221,7 +223,7 @@ fn every_field_of_a_req() {
 }
 
 #[test]
-fn what_is_not_a_message_for_connections() {
+fn what_is_not_a_message() {
     let octets = mad(0x14, 0, "");
     let with = |at: usize, octet: u8| {
         let mut octets = octets;
@@ -289,8 +291,12 @@ fn headers_of_ip_connections() {
 fn services() {
     assert_eq!(ServiceId::tcp(7174), ServiceId(0x0106_1C06));
     assert_eq!(ServiceId(0x0106_FFFF).tcp_port(), Some(0xFFFF));
-    assert_eq!(ServiceId(0x0111_1C06).tcp_port(), None, "UDP");
     assert_eq!(ServiceId(0x1_0106_1C06).tcp_port(), None);
+    assert_eq!(ServiceId::udp(7174), ServiceId(0x0111_1C06));
+    assert_eq!(ServiceId(0x0111_FFFF).udp_port(), Some(0xFFFF));
+    assert_eq!(ServiceId(0x1_0111_1C06).udp_port(), None);
+    assert_eq!(ServiceId::udp(7174).tcp_port(), None);
+    assert_eq!(ServiceId::tcp(7174).udp_port(), None);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | [`opcode`] | operations and the headers of each | IBA, table 35 |
 //! | [`bth`] | the header of every packet | IBA, section 9.2 |
 //! | [`reth`], [`aeth`], [`atomic`], [`deth`] | the headers of some packets | IBA, section 9.3 |
+//! | [`grh`] | the IP header in front of a datagram in a receive buffer | IBA, section 8.3 |
 //! | [`psn`] | arithmetic of packet sequence numbers | IBA, section 9.7.2 |
 //! | [`rnr`], [`mtu`] | times and sizes that have codes | IBA, sections 9.7.5.2.8 and 9.4.3 |
 //! | [`icrc`] | the checksum of a packet and its IP header | IBA, annex A17 |
@@ -22,6 +23,7 @@ pub mod aeth;
 pub mod atomic;
 pub mod bth;
 pub mod deth;
+pub mod grh;
 pub mod icrc;
 pub mod mtu;
 pub mod opcode;
@@ -34,6 +36,7 @@ pub use aeth::{Aeth, NakCode, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::Bth;
 pub use deth::Deth;
+pub use grh::Grh;
 pub use icrc::{Icrc, IcrcError, Identification};
 pub use mtu::PathMtu;
 pub use opcode::{ExtensionKind, Opcode, Operation, Position, SendKind};

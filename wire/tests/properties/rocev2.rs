@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, ExtensionKind, Icrc, IcrcError,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, ExtensionKind, Grh, Icrc, IcrcError,
     Identification, Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
 };
 
@@ -130,6 +130,35 @@ proptest! {
             prop_assert!(other(source, destination).verify(Identification::unfragmented(id), &datagram).is_err());
             let ip = Identification { dont_fragment: false, ..ip };
             prop_assert!(other(source, destination).verify(ip, &datagram).is_err());
+        }
+    }
+
+    #[test]
+    fn headers_in_receive_buffers_come_back(
+        (source, destination) in addresses(),
+        (traffic_class, hop_limit) in any::<(u8, u8)>(),
+        udp_len in 0..=65515_u16,
+    ) {
+        let (source, destination) = (source.ip(), destination.ip());
+        let grh = Grh { source, destination, traffic_class, hop_limit, udp_len };
+        let octets = grh.to_octets().unwrap();
+        // The second half of an IPv6 header is an IPv4 header with a correct checksum only if the
+        // addresses are chosen for that.
+        let parsed = Grh::parse(&octets).unwrap();
+        prop_assert!(parsed == grh || source.is_ipv6() && parsed.source.is_ipv4());
+        // A sum of all words, including the checksum, of 0xFFFF proves the checksum.
+        if source.is_ipv4() {
+            let word = |word: &[u8]| u32::from(word[0]) << 8 | u32::from(word[1]);
+            let words = octets[20..].chunks(2).map(word);
+            prop_assert_eq!(words.sum::<u32>() % 0xFFFF, 0);
+        }
+    }
+
+    #[test]
+    fn any_octets_in_front_of_a_datagram(halves in any::<[[u8; 20]; 2]>()) {
+        let octets: [u8; 40] = halves.concat().try_into().unwrap();
+        if let Some(grh) = Grh::parse(&octets) {
+            prop_assert_eq!(grh.source.is_ipv4(), grh.destination.is_ipv4());
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::rocev2::{Deth, Extension, Opcode, Packet, Psn};
 
 /// Returns the octets of an IP packet from the hexadecimal text of an example.
 fn hex(text: &str) -> Vec<u8> {
@@ -104,6 +105,45 @@ fn every_length_as_defined() {
                 expected,
                 "{len}"
             );
+        }
+    }
+}
+
+/// Datagrams of the unreliable datagram service, with and without immediate data, at every pad. The
+/// checksum covers the DETH, the immediate data and the pad as they are sent.
+#[test]
+fn unreliable_datagrams_with_pad() {
+    let deth = Deth { q_key: 0x0123_4567, source_qpn: 0x02_0304 };
+    let kinds = [
+        (Opcode::DatagramSendOnly, Extension::Deth(deth), 12 + 8),
+        (Opcode::DatagramSendOnlyImmediate, Extension::DethImmediate(deth, 0x21), 12 + 8 + 4),
+    ];
+    for (opcode, extension, headers) in kinds {
+        for payload in ["", "a", "ab", "abc", "abcd"].map(str::as_bytes) {
+            for example in examples() {
+                let bth = Bth::new(opcode, 0x1F, Psn::new(2));
+                let packet = Packet { bth, extension, payload };
+                let padded = payload.len().next_multiple_of(4);
+                let mut ip = resized(&example, headers + padded);
+                let start = ip.len() - (headers + padded + 4);
+                assert_eq!(packet.emit(&mut ip[start..]), headers + padded);
+                let expected = by_definition(&ip);
+
+                let (icrc, identification, datagram) = parts(&ip);
+                let mut datagram = datagram.to_vec();
+                icrc.seal(identification.id, &mut datagram);
+                assert_eq!(datagram[headers + padded..], expected, "{packet}");
+                let ip = Identification::unfragmented(identification.id);
+                let received = icrc.verify(ip, &datagram).unwrap();
+                assert_eq!(Packet::parse(received), Ok(packet));
+                assert_eq!(received[headers + payload.len()..], [0; 3][..padded - payload.len()]);
+                // Damage to any octet but the one that switches may mark is found.
+                for at in (0..datagram.len()).filter(|&at| at != CONGESTION_OCTET) {
+                    let mut damaged = datagram.clone();
+                    damaged[at] ^= 0x10;
+                    assert_eq!(icrc.verify(ip, &damaged), Err(IcrcError::Mismatch), "{at}");
+                }
+            }
         }
     }
 }
