@@ -13,13 +13,14 @@
 //! | [`cm`] | InfiniBand's communication management, which connects queue pairs |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of a stream |
 //! | [`rc`] | reliable connections over RoCEv2: the engine of an established connection |
+//! | [`ud`] | datagrams over RoCEv2: the engine of a datagram queue pair |
 //!
 //! # Who calls what
 //!
 //! Each adapter has one *engine lock*, which belongs to the provider. Everything that completes
-//! work runs under it: [`Work`], [`Stream`], [`ReliableConnection`] and the `drop` of an [`Mr`].
-//! Posting, polling and arming take no lock: each ring has one producer and one consumer, and the
-//! holder of the engine lock is one of the two.
+//! work runs under it: [`Work`], [`Stream`], [`ReliableConnection`], [`DatagramQp`] and the `drop`
+//! of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and one
+//! consumer, and the holder of the engine lock is one of the two.
 
 pub mod allowance;
 mod cause;
@@ -36,6 +37,7 @@ mod spin_lock;
 pub mod srq;
 mod sync;
 pub mod table;
+pub mod ud;
 pub mod wr;
 
 pub use work::{Access, BindState};
@@ -51,8 +53,10 @@ pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
 pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;
 pub use srq::Srq;
+pub use ud::{DatagramQp, UdCfg};
 pub use wr::{
-    Arrival, BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
+    Arrival, BindWr, DatagramWr, Destination, PostError, RecvWr, Remote, Segment, SendOp, SendWr,
+    Wc, WcOp, WcStatus,
 };
 
 #[cfg(all(test, loom))]

@@ -10,7 +10,8 @@ use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, Slot};
 use crate::srq::Srq;
 use crate::wr::{
-    BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus, post_error,
+    BindWr, DatagramWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
+    post_error,
 };
 
 /// Configuration of a queue pair.
@@ -47,6 +48,9 @@ pub struct Qp {
     /// Whether immediate data and atomic operations (RFC 7306) may be posted. This is true if the
     /// peer supports them, or if the connection has ended and all posts are flushed.
     extended: AtomicBool,
+    /// Whether datagrams may be posted, because the engine is a
+    /// [`DatagramQp`](crate::DatagramQp).
+    datagrams: AtomicBool,
     /// The position of the first flushed request.
     flushed: AtomicUsize,
 }
@@ -82,6 +86,11 @@ pub(crate) const DONE: u8 = 16;
 
 /// [`Wqe::flags`]: the completion of a successful request is not solicited.
 pub(crate) const QUIET: u8 = 64;
+/// [`Wqe::flags`]: the request is a datagram.
+pub(crate) const DATAGRAM: u8 = 128;
+/// [`Wqe::flags`] of a datagram: it carries immediate data. Datagrams have no fence, so the bit is
+/// free there.
+pub(crate) const IMMEDIATE: u8 = FENCE;
 
 /// The number of octets that an atomic operation changes.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
@@ -105,8 +114,8 @@ impl Qp {
     /// # Safety
     /// All queue pairs of a shared receive queue must have the same engine lock, and so must those
     /// of a completion queue, unless it is [shared](crate::Cq::share). The [`Work`], and the
-    /// [`Stream`](crate::Stream) or [`ReliableConnection`](crate::ReliableConnection) made from it,
-    /// must be used only under that lock.
+    /// [`Stream`](crate::Stream), [`ReliableConnection`](crate::ReliableConnection) or
+    /// [`DatagramQp`](crate::DatagramQp) made from it, must be used only under that lock.
     pub unsafe fn new(cfg: QpCfg) -> Result<(Arc<Qp>, Work), OutOfMemory> {
         let rq = match &cfg.srq {
             Some(_) => None,
@@ -129,6 +138,7 @@ impl Qp {
             sq,
             rq,
             extended: AtomicBool::new(false),
+            datagrams: AtomicBool::new(false),
             flushed: AtomicUsize::new(usize::MAX),
         });
         let work = Work {
@@ -198,6 +208,31 @@ impl Qp {
                 return Err(PostError::Bounds);
             }
             slot.header().write(Wqe { id: wr.id, remote, operands, len, segments, op, flags });
+            self.sq.publish();
+            Ok(len)
+        }
+    }
+
+    /// Queues a datagram and returns its length in bytes. The post is refused with
+    /// [`PostError::Unsupported`] unless a [`DatagramQp`](crate::DatagramQp) has been made from the
+    /// queue pair's [`Work`].
+    ///
+    /// # Safety
+    /// The segments' memory must stay valid until the request completes. Only one thread at a time
+    /// may call this function or another function that posts a request.
+    #[inline]
+    pub unsafe fn post_datagram(&self, wr: &DatagramWr<'_>) -> Result<u32, PostError> {
+        if !self.datagrams.load(Ordering::Relaxed) {
+            return Err(PostError::Unsupported);
+        }
+        // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
+        unsafe {
+            let slot = self.sq.vacant().ok_or(PostError::Full)?;
+            let right = Right::LocalRead;
+            let (len, segments) =
+                write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
+            let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
+            slot.header().write(Wqe::datagram(wr, len, segments));
             self.sq.publish();
             Ok(len)
         }
@@ -611,6 +646,11 @@ impl Work {
     /// Sets whether immediate data and atomic operations (RFC 7306) may be posted.
     pub(crate) fn set_extended(&self, extended: bool) {
         self.qp.extended.store(extended, Ordering::Relaxed);
+    }
+
+    /// Permits datagrams to be posted.
+    pub(crate) fn permit_datagrams(&self) {
+        self.qp.datagrams.store(true, Ordering::Relaxed);
     }
 
     #[inline]

@@ -1,6 +1,8 @@
 //! Work requests and completions: the types of the crate `work`, which dat-core also uses, and the
 //! types that refer to objects of rnic.
 
+use std::net::IpAddr;
+
 pub use work::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus};
 
 use crate::key::KeyError;
@@ -22,6 +24,37 @@ pub struct BindWr<'a> {
     /// Whether success is reported. A failure is always reported.
     pub signalled: bool,
     /// Whether the bind is quiet, as in [`SendWr::quiet`].
+    pub quiet: bool,
+}
+
+/// The queue pair that a datagram is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The address of the host. [`DatagramQp::next`](crate::DatagramQp::next) returns an IPv6
+    /// address that contains an IPv4 address as that IPv4 address.
+    pub address: IpAddr,
+    /// The way to the host: a number that only the owner of the socket interprets.
+    pub route: u32,
+    /// The number of the queue pair, 24 bits. Higher bits are ignored.
+    pub qpn: u32,
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct DatagramWr<'a> {
+    /// The id of the request, which its completion returns in [`Wc::id`].
+    pub id: u64,
+    /// The receiver.
+    pub to: Destination,
+    /// A number for the receiver's completion, as in [`SendOp::WriteImm`].
+    pub immediate: Option<u32>,
+    /// Local memory, in the order of transfer.
+    pub segments: &'a [Segment],
+    /// Whether success is reported. A failure is always reported.
+    pub signalled: bool,
+    /// Whether the datagram wakes a receiver that waits for solicited completions only.
+    pub solicited: bool,
+    /// Whether the request is quiet, as in [`SendWr::quiet`].
     pub quiet: bool,
 }
 

@@ -1,16 +1,17 @@
-//! The data path of a reliable connection does not allocate memory. After the first messages, no
-//! packet, message, deadline or loss causes an allocation.
+//! The data paths of a reliable connection and of a datagram queue pair do not allocate memory.
+//! After the first messages, no packet, message, deadline or loss causes an allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rnic::rc::Wheel;
 use rnic::rc::burst::ICRC_SIZE;
 use rnic::{
-    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, RcCfg, RecvWr, ReliableConnection, Remote, Segment,
-    SendOp, SendWr, WcStatus,
+    Access, Burst, Cq, DatagramQp, DatagramWr, Destination, Keys, Mr, Qp, QpCfg, RcCfg, RecvWr,
+    ReliableConnection, Remote, Segment, SendOp, SendWr, UdCfg, WcStatus,
 };
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
@@ -192,4 +193,49 @@ fn no_allocation_after_the_first_messages() {
         end.mr = None;
         assert_eq!(end.keys.live(), 0);
     }
+}
+
+#[test]
+fn no_allocation_for_datagrams() {
+    const PAYLOAD: usize = 256;
+    let End { keys, cq, qp, rc, mut burst, memory, mr, .. } = End::new([1, 2], Instant::now());
+    let cfg = UdCfg { q_key: 1, mtu: MTU, p_key: Bth::DEFAULT_P_KEY };
+    let mut ud = DatagramQp::new(rc.into_work(), cfg);
+    let to = Destination { address: IpAddr::V6(Ipv6Addr::LOCALHOST), route: 0, qpn: 2 };
+    let key = mr.as_ref().unwrap().lkey();
+    let segment = |len: usize| [Segment { addr: memory.as_ptr() as u64, len: len as u32, key }];
+    let (source, sink) = (segment(PAYLOAD), segment(LEN));
+    let before = ALLOCATIONS.get();
+    for id in 0..500 {
+        // The last datagram finds no receive.
+        for n in 0..3 {
+            let (immediate, signalled) = (Some(n), true);
+            let (segments, solicited, quiet) = (&source, true, false);
+            let wr = DatagramWr { id, to, immediate, segments, signalled, solicited, quiet };
+            // SAFETY: the test runs in one thread, and the memory outlives the engine.
+            unsafe { qp.post_datagram(&wr) }.unwrap();
+            if n > 0 {
+                // SAFETY: the test runs in one thread, and the memory outlives the engine.
+                unsafe { qp.post_recv(&RecvWr { id, segments: &sink, quiet: false }) }.unwrap();
+            }
+        }
+        burst.clear();
+        while let Some(to) = ud.next() {
+            ud.transmit(to, 1, &mut burst).unwrap();
+        }
+        let mut rest = burst.bytes();
+        for &len in burst.lens() {
+            let (datagram, after) = rest.split_at(len.into());
+            let packet = Packet::parse(&datagram[..datagram.len() - ICRC_SIZE]).unwrap();
+            ud.receive(&packet, &[0; 40]).unwrap();
+            rest = after;
+        }
+        // SAFETY: the test runs in one thread.
+        let done = unsafe { cq.poll_with(64, |wc| assert_eq!(wc.status, WcStatus::Success)) };
+        assert_eq!(done, 5);
+    }
+    assert_eq!(ALLOCATIONS.get(), before, "datagrams caused allocations");
+    assert_eq!((ud.stats().rx_datagrams, ud.stats().rx_no_receive), (1000, 500));
+    drop((ud, mr));
+    assert_eq!(keys.live(), 0);
 }

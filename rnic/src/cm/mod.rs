@@ -28,6 +28,7 @@
 //! | `connection` | one connection: its ends, its messages, and their repetition |
 //! | `half_open` | limits on the acceptances that wait for their RTU; deferred REQs |
 //! | `ids` | communication and transaction IDs |
+//! | [`sidr`] | service ID resolution: how datagram queue pairs are found |
 //!
 //! A message about a connection counts only if it comes from the peer's address and names the
 //! connection's IDs. A DREQ must also name the connection's queue pair number. A REQ that names a
@@ -57,6 +58,7 @@ mod manager;
 mod params;
 mod receive;
 mod request;
+pub mod sidr;
 pub mod state;
 
 pub use event::{Accepted, Event, Request};

@@ -57,6 +57,8 @@ impl Cm {
             Message::Drep(drep) => {
                 self.apply_if_valid(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad)
             }
+            // These messages belong to no connection.
+            Message::SidrReq(_) | Message::SidrRep(_) => {}
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Burst {
     }
 
     /// Removes the last datagram.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.used -= self.lens.pop().map_or(0, usize::from);
     }
 
@@ -97,7 +97,7 @@ impl Burst {
     /// Adds a packet without its payload, and returns the memory for the payload. Returns `None` if
     /// the packet does not fit.
     #[inline]
-    pub(super) fn push_packet(
+    pub(crate) fn push_packet(
         &mut self,
         bth: &Bth,
         extension: &Extension,

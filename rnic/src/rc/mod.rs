@@ -49,6 +49,7 @@ pub use early::EarlyPool;
 pub use engine::{
     Failure, MAX_MESSAGE, OldestPacket, RcCfg, ReliableConnection, RepeatedRead, Stats,
 };
+pub(crate) use requests::convert_immediate;
 pub use wheel::Wheel;
 
 #[cfg(test)]

@@ -241,7 +241,7 @@ fn opcode(wqe: &Wqe, position: Position) -> Opcode {
 /// header carries the octets of the consumer's number in the order in which they lie in memory, but
 /// its field is read as a number in network byte order. (In verbs, immediate data are octets, and
 /// OFED's DAPL passes its consumers' numbers unchanged.)
-pub(super) fn convert_immediate(number: u32) -> u32 {
+pub(crate) fn convert_immediate(number: u32) -> u32 {
     number.to_be()
 }
 

@@ -159,6 +159,7 @@ impl Pair {
             Message::Rtu(rtu) => rtu.remote_id,
             Message::Dreq(dreq) => dreq.remote_id,
             Message::Drep(drep) => drep.remote_id,
+            Message::SidrReq(_) | Message::SidrRep(_) => 0,
         };
         if id & 0x7F == self.cms[C].cfg.low_bits.value { C } else { B }
     }
@@ -274,6 +275,8 @@ fn name(transmit: &Transmit) -> String {
         Message::Dreq(_) => name += "DREQ",
         Message::Drep(_) => name += "DREP",
         Message::Rej(rej) => write!(name, "REJ{}", rej.reason.0).unwrap(),
+        Message::SidrReq(_) => name += "SIDR REQ",
+        Message::SidrRep(_) => name += "SIDR REP",
     }
     name
 }

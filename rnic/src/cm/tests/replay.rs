@@ -68,7 +68,7 @@ fn of(caller: u32, mad: &[u8; MAD_SIZE]) -> bool {
         Ok(Message::Dreq(dreq)) => [dreq.local_id, dreq.remote_id],
         Ok(Message::Drep(drep)) => [drep.local_id, drep.remote_id],
         Ok(Message::Mra(mra)) => [mra.local_id, mra.remote_id],
-        Err(_) => return false,
+        Ok(Message::SidrReq(_) | Message::SidrRep(_)) | Err(_) => return false,
     };
     ids.contains(&caller)
 }

@@ -1,0 +1,495 @@
+//! Service ID resolution (IBA volume 1, section 12.11), without I/O: how a datagram queue pair finds
+//! the queue pair behind a service, and how the service learns of its caller.
+//!
+//! ```text
+//! caller                                                service
+//! Sidr::resolve ─── SIDR REQ ────────────────────────►  Event::Request
+//!                                                       Sidr::accept / Sidr::reject
+//! Event::Resolved ◄─ SIDR REP ────────────────────────
+//! ```
+//!
+//! There is no third message, so the service does not learn whether its reply has arrived. A caller
+//! that has no reply repeats its request. Each request that was answered is remembered for
+//! [`REMEMBERED_FOR`], and its repetitions get the same reply.
+//!
+//! [`wire::cm::sidr_trailer`] describes what this implementation adds to the private data.
+//!
+//! Strangers can make this module keep requests, up to the backlog of each listener, and
+//! [`ANSWERS_MAX`] replies. They get one reply for each message, which is as long as the message.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use wire::cm::sidr_trailer::{self, DatagramQp};
+use wire::cm::{IpHeader, MAD_SIZE, Mad, Message, ServiceId, SidrRep, SidrReq, SidrStatus};
+
+use super::ids::Ids;
+use super::{CmError, LowBits, Random, Transmit};
+use crate::allowance::Allowances;
+use crate::table;
+
+/// The time after which a request is repeated for the first time. The time doubles with each
+/// repetition, up to [`REPEAT_MAX`]. Linux takes each repetition for a new request, so a request
+/// must not be repeated sooner than a program may take to answer.
+const REPEAT_MIN: Duration = Duration::from_millis(500);
+/// The maximum time between two repetitions.
+const REPEAT_MAX: Duration = Duration::from_secs(4);
+/// The time after which an attempt without an answer ends.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+/// The time for which a reply is remembered: longer than Linux repeats a request (65.5 s).
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(70);
+/// The maximum number of replies that are remembered.
+pub const ANSWERS_MAX: usize = 1024;
+/// The maximum number of messages that wait to be sent.
+const TRANSMITS_MAX: usize = 256;
+/// The only partition.
+const P_KEY: u16 = 0xFFFF;
+
+/// Names an attempt or a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResolveId(pub u32);
+
+/// A request for the queue pair behind a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Resolve<'a> {
+    /// The caller's address and port.
+    pub local: SocketAddr,
+    /// The address and port of the service, of the same family as `local`.
+    pub remote: SocketAddr,
+    /// The caller's queue pair, to which the service may send datagrams.
+    pub caller: DatagramQp,
+    /// The private data, at most [`Sidr::MAX_REQUEST_PRIVATE`] octets.
+    pub private: &'a [u8],
+    /// The time at which the consumer gives up. `None`: the attempt ends after a minute without an
+    /// answer.
+    pub deadline: Option<Instant>,
+}
+
+/// An event of an attempt, or a request of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A caller asks for a queue pair. Answer with [`Sidr::accept`] or [`Sidr::reject`].
+    Request {
+        /// The caller's address and port.
+        from: SocketAddr,
+        /// The address and port of the service.
+        to: SocketAddr,
+        /// The caller's private data. If the caller is another implementation, they are padded with
+        /// zeros.
+        private: Vec<u8>,
+        /// The caller's queue pair. `None` if the caller is another implementation, which does not
+        /// tell it.
+        caller: Option<DatagramQp>,
+    },
+    /// The service has answered with its queue pair.
+    Resolved {
+        /// The queue pair.
+        service: DatagramQp,
+        /// The private data of the service. If it is another implementation, they are padded with
+        /// zeros.
+        private: Vec<u8>,
+    },
+    /// The service, or its host, has refused the request.
+    Refused {
+        /// The reason. It is not [`SidrStatus::SUCCESS`].
+        status: SidrStatus,
+        /// The private data of the service.
+        private: Vec<u8>,
+    },
+    /// There was no answer, although the request was repeated.
+    NoAnswer,
+    /// There was no answer before the consumer's deadline.
+    TimedOut,
+}
+
+/// Service ID resolution of one adapter.
+pub struct Sidr {
+    ids: Ids,
+    attempts: HashMap<u32, Attempt>,
+    /// The times at which attempts must be looked at.
+    timers: BTreeSet<(Instant, u32)>,
+    listeners: HashMap<u16, Listener>,
+    /// The requests that wait for the consumer's answer.
+    requests: HashMap<u32, Request>,
+    /// The IDs of these requests, by the values that identify a SIDR REQ.
+    by_key: HashMap<RequestKey, u32>,
+    answers: Answers,
+    /// Limits the replies to callers without a listener.
+    allowances: Allowances,
+    /// The number of requests that were dropped, because a backlog was full or a message was
+    /// invalid.
+    dropped: u64,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<(ResolveId, Event)>,
+}
+
+/// An attempt to resolve an address.
+struct Attempt {
+    request: Transmit,
+    transaction: u64,
+    service: ServiceId,
+    /// The time between the next two repetitions.
+    interval: Duration,
+    repeat_at: Instant,
+    /// The time at which the attempt ends, and whether the consumer has set it.
+    end: (Instant, bool),
+}
+
+impl Attempt {
+    fn next(&self) -> Instant {
+        self.repeat_at.min(self.end.0)
+    }
+}
+
+struct Listener {
+    backlog: usize,
+    /// The number of requests that wait for an answer.
+    waiting: usize,
+}
+
+/// What identifies a SIDR REQ: the caller's address, its request ID and the transaction.
+type RequestKey = (IpAddr, u32, u64);
+
+/// A request that waits for the consumer's answer.
+struct Request {
+    key: RequestKey,
+    to: IpAddr,
+    service: ServiceId,
+    port: u16,
+}
+
+/// The replies that were sent, the oldest first.
+#[derive(Default)]
+struct Answers {
+    replies: HashMap<RequestKey, Transmit>,
+    order: VecDeque<(Instant, RequestKey)>,
+}
+
+impl Answers {
+    fn remember(&mut self, now: Instant, key: RequestKey, reply: Transmit) {
+        self.forget(now);
+        if self.order.len() >= ANSWERS_MAX
+            && let Some((_, oldest)) = self.order.pop_front()
+        {
+            table::remove(&mut self.replies, &oldest);
+        }
+        if self.replies.insert(key, reply).is_none() {
+            self.order.push_back((now, key));
+        }
+    }
+
+    /// Forgets the replies that are too old.
+    fn forget(&mut self, now: Instant) {
+        while let Some((_, key)) =
+            self.order.pop_front_if(|(at, _)| now.saturating_duration_since(*at) >= REMEMBERED_FOR)
+        {
+            table::remove(&mut self.replies, &key);
+        }
+    }
+}
+
+impl Sidr {
+    /// The maximum number of octets of private data in a request.
+    pub const MAX_REQUEST_PRIVATE: usize = sidr_trailer::MAX_REQ_DATA;
+    /// The maximum number of octets of private data in an answer.
+    pub const MAX_REPLY_PRIVATE: usize = sidr_trailer::MAX_REP_DATA;
+
+    /// Makes a manager. `low_bits` are the low bits of all request IDs. `random` supplies the IDs,
+    /// which strangers must not be able to guess.
+    ///
+    /// # Panics
+    /// If the value of the low bits does not fit in them, or there are 32 or more.
+    pub fn new(low_bits: LowBits, random: Random) -> Self {
+        Sidr {
+            ids: Ids::new(low_bits, random),
+            attempts: HashMap::new(),
+            timers: BTreeSet::new(),
+            listeners: HashMap::new(),
+            requests: HashMap::new(),
+            by_key: HashMap::new(),
+            answers: Answers::default(),
+            allowances: Allowances::default(),
+            dropped: 0,
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Asks for the queue pair behind a service. One event reports the answer or the failure.
+    pub fn resolve(&mut self, now: Instant, call: &Resolve<'_>) -> Result<ResolveId, CmError> {
+        check_private(call.private, Self::MAX_REQUEST_PRIVATE)?;
+        let (local, remote) = (call.local.ip(), call.remote.ip());
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(CmError::Families);
+        }
+        let request_id = self.new_id();
+        let transaction = self.ids.transaction();
+        let service = ServiceId::udp(call.remote.port());
+        let header =
+            IpHeader { source_port: call.local.port(), source: local, destination: remote };
+        let data = sidr_trailer::emit_req(call.private, call.caller);
+        let req = SidrReq {
+            request_id,
+            p_key: P_KEY,
+            service,
+            private: &[&header.emit()[..], &data].concat(),
+        };
+        let mad = Mad { transaction, message: Message::SidrReq(req) }.emit();
+        let request = Transmit { from: local, to: remote, mad };
+        self.transmits.push_back(request);
+        let end = match call.deadline {
+            Some(deadline) if deadline < now + GIVE_UP_AFTER => (deadline, true),
+            _ => (now + GIVE_UP_AFTER, false),
+        };
+        let attempt = Attempt {
+            request,
+            transaction,
+            service,
+            interval: REPEAT_MIN,
+            repeat_at: now + REPEAT_MIN,
+            end,
+        };
+        self.timers.insert((attempt.next(), request_id));
+        self.attempts.insert(request_id, attempt);
+        Ok(ResolveId(request_id))
+    }
+
+    /// Ends an attempt without an event.
+    pub fn cancel(&mut self, id: ResolveId) {
+        self.end_attempt(id.0);
+        self.events.retain(|(of, _)| *of != id);
+    }
+
+    /// Starts to accept requests to a port. At most `backlog` requests wait for an answer at a
+    /// time.
+    pub fn listen(&mut self, port: u16, backlog: usize) -> Result<(), CmError> {
+        if self.listeners.contains_key(&port) {
+            return Err(CmError::PortInUse(port));
+        }
+        self.listeners.insert(port, Listener { backlog, waiting: 0 });
+        Ok(())
+    }
+
+    /// Stops accepting requests to a port. Requests that the consumer already knows are not
+    /// affected.
+    pub fn unlisten(&mut self, port: u16) {
+        self.listeners.remove(&port);
+    }
+
+    /// Whether this manager has this request, or has answered it.
+    pub fn has_request(&self, from: IpAddr, transaction: u64, req: &SidrReq<'_>) -> bool {
+        let key = (from, req.request_id, transaction);
+        self.by_key.contains_key(&key) || self.answers.replies.contains_key(&key)
+    }
+
+    /// Answers a request with a queue pair.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        id: ResolveId,
+        service: DatagramQp,
+        private: &[u8],
+    ) -> Result<(), CmError> {
+        check_private(private, Self::MAX_REPLY_PRIVATE)?;
+        self.answer(now, id, SidrStatus::SUCCESS, service, private)
+    }
+
+    /// Refuses a request. The status is [`SidrStatus::REJECT`] if the consumer refuses it.
+    pub fn reject(
+        &mut self,
+        now: Instant,
+        id: ResolveId,
+        status: SidrStatus,
+        private: &[u8],
+    ) -> Result<(), CmError> {
+        check_private(private, Self::MAX_REPLY_PRIVATE)?;
+        self.answer(now, id, status, DatagramQp { qpn: 0, q_key: 0 }, private)
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        id: ResolveId,
+        status: SidrStatus,
+        DatagramQp { qpn, q_key }: DatagramQp,
+        private: &[u8],
+    ) -> Result<(), CmError> {
+        let request = table::remove(&mut self.requests, &id.0).ok_or(CmError::NoRequest)?;
+        let Request { key, to, service, port } = request;
+        table::remove(&mut self.by_key, &key);
+        if let Some(listener) = self.listeners.get_mut(&port) {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+        let data = sidr_trailer::emit_rep(private);
+        let reply = reply(key, to, SidrRep { status, qpn, service, q_key, ..empty_rep(&data) });
+        self.answers.remember(now, key, reply);
+        self.transmits.push_back(reply);
+        Ok(())
+    }
+
+    /// Processes a SIDR REQ or SIDR REP. Ignores other messages.
+    pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, mad: &Mad<'_>) {
+        match &mad.message {
+            Message::SidrReq(req) => self.receive_req(now, (from, to), mad.transaction, req),
+            Message::SidrRep(rep) => self.receive_rep(from, mad.transaction, rep),
+            _ => {}
+        }
+    }
+
+    fn receive_req(
+        &mut self,
+        now: Instant,
+        (from, to): (IpAddr, IpAddr),
+        transaction: u64,
+        req: &SidrReq<'_>,
+    ) {
+        if self.transmits.len() >= TRANSMITS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        let key = (from, req.request_id, transaction);
+        self.answers.forget(now);
+        if let Some(&reply) = self.answers.replies.get(&key) {
+            // The caller may not have got the reply.
+            self.transmits.push_back(reply);
+            return;
+        }
+        if self.by_key.contains_key(&key) {
+            return;
+        }
+        let header = IpHeader::parse(req.private);
+        let listener =
+            req.service.udp_port().and_then(|port| Some((port, self.listeners.get_mut(&port)?)));
+        let refusal = match (&header, &listener) {
+            (Ok((header, _)), _) if (header.source, header.destination) != (from, to) => {
+                self.dropped += 1;
+                return;
+            }
+            (_, None) => SidrStatus::UNSUPPORTED,
+            (Err(_), _) => SidrStatus::REJECT,
+            (Ok(_), Some((_, listener))) if listener.waiting >= listener.backlog => {
+                // The caller repeats the request.
+                self.dropped += 1;
+                return;
+            }
+            (Ok(_), Some(_)) => SidrStatus::SUCCESS,
+        };
+        let (Ok((header, private)), Some((port, listener)), SidrStatus::SUCCESS) =
+            (header, listener, refusal)
+        else {
+            if self.allowances.take(now, from) {
+                let rep = SidrRep { status: refusal, service: req.service, ..empty_rep(&[]) };
+                self.transmits.push_back(reply(key, to, rep));
+            }
+            return;
+        };
+        listener.waiting += 1;
+        let (private, caller) = sidr_trailer::parse_req(private);
+        let event = Event::Request {
+            from: (from, header.source_port).into(),
+            to: (to, port).into(),
+            private: private.to_vec(),
+            caller,
+        };
+        let id = self.new_id();
+        self.by_key.insert(key, id);
+        self.requests.insert(id, Request { key, to, service: req.service, port });
+        self.events.push_back((ResolveId(id), event));
+    }
+
+    fn receive_rep(&mut self, from: IpAddr, transaction: u64, rep: &SidrRep<'_>) {
+        let is_answered = self.attempts.get(&rep.request_id).is_some_and(|attempt| {
+            (attempt.request.to, attempt.transaction, attempt.service)
+                == (from, transaction, rep.service)
+        });
+        if !is_answered {
+            return;
+        }
+        self.end_attempt(rep.request_id);
+        let private = sidr_trailer::parse_rep(rep.private).to_vec();
+        let event = match rep.status {
+            SidrStatus::SUCCESS => {
+                let service = DatagramQp { qpn: rep.qpn, q_key: rep.q_key };
+                Event::Resolved { service, private }
+            }
+            status => Event::Refused { status, private },
+        };
+        self.events.push_back((ResolveId(rep.request_id), event));
+    }
+
+    /// Returns the next message to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<(ResolveId, Event)> {
+        self.events.pop_front()
+    }
+
+    /// The time of the next [`expire`](Self::expire).
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Repeats requests, and ends attempts.
+    pub fn expire(&mut self, now: Instant) {
+        while let Some((_, id)) = self.next_timer(now) {
+            let Some(attempt) = self.attempts.get_mut(&id) else { continue };
+            let (end, is_of_consumer) = attempt.end;
+            if end <= now {
+                table::remove(&mut self.attempts, &id);
+                let event = if is_of_consumer { Event::TimedOut } else { Event::NoAnswer };
+                self.events.push_back((ResolveId(id), event));
+                continue;
+            }
+            attempt.interval = (attempt.interval * 2).min(REPEAT_MAX);
+            attempt.repeat_at = now + attempt.interval;
+            self.transmits.push_back(attempt.request);
+            self.timers.insert((attempt.next(), id));
+        }
+    }
+
+    /// Takes the first timer that has expired.
+    fn next_timer(&mut self, now: Instant) -> Option<(Instant, u32)> {
+        let is_due = self.timers.first().is_some_and(|(at, _)| *at <= now);
+        if is_due { self.timers.pop_first() } else { None }
+    }
+
+    /// The number of requests that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped + self.allowances.refused()
+    }
+
+    /// An ID that no attempt and no request has.
+    fn new_id(&mut self) -> u32 {
+        let Sidr { ids, attempts, requests, .. } = self;
+        ids.communication(|id| attempts.contains_key(&id) || requests.contains_key(&id))
+    }
+
+    fn end_attempt(&mut self, id: u32) {
+        if let Some(attempt) = table::remove(&mut self.attempts, &id) {
+            self.timers.remove(&(attempt.next(), id));
+        }
+    }
+}
+
+fn empty_rep(private: &[u8]) -> SidrRep<'_> {
+    let (status, service) = (SidrStatus::SUCCESS, ServiceId(0));
+    SidrRep { request_id: 0, status, qpn: 0, service, q_key: 0, info: &[], private }
+}
+
+/// Makes the reply to a request that was sent to the address `own`.
+fn reply((from, request_id, transaction): RequestKey, own: IpAddr, rep: SidrRep<'_>) -> Transmit {
+    let message = Message::SidrRep(SidrRep { request_id, ..rep });
+    let mad: [u8; MAD_SIZE] = Mad { transaction, message }.emit();
+    Transmit { from: own, to: from, mad }
+}
+
+fn check_private(private: &[u8], max: usize) -> Result<(), CmError> {
+    match private.len() {
+        len if len <= max => Ok(()),
+        len => Err(CmError::PrivateData { len, max }),
+    }
+}

@@ -1,0 +1,19 @@
+//! InfiniBand's unreliable datagrams as RoCEv2 carries them (IBA, section 9.8): the engine between
+//! a queue pair and packets. Each message is one packet, which goes to any queue pair.
+//! Nothing is acknowledged or sent again.
+//!
+//! | file | what |
+//! |---|---|
+//! | `engine` | sends posted datagrams, and places received ones |
+//! | `request` | a datagram in its slot of the send queue |
+//! | `stats` | the counters |
+
+mod engine;
+mod request;
+mod stats;
+
+pub use engine::{DatagramQp, Failure, HEADER_SIZE, UdCfg};
+pub use stats::Stats;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! A datagram in its slot of the send queue.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::qp::{DATAGRAM, IMMEDIATE, QUIET, SIGNALLED, SOLICITED, Wqe};
+use crate::wr::{DatagramWr, Destination, Remote, WcOp};
+
+/// The mask of a queue pair's number.
+const QPN_MASK: u32 = 0xFF_FFFF;
+
+/// Where a datagram leaves and for which host: all of its destination except the queue pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The address as an IPv6 address, in two halves.
+    address: [u64; 2],
+    route: u32,
+}
+
+impl Way {
+    #[inline]
+    pub(super) fn to(to: &Destination) -> Self {
+        let mapped = match to.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let bits = mapped.to_bits();
+        Way { address: [(bits >> 64) as u64, bits as u64], route: to.route }
+    }
+
+    fn address(self) -> IpAddr {
+        let [high, low] = self.address;
+        Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).to_canonical()
+    }
+}
+
+/// The fields of a datagram's request:
+///
+/// | field | content |
+/// |---|---|
+/// | `operands` | the address |
+/// | `remote.key` | the number of the queue pair |
+/// | `remote.addr` | the route, and in the low half the immediate data |
+impl Wqe {
+    /// The request for a datagram of `len` octets in this number of non-empty segments.
+    #[inline]
+    pub(crate) fn datagram(wr: &DatagramWr<'_>, len: u32, segments: u16) -> Self {
+        let Way { address, route } = Way::to(&wr.to);
+        let immediate = u64::from(wr.immediate.unwrap_or(0));
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        Wqe {
+            id: wr.id,
+            remote: Remote { addr: u64::from(route) << 32 | immediate, key: wr.to.qpn & QPN_MASK },
+            operands: address,
+            len,
+            segments,
+            op: WcOp::Send,
+            flags: DATAGRAM
+                | flag(wr.immediate.is_some(), IMMEDIATE)
+                | flag(wr.signalled, SIGNALLED)
+                | flag(wr.solicited, SOLICITED)
+                | flag(wr.quiet, QUIET),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_datagram(&self) -> bool {
+        self.flags & DATAGRAM != 0
+    }
+
+    #[inline]
+    pub(super) fn way(&self) -> Way {
+        Way { address: self.operands, route: (self.remote.addr >> 32) as u32 }
+    }
+
+    #[inline]
+    pub(super) fn qpn(&self) -> u32 {
+        self.remote.key
+    }
+
+    #[inline]
+    pub(super) fn immediate(&self) -> Option<u32> {
+        (self.flags & IMMEDIATE != 0).then_some(self.remote.addr as u32)
+    }
+
+    #[inline]
+    pub(super) fn destination(&self) -> Destination {
+        let way = self.way();
+        Destination { address: way.address(), route: way.route, qpn: self.qpn() }
+    }
+}
