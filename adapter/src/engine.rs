@@ -1,11 +1,12 @@
 //! The trait that a provider implements: the engine of an open adapter.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use dat_core::Result;
 use dat_core::provider::{Close, ReadDepth};
+use dat_core::{Error, Result};
+use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 use rnic::Work;
 
 use crate::adapter::Adapter;
@@ -41,6 +42,34 @@ pub unsafe trait Engine: MakeProgress {
     /// protocol, this is `usize::MAX`.
     fn max_qps(&self) -> usize {
         usize::MAX
+    }
+    /// Adds a queue pair for datagrams.
+    ///
+    /// # Errors
+    /// `DAT_MODEL_NOT_SUPPORTED` if the protocol has no datagrams, and those of
+    /// [`Engine::add_qp`].
+    fn add_datagram_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>> {
+        let (_, _) = (sink, work);
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
+    /// Starts to find out a peer's queue pair: see
+    /// [`Queue::resolve`](dat_core::provider::Queue::resolve).
+    fn resolve(&mut self, qp: usize, number: u64, to: &Target<'_>) -> Result<()> {
+        let (_, _, _) = (qp, number, to);
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
+    /// Prepares a queue pair of this engine for [`Engine::answer`] of the engine at which the
+    /// request arrived. Returns the number of the queue pair, and the peer's address.
+    fn prepare_answer(&mut self, qp: usize, request: &Self::Request) -> Result<(u32, PeerAddress)> {
+        let (_, _) = (qp, request);
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
+    /// Answers a request of a peer that wants to send datagrams to the queue pair with this number:
+    /// see [`Queue::answer`](dat_core::provider::Queue::answer). Returns the number of the peer's
+    /// queue pair, or 0 if the number is not known.
+    fn answer(&mut self, request: Self::Request, qpn: u32, private: &[u8]) -> Result<u32> {
+        let (_, _, _) = (request, qpn, private);
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
     /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
     fn remove_qp(&mut self, qp: usize);
@@ -83,6 +112,15 @@ pub unsafe trait Engine: MakeProgress {
     fn close(&mut self, listener: usize);
     /// Rejects a request with the consumer's private data.
     fn reject(&mut self, request: Self::Request, private: &[u8]) -> Result<()>;
+}
+
+/// The address of a peer's adapter, to which datagrams are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// The IP address.
+    pub ip: IpAddr,
+    /// The way to the peer, as a number that only the engine understands.
+    pub route: u32,
 }
 
 /// The target of a connection, and its parameters.

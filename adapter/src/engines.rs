@@ -26,6 +26,7 @@ use std::time::Duration;
 use dat_core::{OpenError, nesting};
 use telemetry::threads;
 
+use crate::engine_lock::Deferring;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 use crate::sync::lock;
@@ -239,6 +240,14 @@ impl<E: MakeProgress> Engines<E> {
     /// Waits until no engine uses memory that it has looked up before this call.
     pub(crate) fn finish_accesses(&self) {
         self.iter().for_each(|reactor| drop(reactor.engine.lock()));
+    }
+
+    /// Sends the requests that consumers have posted and that wait for the next poll. A consumer
+    /// may free the memory of a request that needs no answer soon after it has posted the request,
+    /// because a device would have read the memory by then.
+    pub(crate) fn send_posted(&self) {
+        let has_posts = |reactor: &&Arc<Reactor<E>>| !reactor.shared.doorbells.is_empty();
+        self.iter().filter(has_posts).for_each(|reactor| reactor.engine.lock().run_deferred());
     }
 
     /// Waits, in an engine, until no other engine uses memory that it has looked up before this

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use capture::Capture;
 use dat_core::error::no_memory;
-use dat_core::provider::{Access, Attrs, Mem, QpCfg, Transport};
+use dat_core::provider::{Access, Attrs, Mem, QpCfg, ServiceType, Transport};
 use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{
@@ -32,7 +32,7 @@ pub use self::receive::Srq;
 
 use crate::adapter::Adapter;
 use crate::context::Context;
-use crate::engine::{Engine, Sink, Upcall};
+use crate::engine::{Engine, PeerAddress, Sink, Upcall};
 use crate::engines::{EngineSet, Engines};
 use crate::local_failure::no_resources;
 use crate::params::Params;
@@ -47,6 +47,8 @@ pub struct Wire {
     pub max_read_depth: u32,
     /// The maximum size of a message or RDMA operation, in octets.
     pub max_message: u32,
+    /// The maximum size of a datagram, in octets. `None` if the protocol has no datagrams.
+    pub max_datagram: Option<u32>,
     /// The maximum size of private data, in octets.
     pub max_private: usize,
     /// Whether immediate data and atomic operations can be used with peers that support them.
@@ -118,7 +120,7 @@ fn create_engine<E: Engine>(
 const MAX_EPS: usize = 1 << 16;
 
 fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
-    let Wire { max_read_depth, max_message, max_private, extended, named } = wire;
+    let Wire { max_read_depth, max_message, max_datagram, max_private, extended, named } = wire;
     Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
@@ -140,6 +142,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
         max_region_size: isize::MAX as u64,
         max_pds: 1 << 16,
         max_message,
+        max_datagram,
         max_private,
         max_srqs: 1 << 16,
         max_srq_depth: 1 << 16,
@@ -168,6 +171,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     type Cq = Cq<E>;
     type Srq = Srq<E>;
     type Qp = Qp<E>;
+    type Address = PeerAddress;
     type Listener = Listener<E>;
     type Request = Request<E>;
 
@@ -224,6 +228,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<E>) -> Result<Qp<E>> {
         let (holding, sender_wakes) = (Arc::clone(&cfg.holding), cfg.sender_wakes);
+        let service = cfg.service;
         let (queues, srq) = ([cfg.recv_cq, cfg.request_cq], cfg.srq.map(|srq| srq.number));
         let cfg = rnic::QpCfg {
             keys: Arc::clone(&self.keys),
@@ -257,7 +262,12 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         let prepare = |number| queues.for_each(|cq| cq.prepare_for(number));
         let number = self.engines.place(bound, prepare);
         let (engines, reactor) = (Arc::clone(&self.engines), Arc::clone(self.engines.get(number)));
-        let added = reactor.engine.lock().engine.add_qp(sink, work);
+        let mut locked = reactor.engine.lock();
+        let added = match service {
+            ServiceType::Connection => locked.engine.add_qp(sink, work),
+            ServiceType::Datagram => locked.engine.add_datagram_qp(sink, work),
+        };
+        drop(locked);
         let shared = added.inspect_err(|_| engines.leave(number))?;
         let index = shared.index();
         let (batch, begun) = Default::default();

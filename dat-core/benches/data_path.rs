@@ -75,6 +75,7 @@ impl Provider for BenchProvider {
             max_region_size: u64::MAX,
             max_pds: 1,
             max_message: u32::MAX,
+            max_datagram: None,
             max_private: 64,
             max_srqs: 0,
             max_srq_depth: 0,
@@ -103,6 +104,7 @@ unsafe impl Transport for Adapter {
     type Cq = Cq;
     type Srq = UnsupportedObject;
     type Qp = Qp;
+    type Address = std::convert::Infallible;
     type Listener = ();
     type Request = ();
 

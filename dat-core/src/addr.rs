@@ -22,6 +22,14 @@ impl SockAddr {
         std::ptr::from_ref(&self.0).cast_mut().cast()
     }
 
+    /// The first part of the address, which is a whole IPv4 or IPv6 address.
+    pub fn to_sockaddr6(self) -> DAT_SOCK_ADDR6 {
+        const { assert!(size_of::<DAT_SOCK_ADDR6>() <= size_of::<libc::sockaddr_storage>()) };
+        // SAFETY: a sockaddr_storage is larger than a DAT_SOCK_ADDR6, all its octets are
+        // initialized, and both consist of integers.
+        unsafe { self.as_ptr().cast::<DAT_SOCK_ADDR6>().read_unaligned() }
+    }
+
     /// Converts the address to a Rust type. Returns `None` if this value stands for no address.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         // SAFETY: the content is as long as its address family says, or its address family is 0.

@@ -74,6 +74,12 @@ impl LastCause {
         }
     }
 
+    /// Keeps why the endpoint has not found out a peer to which it would send datagrams.
+    pub(crate) fn keep_failure_of(&self, peer: IpAddr, cause: Cause) {
+        self.begin(Some(peer));
+        self.keep_end(cause);
+    }
+
     /// Keeps and returns the cause of a refused post, if its memory is the reason.
     pub(crate) fn keep_refused_post(&self, usage: LocalUse, error: PostError) -> Option<Cause> {
         let why = match error {

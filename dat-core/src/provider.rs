@@ -21,6 +21,7 @@
 //!    [`WcStatus::Flushed`]. It is connected at most once: for a new connection dat-core creates a
 //!    new queue pair.
 
+mod datagram;
 mod polled;
 mod upcall;
 mod work;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::{DAT_MODEL_NOT_SUPPORTED, DAT_RMR_SCOPE};
 
+pub use self::datagram::{Datagram, RemoteQp, ResolveFailure, ServiceType};
 pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
@@ -76,6 +78,9 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     type Srq: Receives;
     /// The type of queue pairs.
     type Qp: Queue<Self>;
+    /// The address of a peer's adapter, to which datagrams are sent. It is [`Infallible`] if the
+    /// transport has no datagrams. The consumer may keep very many of them.
+    type Address: Clone + Send + Sync;
     /// A listener for connection requests. Dropping it closes it.
     type Listener: Send + Sync;
     /// A connection request that was not answered. Dropping it refuses the request, and the peer
@@ -210,6 +215,27 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// The segments' memory stays valid until the receive completes. One thread at a time posts
     /// receives.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
+    /// Queues a datagram. The queue pair is a [`ServiceType::Datagram`] queue pair, whose receives have
+    /// room for [`Datagram::HEADER`] bytes in addition to the message.
+    ///
+    /// # Safety
+    /// The requirements of [`Queue::post_send`] apply.
+    unsafe fn post_datagram(&self, _wr: &Datagram<'_, T>) -> std::result::Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+    /// Starts to find out the queue pair to which a service point answers with datagrams. One of
+    /// the upcalls `Resolved` and `Unresolved` reports the result, with this number. A datagram
+    /// queue pair may resolve any number of addresses, also at the same time. It receives datagrams
+    /// from the first call of this method or of [`Queue::answer`] on. Dropping the queue pair ends
+    /// all attempts without an upcall.
+    fn resolve(&self, _number: u64, _to: &Connect<'_>) -> Result<()> {
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
+    /// Answers a request of a peer that wants to send datagrams to this queue pair. Returns the
+    /// peer's queue pair.
+    fn answer(&self, _request: T::Request, _private: &[u8]) -> Result<RemoteQp<T>> {
+        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+    }
     /// Starts to connect. One of the upcalls `Established`, `Rejected`, `Unreachable` and
     /// `TimedOut` reports the end of the attempt. Until then, and after a failure, receives stay
     /// posted or are flushed as promise 2 of this module says.
@@ -339,6 +365,9 @@ pub struct QpCfg<'a, T: Transport> {
     pub recv_cq: Option<&'a T::Cq>,
     /// The shared receive queue. If it is `None`, the queue pair has its own receive queue.
     pub srq: Option<&'a T::Srq>,
+    /// The service of the queue pair. It is [`ServiceType::Datagram`] only if
+    /// [`Attrs::max_datagram`] is not `None`.
+    pub service: ServiceType,
     /// The token that each completion of the queue pair returns in [`Wc::qp`].
     pub token: Token,
     /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If the
@@ -431,6 +460,8 @@ pub struct Attrs {
     pub max_pds: usize,
     /// The maximum length of a message or RDMA operation in bytes.
     pub max_message: u32,
+    /// The maximum length of a datagram in bytes. `None` if datagrams are not supported.
+    pub max_datagram: Option<u32>,
     /// The maximum length of private data in bytes.
     pub max_private: usize,
     /// The maximum number of shared receive queues. It is 0 if the adapter has no shared receive

@@ -92,6 +92,7 @@ unsafe impl Transport for RecordingTransport {
     type Cq = Cq;
     type Srq = Nothing;
     type Qp = Nothing;
+    type Address = std::convert::Infallible;
     type Listener = Nothing;
     type Request = Nothing;
 
@@ -471,7 +472,13 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
             .unwrap();
         let listener = ia.transport.listener.lock().unwrap().unwrap();
         let (from, to) = (address(), address());
-        listener.call(Upcall::Request { request: Nothing, from, to, private: b"" });
+        listener.call(Upcall::Request {
+            request: Nothing,
+            service: ServiceType::Connection,
+            from,
+            to,
+            private: b"",
+        });
         // SAFETY: no other thread takes events from the EVD during this call.
         let event = unsafe { requests.wait(0, 1) }.unwrap().event.unwrap();
         // SAFETY: this is a connection request that was not answered.

@@ -476,3 +476,22 @@ impl fmt::Debug for DAT_IB_EVENT_DETAIL {
         f.write_str("DAT_IB_EVENT_DETAIL { .. }")
     }
 }
+
+impl DAT_IB_EXTENSION_EVENT_DATA {
+    /// The octets of the data, as [`DAT_EVENT::event_extension_data`] holds them.
+    pub fn to_words(&self) -> [u64; 8] {
+        const { assert!(size_of::<Self>() == size_of::<[u64; 8]>()) };
+        let mut words = [0; 8];
+        // SAFETY: both have the same size. A word may have any value. The record was initialized as
+        // a whole (`zeroed`) before its fields were set, so all its octets have values, also those
+        // between the fields.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                core::ptr::from_ref(self).cast::<u8>(),
+                words.as_mut_ptr().cast::<u8>(),
+                size_of::<Self>(),
+            );
+        }
+        words
+    }
+}

@@ -5,6 +5,7 @@
 //! and all its consequences complete before the call returns.
 
 mod connection;
+pub(super) mod datagram;
 mod transfer;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,12 +16,13 @@ use std::time::Instant;
 
 use dat_sys::*;
 
+use self::datagram::{Failure, Resolution};
 use super::Adapter;
 use super::memory::{Memory, length};
 use dat_core::error::{Error, Result};
 use dat_core::provider::{
-    Allocated, Cause, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink,
-    Token, Wc, WcOp, WcStatus,
+    Allocated, Cause, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp,
+    ServiceType, Sink, Token, Wc, WcOp, WcStatus,
 };
 
 /// The number of an object. A number is never used twice in a process.
@@ -44,6 +46,10 @@ pub(super) struct Engine {
     qps: BTreeMap<Id, Qp>,
     listeners: BTreeMap<Id, Listener>,
     calls: BTreeMap<Id, ConnectRequest>,
+    resolutions: BTreeMap<Id, Resolution>,
+    /// The datagram queue pairs by their numbers.
+    by_qpn: BTreeMap<u32, Id>,
+    last_qpn: u32,
     last_port: u16,
 }
 
@@ -61,9 +67,21 @@ pub(super) enum OwnedUpcall {
     CqOverflow,
     Request {
         call: Id,
+        /// Whether the peer wants to send datagrams instead of connecting.
+        datagrams: bool,
         from: SocketAddr,
         to: SocketAddr,
         private: Vec<u8>,
+    },
+    Resolved {
+        number: u64,
+        qpn: u32,
+        peer: SocketAddr,
+        private: Vec<u8>,
+    },
+    Unresolved {
+        number: u64,
+        why: Failure,
     },
     Established {
         private: Vec<u8>,
@@ -123,6 +141,7 @@ struct Qp {
 #[derive(Clone)]
 pub(super) struct QpCore {
     pub(super) pd: Id,
+    pub(super) service: ServiceType,
     pub(super) request_cq: Option<Id>,
     pub(super) recv_cq: Option<Id>,
     pub(super) srq: Option<Id>,
@@ -139,6 +158,11 @@ pub(super) struct QpCore {
 #[derive(Clone, Copy)]
 enum LinkState {
     Idle,
+    /// The queue pair sends and receives datagrams. It receives them once it is active.
+    Datagram {
+        qpn: u32,
+        active: bool,
+    },
     Connecting(Id),
     Connected(Connection),
     Ended,
@@ -351,7 +375,9 @@ impl Engine {
                 qp.recvs.push_back(recv);
                 self.carry_out_requests(peer);
             }
-            LinkState::Idle | LinkState::Connecting(_) => qp.recvs.push_back(recv),
+            LinkState::Idle | LinkState::Datagram { .. } | LinkState::Connecting(_) => {
+                qp.recvs.push_back(recv)
+            }
         }
         Ok(())
     }
@@ -370,7 +396,7 @@ impl Engine {
     pub(super) fn withdrawn(&self, id: Id) -> usize {
         self.qps
             .get(&id)
-            .filter(|qp| matches!(qp.link, LinkState::Idle))
+            .filter(|qp| matches!(qp.link, LinkState::Idle | LinkState::Datagram { .. }))
             .map_or(0, |qp| qp.recvs.len())
     }
 

@@ -11,9 +11,10 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
+use super::engine::datagram::Failure;
 use super::engine::{Engine, Id, OwnedUpcall, PendingUpcall};
 use super::{Adapter, Object, Request};
-use dat_core::provider::{Sink, Upcall};
+use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType, Sink, Upcall};
 use dat_core::wake::{Wake, WakeReason};
 
 static FABRICS: LazyLock<Mutex<HashMap<String, Weak<Fabric>>>> = LazyLock::new(Mutex::default);
@@ -131,11 +132,27 @@ impl Fabric {
         sink.call(match &upcall {
             OwnedUpcall::CqReady => Upcall::CqReady,
             OwnedUpcall::CqOverflow => Upcall::CqOverflow,
-            OwnedUpcall::Request { call, from, to, private } => Upcall::Request {
+            OwnedUpcall::Request { call, datagrams, from, to, private } => Upcall::Request {
                 request: Request(Object { fabric: self.clone(), id: *call }),
+                service: if *datagrams { ServiceType::Datagram } else { ServiceType::Connection },
                 from: *from,
                 to: *to,
                 private,
+            },
+            OwnedUpcall::Resolved { number, qpn, peer, private } => Upcall::Resolved {
+                number: *number,
+                remote: RemoteQp { address: peer.ip(), qpn: *qpn },
+                peer: *peer,
+                private,
+            },
+            OwnedUpcall::Unresolved { number, why } => Upcall::Unresolved {
+                number: *number,
+                why: match why {
+                    Failure::Rejected { private } => ResolveFailure::Rejected { private },
+                    Failure::Refused => ResolveFailure::Refused { because: None },
+                    Failure::Unreachable => ResolveFailure::Unreachable { because: None },
+                    Failure::TimedOut => ResolveFailure::TimedOut,
+                },
             },
             OwnedUpcall::Established { private, peer, local, depth } => {
                 Upcall::Established { private, peer: *peer, local: *local, depth: *depth }

@@ -25,13 +25,14 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
+use self::engine::datagram::Outgoing;
 use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::provider::{
-    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled,
-    PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
-    Window,
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Datagram,
+    Polled, PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, RemoteQp, SendWr,
+    Sink, Transport, Window,
 };
 use dat_core::wake::{Wake, WakeReason};
 
@@ -63,6 +64,8 @@ impl Provider for Mem {
 const STRICT: &str = "strict=on";
 
 const MAX_PRIVATE: usize = 256;
+/// The longest datagram, as long as the largest packet of InfiniBand.
+const MAX_DATAGRAM: u32 = 4096;
 
 fn attrs(ia: &str, fabric: &str) -> Attrs {
     Attrs {
@@ -85,6 +88,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_pds: 1 << 16,
         // A `Wc` cannot contain a greater length.
         max_message: u32::MAX,
+        max_datagram: Some(MAX_DATAGRAM),
         max_private: MAX_PRIVATE,
         max_srqs: 1 << 12,
         max_srq_depth: 1 << 16,
@@ -129,6 +133,7 @@ unsafe impl Transport for Adapter {
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
+    type Address = IpAddr;
     type Listener = Listener;
     type Request = Request;
 
@@ -164,6 +169,7 @@ unsafe impl Transport for Adapter {
     fn qp(&self, cfg: provider::QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
         let core = QpCore {
             pd: cfg.pd.0,
+            service: cfg.service,
             request_cq: cfg.request_cq.map(|cq| cq.0.id),
             recv_cq: cfg.recv_cq.map(|cq| cq.0.id),
             srq: cfg.srq.map(|srq| srq.0.id),
@@ -350,6 +356,26 @@ unsafe impl Queue<Adapter> for Qp {
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_recv(id, wr))
+    }
+
+    unsafe fn post_datagram(
+        &self,
+        wr: &Datagram<'_, Adapter>,
+    ) -> std::result::Result<(), PostError> {
+        let &Datagram { id, address, qpn, immediate, segments, signalled, solicited, quiet } = wr;
+        let outgoing = Outgoing { id, immediate, segments, signalled, solicited, quiet };
+        self.0.with(|e, id| e.post_datagram(id, (*address, qpn), &outgoing))
+    }
+
+    fn resolve(&self, number: u64, to: &Connect<'_>) -> Result<()> {
+        check_private(to.private)?;
+        self.0.with(|e, id| e.resolve(id, number, to))
+    }
+
+    fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
+        check_private(private)?;
+        let (address, qpn) = self.0.with(|e, id| e.answer(id, request.0.id, private))?;
+        Ok(RemoteQp { address, qpn })
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {

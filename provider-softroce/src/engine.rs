@@ -5,6 +5,7 @@ mod addresses;
 mod local_peers;
 mod receive;
 mod refused_requests;
+mod resolution;
 mod resources;
 mod shutdown;
 mod sockets;
@@ -13,7 +14,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, MakeProgress, Progress, Remaining, Shared, Table, Target, no_memory};
+use adapter::{
+    Context, MakeProgress, PeerAddress, Progress, Remaining, Shared, Table, Target, no_memory,
+};
 use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
@@ -21,13 +24,17 @@ use mio::event::Event;
 use rnic::Work;
 use rnic::cm;
 use rnic::rc::EarlyPool;
-use wire::cm::Reason;
+use wire::cm::{Reason, SidrStatus};
 use wire::rocev2::PathMtu;
 
+pub(crate) use self::resolution::{DatagramRequest, ResolutionOwner};
 pub(crate) use self::resources::{EngineResources, Key};
+use crate::datagram_link::{self, DatagramLink, DatagramLinks};
 use crate::hosts::HostsOfAdapter;
 use crate::link::{self, EngineContext, Link};
-use crate::listeners::{Listener, Listeners, LocalRequest, PendingRequest, Place};
+use crate::listeners::{
+    ConnectionRequest, Listener, Listeners, LocalRequest, PendingRequest, Place,
+};
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::packet_io::TooLong;
 use crate::params::Params;
@@ -55,6 +62,7 @@ pub struct Engine {
     /// Whether the adapter has opened all addresses of the host, which the first listener does.
     all_addresses_are_open: bool,
     links: Table<Link>,
+    datagram_links: DatagramLinks,
     listeners: Listeners,
     /// The buffer into which messages from other adapters are read.
     receive_buffer: ReceiveBuffer,
@@ -74,6 +82,8 @@ pub struct Engine {
     /// Whether the consumer polls so rarely that each pass runs `advance`.
     polls_rarely: bool,
     params: Params,
+    /// The longest datagram that the consumer may send.
+    mtu: PathMtu,
     guid: u64,
     hosts: Arc<HostsOfAdapter>,
 }
@@ -85,12 +95,14 @@ impl Engine {
         params: Params,
         hosts: Arc<HostsOfAdapter>,
         early_pool: Arc<EarlyPool>,
+        mtu: PathMtu,
     ) -> std::result::Result<Self, OpenError> {
         let mut engine = Engine {
             resources: EngineResources::new(context, early_pool),
             local_addresses: Vec::new(),
             all_addresses_are_open: false,
             links: Table::new(),
+            datagram_links: DatagramLinks::default(),
             listeners: Listeners::default(),
             receive_buffer: ReceiveBuffer::default(),
             rx: RxBatch::new(),
@@ -102,6 +114,7 @@ impl Engine {
             polls_rarely: false,
             guid: random() | 1,
             params,
+            mtu,
             hosts,
         };
         engine.open_main_address()?;
@@ -149,6 +162,9 @@ impl Engine {
             }
         }
         resources.has_outgoing |= local_address.send_messages(now);
+        self.process_sidr_events(index, now);
+        let Engine { local_addresses, resources, .. } = self;
+        resources.has_outgoing |= local_addresses[index].send_messages(now);
     }
 
     /// Ends the connections whose packets were too long for the interface of a local address.
@@ -277,6 +293,9 @@ impl MakeProgress for Engine {
             }
         }
         while let Some(link) = self.resources.failed.pop() {
+            if let Some(link) = self.datagram_links.get_mut(link) {
+                link.report_failure();
+            }
             self.with_link(link, |link, cx| link.report_failure(cx));
         }
         for at in (0..self.resources.ack_pending.len()).rev() {
@@ -291,6 +310,7 @@ impl MakeProgress for Engine {
         // list.
         for _ in 0..self.resources.transmit_pending.len() {
             let link = self.resources.transmit_pending.remove(0);
+            self.transmit_datagrams(link, now);
             self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.resume_transmit(cx)));
         }
         for _ in 0..self.unread.len() {
@@ -304,6 +324,11 @@ impl MakeProgress for Engine {
             let local_address = &mut self.local_addresses[index];
             local_address.packet_io.send_due(now);
             local_address.port.retry_sends(now);
+            if local_address.sidr.deadline().is_some_and(|at| at <= now) {
+                local_address.sidr.expire(now);
+                self.process_cm_events(index, now);
+            }
+            let local_address = &mut self.local_addresses[index];
             if local_address.cm.deadline().is_some_and(|at| at <= now) {
                 local_address.cm.expire(now);
                 local_address.remove_closed_services();
@@ -348,6 +373,9 @@ impl MakeProgress for Engine {
 
     #[inline]
     fn transmit(&mut self, qp: usize) {
+        if qp >= datagram_link::FIRST_INDEX {
+            return self.transmit_datagrams(qp, Instant::now());
+        }
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(link) = links.get_mut(qp) else { return };
         match link.local_address().and_then(|local_address| local_addresses.get_mut(local_address))
@@ -360,7 +388,8 @@ impl MakeProgress for Engine {
     }
 
     fn refuse(&mut self, request: PendingRequest) {
-        self.reject_request(request, Reason::NO_RESOURCES, &[]).ok();
+        let status = SidrStatus::NO_QP;
+        self.reject_request(request, (Reason::NO_RESOURCES, status), &[]).ok();
     }
 }
 
@@ -380,6 +409,30 @@ unsafe impl adapter::Engine for Engine {
         Ok(shared)
     }
 
+    fn add_datagram_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+        let mtu = self.mtu;
+        self.datagram_links.add(|index| {
+            let shared = Arc::new(Shared::new(index));
+            (DatagramLink::new(index, sink, Arc::clone(&shared), work, mtu), shared)
+        })
+    }
+
+    fn resolve(&mut self, qp: usize, number: u64, to: &Target<'_>) -> Result<()> {
+        self.start_resolution(qp, number, to)
+    }
+
+    fn prepare_answer(
+        &mut self,
+        qp: usize,
+        request: &PendingRequest,
+    ) -> Result<(u32, PeerAddress)> {
+        self.prepare_datagram_answer(qp, request)
+    }
+
+    fn answer(&mut self, request: PendingRequest, qpn: u32, private: &[u8]) -> Result<u32> {
+        self.answer_datagram_request(request, qpn, private)
+    }
+
     fn max_qps(&self) -> usize {
         let of_addresses = self.local_addresses.iter().map(|of| of.qpns.capacity());
         of_addresses.min().unwrap_or(usize::MAX)
@@ -389,6 +442,9 @@ unsafe impl adapter::Engine for Engine {
         let mut counts = self.resources.ended_counts.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));
         let mut list = counts.into_list();
+        let mut counts = self.resources.ended_datagram_counts.clone();
+        self.datagram_links.iter().for_each(|link| link.count(&mut counts));
+        list.extend(counts.into_list());
         list.push(("packets-from-elsewhere", self.resources.foreign_packets));
         let dropped = self.local_addresses.iter().map(|of| of.cm.unanswered() + of.port.dropped());
         list.push(("packets-of-strangers-dropped", dropped.sum()));
@@ -399,6 +455,11 @@ unsafe impl adapter::Engine for Engine {
         let now = Instant::now();
         let Engine { local_addresses, links, resources, .. } = self;
         resources.forget(qp);
+        if let Some(link) = self.datagram_links.remove(qp) {
+            link.close(local_addresses, &mut resources.ended_datagram_counts);
+            self.cancel_resolutions(qp);
+            return;
+        }
         let Some(link) = links.remove(qp) else { return };
         if let Some(index) = link.local_address() {
             link.close(&mut EngineContext {
@@ -458,7 +519,9 @@ unsafe impl adapter::Engine for Engine {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
         let now = Instant::now();
-        let PendingRequest { place, request } = request;
+        let PendingRequest::Connection(ConnectionRequest { place, request }) = request else {
+            return Err(Error::of(DAT_INVALID_STATE));
+        };
         let local_request = self.open_request(place, now);
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
@@ -476,10 +539,13 @@ unsafe impl adapter::Engine for Engine {
 
     fn hand_over(&mut self, request: PendingRequest) -> PendingRequest {
         let now = Instant::now();
-        let PendingRequest { place, request } = request;
+        let PendingRequest::Connection(ConnectionRequest { place, request }) = request else {
+            return request;
+        };
         let Some(LocalRequest { local_address: index, id, .. }) = self.open_request(place, now)
         else {
-            return PendingRequest { place: Place::Nowhere, request };
+            let place = Place::Nowhere;
+            return PendingRequest::Connection(ConnectionRequest { place, request });
         };
         let local_address = &mut self.local_addresses[index];
         rnic::table::remove(&mut local_address.owners, &id);
@@ -488,10 +554,15 @@ unsafe impl adapter::Engine for Engine {
             Place::HandedOver(local_address.address(), handed_over)
         });
         self.process_cm_events(index, now);
-        PendingRequest { place, request }
+        PendingRequest::Connection(ConnectionRequest { place, request })
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
+        // Datagrams that are posted need no answer of the peer, so they still leave.
+        self.transmit_datagrams(qp, Instant::now());
+        if let Some(link) = self.datagram_links.get_mut(qp) {
+            return link.disconnect();
+        }
         self.with_link(qp, |link, cx| match cx {
             Some(cx) => link.disconnect(cx, how),
             None => link.disconnect_unconnected(),
@@ -499,7 +570,10 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn allocated(&mut self, qp: usize) -> usize {
-        self.links.get_mut(qp).map_or(0, |link| link.allocated())
+        match self.datagram_links.get_mut(qp) {
+            Some(link) => link.allocated(),
+            None => self.links.get_mut(qp).map_or(0, |link| link.allocated()),
+        }
     }
 
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
@@ -530,7 +604,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn reject(&mut self, request: PendingRequest, private: &[u8]) -> Result<()> {
-        self.reject_request(request, Reason::CONSUMER, private)
+        self.reject_request(request, (Reason::CONSUMER, SidrStatus::REJECT), private)
     }
 }
 
@@ -559,9 +633,15 @@ impl Engine {
     fn reject_request(
         &mut self,
         request: PendingRequest,
-        reason: Reason,
+        (reason, status): (Reason, SidrStatus),
         private: &[u8],
     ) -> Result<()> {
+        let request = match request {
+            PendingRequest::Connection(request) => request,
+            PendingRequest::Datagram(request) => {
+                return self.refuse_datagram_request(&request, status, private);
+            }
+        };
         let now = Instant::now();
         // If the peer has withdrawn the request, there is nothing to reject.
         let Some(LocalRequest { local_address: index, id, .. }) =

@@ -28,7 +28,7 @@ const PATH_VALIDITY: Duration = Duration::from_secs(600);
 
 /// What the engines of an adapter know of hosts, by the adapter's local addresses.
 #[derive(Default)]
-pub(crate) struct HostsOfAdapter(Mutex<HashMap<IpAddr, SharedHosts>>);
+pub(crate) struct HostsOfAdapter(Mutex<HashMap<IpAddr, (SharedHosts, u32)>>);
 
 /// What the engines of an adapter know of hosts, for one local address.
 #[derive(Clone, Default)]
@@ -45,9 +45,12 @@ pub(crate) struct Hosts {
 }
 
 impl HostsOfAdapter {
-    /// What is known of hosts, for a local address.
-    pub(crate) fn of(&self, local: IpAddr) -> SharedHosts {
-        lock(&self.0).entry(local).or_default().clone()
+    /// What is known of hosts, for a local address, and the number of the local address in the
+    /// adapter.
+    pub(crate) fn of(&self, local: IpAddr) -> (SharedHosts, u32) {
+        let mut addresses = lock(&self.0);
+        let number = addresses.len() as u32;
+        addresses.entry(local).or_insert_with(|| (SharedHosts::default(), number)).clone()
     }
 }
 
@@ -187,11 +190,11 @@ mod tests {
     fn engines_share_the_hosts_of_a_local_address() {
         let (local, peer, now) = (IpAddr::from([10; 4]), IpAddr::from([11; 4]), Instant::now());
         let hosts = HostsOfAdapter::default();
-        assert_eq!(hosts.of(local).lock().nonce_to_send(peer, now, || 7), Some(7));
-        assert_eq!(hosts.of(local).lock().nonce_to_send(peer, now, || 8), None);
-        hosts.of(local).lock().note_answer(peer, 7, now);
-        assert!(hosts.of(local).lock().is_up(peer, now));
-        assert!(!hosts.of(peer).lock().is_up(peer, now));
+        assert_eq!(hosts.of(local).0.lock().nonce_to_send(peer, now, || 7), Some(7));
+        assert_eq!(hosts.of(local).0.lock().nonce_to_send(peer, now, || 8), None);
+        hosts.of(local).0.lock().note_answer(peer, 7, now);
+        assert!(hosts.of(local).0.lock().is_up(peer, now));
+        assert!(!hosts.of(peer).0.lock().is_up(peer, now));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `engine` | the engine on which the adapter (crate `adapter`) is built: all of the modules below |
 //! | `listeners` | listeners (service points) and the connection requests that arrived there |
 //! | `link` | a queue pair and its connection |
+//! | `datagram_link` | a datagram queue pair |
 //! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
 //! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
 //! | `backlog` | batches that a socket had no room for |
@@ -28,6 +29,7 @@
 
 mod backlog;
 mod connected_socket;
+mod datagram_link;
 mod engine;
 mod host_probe;
 mod hosts;
@@ -50,10 +52,12 @@ use adapter::{Adapter, Wire};
 use dat_core::OpenError;
 use dat_core::provider::Provider;
 use rnic::cm::Cm;
+use wire::rocev2::PathMtu;
 
 use crate::engine::Engine;
 use crate::hosts::HostsOfAdapter;
 pub use crate::params::Params;
+use crate::route::Route;
 
 /// The provider: opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,9 +93,11 @@ impl Provider for SoftRoce {
 /// # Errors
 /// Those of [`SoftRoce::open`](Provider::open).
 pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
+    let mtu = max_datagram(&params);
     let wire = Wire {
         max_read_depth: MAX_READ_DEPTH,
         max_message: rnic::rc::MAX_MESSAGE,
+        max_datagram: Some(mtu.octets() as u32),
         max_private: Cm::MAX_CONNECT_PRIVATE,
         extended: true,
         named: vec![
@@ -104,7 +110,14 @@ pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
     let hosts = Arc::new(HostsOfAdapter::default());
     let early_pool = Arc::default();
     let engine = move |context| {
-        Engine::new(context, params.clone(), Arc::clone(&hosts), Arc::clone(&early_pool))
+        Engine::new(context, params.clone(), Arc::clone(&hosts), Arc::clone(&early_pool), mtu)
     };
     Adapter::open(ia, &adapter, wire, engine)
+}
+
+/// The longest datagram of an adapter: the payload of a packet that fits the interface of the
+/// adapter's address.
+fn max_datagram(params: &Params) -> PathMtu {
+    let ip_mtu = Route::ip_mtu_of(params.adapter.address, &params.adapter.host);
+    PathMtu::of_interface(ip_mtu).unwrap_or(PathMtu::Octets256).min(params.mtu)
 }

@@ -5,16 +5,25 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use adapter::Table;
+use dat_core::provider::ServiceType;
 use rnic::cm::{ConnId, HandedOver, Request};
 use wire::cm::Reason;
 
-use crate::engine::{Sink, Upcall};
+use crate::engine::{DatagramRequest, Sink, Upcall};
 use crate::link::EngineContext;
 use crate::local_address::Owner;
 use crate::port::Service;
 
+/// A request that the consumer has received and not yet answered.
+pub enum PendingRequest {
+    /// The peer wants to connect.
+    Connection(ConnectionRequest),
+    /// The peer wants to send datagrams.
+    Datagram(DatagramRequest),
+}
+
 /// A connection request that the consumer has received and not yet answered.
-pub struct PendingRequest {
+pub struct ConnectionRequest {
     pub(crate) place: Place,
     pub(crate) request: Box<Request>,
 }
@@ -89,6 +98,12 @@ impl Listeners {
         self.listeners.indices().collect()
     }
 
+    /// The receiver of the upcalls of the listener with this port.
+    pub(crate) fn sink_of(&mut self, port: u16) -> Option<Sink> {
+        let listener = self.ports.get(&port).and_then(|&index| self.listeners.get_mut(index))?;
+        Some(listener.sink)
+    }
+
     /// The number of a new request.
     pub(crate) fn next_serial(&mut self) -> u64 {
         self.last_serial += 1;
@@ -110,7 +125,7 @@ impl Listeners {
             .and_then(|&listener| self.listeners.get_mut(listener));
         let (from, to, private) = (request.from, request.to, request.private.clone());
         let place = Place::Here(LocalRequest { local_address, id, serial });
-        let request = PendingRequest { place, request };
+        let request = PendingRequest::Connection(ConnectionRequest { place, request });
         let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(None, request))
         else {
             // The listener was closed after the request had arrived. If the rejection cannot be
@@ -119,6 +134,7 @@ impl Listeners {
             return;
         };
         cx.local_address.owners.insert(id, Owner::Request(serial));
-        listener.sink.call(Upcall::Request { request, from, to, private: &private });
+        let (service, private) = (ServiceType::Connection, &private[..]);
+        listener.sink.call(Upcall::Request { request, service, from, to, private });
     }
 }

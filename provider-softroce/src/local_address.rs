@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use adapter::Table;
 use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
+use rnic::cm::sidr::{ResolveId, Sidr};
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
+use crate::engine::ResolutionOwner;
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
 use crate::listeners::LocalRequest;
@@ -46,8 +48,13 @@ pub(crate) struct LocalAddress {
     /// The socket that probes peers' hosts. `None` if no descriptor was available. Then this side
     /// notices the end of remote processes later.
     pub(crate) host_probe: Option<HostProbe>,
+    /// The number of the address, which is the same in all engines of the adapter.
+    pub(crate) number: u32,
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
+    pub(crate) sidr: Sidr,
+    /// The owners of the resolutions of `sidr`.
+    pub(crate) resolutions: HashMap<ResolveId, ResolutionOwner>,
     pub(crate) qpns: Qpns,
     /// The services whose listener was closed while requests were undecided, with their ports.
     pub(crate) closed_services: Vec<(u16, ClosedService)>,
@@ -96,10 +103,10 @@ impl LocalAddress {
 
     /// Opens a local address. `timeout` is the time to wait for the shared sockets, as in
     /// [`Port::open`]. `host` has the addresses of the host, and `hosts` records what is known of
-    /// the hosts of peers.
+    /// the hosts of peers. `number` is the number of the address in the adapter.
     pub(crate) fn open(
         (address, timeout): (SocketAddr, Duration),
-        (host, hosts): (&[NetAddr], SharedHosts),
+        (host, hosts, number): (&[NetAddr], SharedHosts, u32),
         guid: u64,
         params: &Params,
         capture: Option<capture::Capture>,
@@ -140,6 +147,9 @@ impl LocalAddress {
             host_probe: HostProbe::new(address).ok(),
             cm: Cm::new(cfg, Box::new(random)).with_path_limit(path_limit),
             owners: HashMap::new(),
+            number,
+            sidr: Sidr::new(low_bits(slot), Box::new(random)),
+            resolutions: HashMap::new(),
             qpns: Qpns::new(low_bits(slot)),
             closed_services: Vec::new(),
             local_peers: Table::new(),
@@ -164,6 +174,7 @@ impl LocalAddress {
     /// other adapters forward repetitions to this adapter. Without it they would refuse them.
     pub(crate) fn unlisten(&mut self, port: u16, mut closed: ClosedService) {
         self.cm.unlisten(port);
+        self.sidr.unlisten(port);
         self.remove_closed_services();
         // Remove the name that an earlier listener of the same port may have left.
         self.closed_services.retain(|&(earlier, _)| earlier != port);
@@ -185,7 +196,7 @@ impl LocalAddress {
     /// there were any.
     pub(crate) fn send_messages(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some(message) = self.cm.poll_transmit() {
+        while let Some(message) = self.cm.poll_transmit().or_else(|| self.sidr.poll_transmit()) {
             let Some(peer) = self.peer(message.to) else { continue };
             any = true;
             let burst = self.packet_io.burst_to(&peer, now);
@@ -301,8 +312,9 @@ impl LocalAddress {
     /// The earliest deadline of the connection manager, the packet I/O, the port and the reads of
     /// the REQ socket.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let LocalAddress { cm, packet_io, port, req_pacing, .. } = self;
-        let all = [cm.deadline(), packet_io.deadline(), port.deadline(), req_pacing.deadline()];
+        let LocalAddress { cm, sidr, packet_io, port, req_pacing, .. } = self;
+        let cm = cm.deadline().into_iter().chain(sidr.deadline()).min();
+        let all = [cm, packet_io.deadline(), port.deadline(), req_pacing.deadline()];
         all.into_iter().flatten().min()
     }
 }
@@ -456,7 +468,7 @@ mod tests {
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
-        let none = (&[][..], SharedHosts::default());
+        let none = (&[][..], SharedHosts::default(), 0);
         let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), none, 1, &params, None)
             .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));

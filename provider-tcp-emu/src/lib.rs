@@ -78,6 +78,8 @@ impl Provider for TcpEmu {
         let wire = Wire {
             max_read_depth: MAX_READ_DEPTH,
             max_message: u32::MAX,
+            // iWARP has no datagrams.
+            max_datagram: None,
             max_private: 252,
             extended: params.extended,
             named: vec![

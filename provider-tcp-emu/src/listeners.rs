@@ -8,6 +8,7 @@ use adapter::half_open::{self, SharedHalfOpen};
 use adapter::{Backlog, Table};
 use capture::Direction;
 use dat_core::Error;
+use dat_core::provider::ServiceType;
 use dat_sys::DAT_INVALID_PARAMETER;
 use mio::Interest;
 use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
@@ -322,7 +323,13 @@ impl Listeners {
         match resources.context.request(Some(&listener.backlog), request) {
             Ok(request) => {
                 let (sink, private) = (listener.sink, &private);
-                sink.call(Upcall::Request { request, from, to, private })
+                sink.call(Upcall::Request {
+                    request,
+                    service: ServiceType::Connection,
+                    from,
+                    to,
+                    private,
+                })
             }
             Err(request) => self.refuse(resources, request),
         }

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_core::provider::{ReadDepth, Sink, Upcall};
+use dat_core::provider::{ReadDepth, ServiceType, Sink, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
@@ -223,7 +223,8 @@ impl Channel {
             }
             let [local, peer] = addresses(addr);
             let sink = listener.sink.lock().unwrap_or_else(PoisonError::into_inner);
-            sink.call(Upcall::Request { request, from: peer, to: local, private });
+            let service = ServiceType::Connection;
+            sink.call(Upcall::Request { request, service, from: peer, to: local, private });
             return None;
         }
         if kind == CmEvent::DeviceRemoved {

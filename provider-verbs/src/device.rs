@@ -279,6 +279,7 @@ impl Device {
             max_region_size: attr.max_mr_size,
             max_pds: count(attr.max_pd),
             max_message: self.port_attr.max_msg_sz,
+            max_datagram: None,
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),

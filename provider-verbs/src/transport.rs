@@ -1,6 +1,7 @@
 //! dat-core's transport trait for a device.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -90,6 +91,7 @@ unsafe impl Transport for Adapter {
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
+    type Address = Infallible;
     type Listener = Listener;
     type Request = Request;
 

@@ -36,6 +36,7 @@ impl<E: Engine> Region for Mr<E> {
 
 impl<E: Engine> Drop for Mr<E> {
     fn drop(&mut self) {
+        self.engines.send_posted();
         self.mr = None;
         self.engines.finish_accesses();
     }

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use dat_core::Result;
 use dat_core::provider::{
-    Allocated, BindWr, Close, Connect, PostError, Queue, ReadDepth, RecvWr, SendWr,
+    Allocated, BindWr, Close, Connect, Datagram, PostError, Queue, ReadDepth, RecvWr, RemoteQp,
+    SendWr,
 };
 
 use crate::adapter::Adapter;
-use crate::engine::{Engine, Target};
+use crate::engine::{Engine, PeerAddress, Target};
 use crate::engine_lock::Deferring;
 use crate::engines::Engines;
 use crate::local_failure::no_resources;
@@ -103,17 +104,49 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         Ok(())
     }
 
+    #[inline]
+    unsafe fn post_datagram(
+        &self,
+        wr: &Datagram<'_, Adapter<E>>,
+    ) -> std::result::Result<(), PostError> {
+        let PeerAddress { ip, route } = *wr.address;
+        let wr = rnic::DatagramWr {
+            id: wr.id,
+            to: rnic::Destination { address: ip, route, qpn: wr.qpn },
+            immediate: wr.immediate,
+            segments: wr.segments,
+            signalled: wr.signalled,
+            solicited: wr.solicited,
+            quiet: wr.quiet,
+        };
+        // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
+        // posts.
+        let bytes = unsafe { self.qp.post_datagram(&wr) }?;
+        self.send_posted(bytes);
+        Ok(())
+    }
+
+    fn resolve(&self, number: u64, to: &Connect<'_>) -> Result<()> {
+        self.reactor.start_progress_thread().map_err(no_resources)?;
+        self.begun.store(true, Ordering::Relaxed);
+        self.reactor.engine.lock().engine.resolve(self.index, number, &self.target(to))
+    }
+
+    fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp<Adapter<E>>> {
+        self.reactor.start_progress_thread().map_err(no_resources)?;
+        let (request, arrived_at) = request.answer()?;
+        self.begun.store(true, Ordering::Relaxed);
+        let prepared = self.reactor.engine.lock().engine.prepare_answer(self.index, &request);
+        let (own_qpn, address) = prepared?;
+        let qpn = arrived_at.engine.lock().engine.answer(request, own_qpn, private)?;
+        Ok(RemoteQp { address, qpn })
+    }
+
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
         // Start the progress thread first: if that fails, the call has had no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
-        let target = Target {
-            peer: SocketAddr::new(to.addr.ip(), to.port),
-            private: to.private,
-            deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            depth: self.within_limit(to.depth),
-        };
-        self.reactor.engine.lock().engine.connect(self.index, &target)
+        self.reactor.engine.lock().engine.connect(self.index, &self.target(to))
     }
 
     fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
@@ -156,6 +189,15 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 }
 
 impl<E: Engine> Qp<E> {
+    fn target<'a>(&self, to: &Connect<'a>) -> Target<'a> {
+        Target {
+            peer: SocketAddr::new(to.addr.ip(), to.port),
+            private: to.private,
+            deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            depth: self.within_limit(to.depth),
+        }
+    }
+
     fn within_limit(&self, ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
         let max = self.max_read_depth;
         ReadDepth { incoming: incoming.min(max), outgoing: outgoing.min(max) }

@@ -14,13 +14,13 @@ use super::psp::Psp;
 use super::qualifier;
 use super::rsp::Rsp;
 use crate::addr::SockAddr;
-use crate::ep::state::{Event, State};
+use crate::ep::state::{self, Effect, Event, State};
 use crate::ep::{self, Ep};
 use crate::error::{Error, Result};
 use crate::evd::{Evd, Order};
 use crate::handle::{self, Node, Object, Pin, Ref};
 use crate::ia::Ia;
-use crate::provider::Transport;
+use crate::provider::{ServiceType, Transport};
 
 /// A connection request that waits for the consumer's answer. The request stays valid when its
 /// service point is freed (uDAPL 1.2, dat_psp_free).
@@ -28,6 +28,7 @@ pub struct Cr<T: Transport> {
     /// The adapter of the request.
     pub ia: Ref<Ia<T>>,
     request: Mutex<Option<T::Request>>,
+    service: ServiceType,
     /// The endpoint that belongs to the request, if any: the endpoint that an RSP reserved, or a
     /// tentative endpoint that the provider created.
     ep: Option<Ref<Ep<T>>>,
@@ -41,6 +42,7 @@ pub struct Cr<T: Transport> {
 /// A connection request as the transport delivers it.
 pub(super) struct IncomingRequest<'a, T: Transport> {
     pub(super) request: T::Request,
+    pub(super) service: ServiceType,
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) private: &'a [u8],
@@ -65,6 +67,7 @@ pub(super) fn report_request<T: Transport>(
         Ok(Cr {
             ia: Ref::new(ia),
             request: Mutex::new(Some(incoming.request)),
+            service: incoming.service,
             ep: ep.map(Ref::new),
             from: incoming.from,
             to: incoming.to,
@@ -85,11 +88,19 @@ pub(super) fn report_request<T: Transport>(
     if let Some(ep) = ep {
         ep.set_addresses(to, from);
     }
-    let posted = evd.post(
-        DAT_CONNECTION_REQUEST_EVENT,
-        DAT_EVENT_DATA { cr_arrival_event_data: data },
-        Order::Now,
-    );
+    let data = DAT_EVENT_DATA { cr_arrival_event_data: data };
+    let posted = match made.service {
+        ServiceType::Connection => evd.post(DAT_CONNECTION_REQUEST_EVENT, data, Order::Now),
+        ServiceType::Datagram => {
+            ia.counters.count(&[DCNT_IA_CM_AH_REQ_RX]);
+            let extension = DAT_IB_EXTENSION_EVENT_DATA {
+                r#type: DAT_IB_UD_CONNECT_REQUEST,
+                status: DAT_OP_SUCCESS,
+                ..DAT_IB_EXTENSION_EVENT_DATA::zeroed()
+            };
+            evd.post_extended(DAT_IB_UD_CONNECTION_REQUEST_EVENT, data, &extension, Order::Now)
+        }
+    };
     posted.inspect_err(|_| {
         warn!(target: "dat::cm", ia = name, %cr, "the request is refused, because its EVD is full");
         // The length of the EVD's queue is the backlog (uDAPL 1.2, dat_psp_create). A request that
@@ -120,30 +131,44 @@ pub unsafe fn accept<T: Transport>(
         // request has no endpoint, the consumer must pass an endpoint (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
-    let ia = cr.ia.clone();
+    if ep.service() != cr.service {
+        return Err(Error::handle(DAT_INVALID_HANDLE_EP));
+    }
+    let (ia, state) = (cr.ia.clone(), ep.state());
     let request = {
         let _control = ia.control();
-        let state = ep.state();
-        let legal = match &cr.ep {
-            None => state == State::Unconnected,
-            Some(_) => matches!(state, State::PassivePending | State::TentativePending),
+        let is_of_request = matches!(state, State::PassivePending | State::TentativePending);
+        let legal = match (&cr.ep, cr.service) {
+            (Some(_), _) => is_of_request,
+            (None, ServiceType::Connection) => state == State::Unconnected,
+            (None, ServiceType::Datagram) => {
+                !is_of_request && state::effect(state, Event::Answer) != Effect::Refuse
+            }
         };
         if !legal {
             return Err(state.refusal());
         }
         ep.check_ready()?;
         let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-        ep.apply(Event::Accept)?;
+        ep.apply(match cr.service {
+            ServiceType::Connection => Event::Accept,
+            ServiceType::Datagram => Event::Answer,
+        })?;
         request
     };
     ep.set_addresses(cr.to, cr.from);
     // From here on the connection request is used up. If the call still fails, the peer or the
     // network is the cause.
-    let answer = ep.accept(Hex(cr.handle() as usize), request, private);
-    if answer.is_err() {
-        ep.retract();
-    } else {
-        ia.counters.count(&[DCNT_IA_SP_CR_ACCEPTED, DCNT_IA_CM_REP_TX]);
+    let handle = Hex(cr.handle() as usize);
+    let answer = match cr.service {
+        ServiceType::Connection => ep.accept(handle, request, private),
+        ServiceType::Datagram => ep.answer(handle, request, (cr.from, &cr.private), private),
+    };
+    match (&answer, state) {
+        (Ok(()), _) => ia.counters.count(&[DCNT_IA_SP_CR_ACCEPTED, DCNT_IA_CM_REP_TX]),
+        // A datagram endpoint that has dealt with other peers before goes on.
+        (Err(_), State::ActivePending | State::CompletionPending) => {}
+        (Err(_), _) => ep.retract(),
     }
     discard(cr);
     answer
@@ -157,6 +182,7 @@ pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
     /// The transport's request, or `None` if it was answered. Dropping it refuses the peer.
     request: Option<T::Request>,
+    service: ServiceType,
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
     to: SocketAddr,
@@ -214,7 +240,8 @@ pub(crate) unsafe fn begin_abandon<T: Transport>(cr: &Node<Cr<T>>) -> WithdrawnR
 
 fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> WithdrawnRequest<T> {
     let (ia, ep, private) = (cr.ia.clone(), cr.ep.clone(), cr.private.clone());
-    let withdrawn = WithdrawnRequest { ia, request, ep, from: cr.from, to: cr.to, private };
+    let (service, from, to) = (cr.service, cr.from, cr.to);
+    let withdrawn = WithdrawnRequest { ia, request, service, ep, from, to, private };
     discard(cr);
     withdrawn
 }
@@ -248,7 +275,13 @@ impl<T: Transport> WithdrawnRequest<T> {
         deliver(
             &self.ia,
             qualifier,
-            IncomingRequest { request, from: self.from, to: self.to, private: &self.private },
+            IncomingRequest {
+                request,
+                service: self.service,
+                from: self.from,
+                to: self.to,
+                private: &self.private,
+            },
         );
     }
 

@@ -41,7 +41,7 @@ impl<T: Transport> RequestHandler<T> {
         let point = DAT_SP_HANDLE { psp_handle: self.service_point as *mut c_void };
         let _ = match self.creates_eps {
             false => cr::report_request(&self.ia, &self.evd, point, qualifier, None, incoming),
-            true => ep::create_tentative(&self.ia).and_then(|ep| {
+            true => ep::create_tentative(&self.ia, incoming.service).and_then(|ep| {
                 let ep = handle::pin_created(ep);
                 cr::report_request(&self.ia, &self.evd, point, qualifier, Some(&ep), incoming)
                     .inspect_err(|_| ep::retire_unreported(ep))
@@ -62,7 +62,7 @@ impl<T: Transport> RequestHandler<T> {
 
 impl<T: Transport> Receiver<T> for RequestHandler<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
-        let Upcall::Request { request, from, to, private } = up else { return };
+        let Upcall::Request { request, service, from, to, private } = up else { return };
         if !self.is_for(to) {
             return;
         }
@@ -70,6 +70,6 @@ impl<T: Transport> Receiver<T> for RequestHandler<T> {
             Qualifier::Exactly(qualifier) => qualifier,
             Qualifier::Any => to.port().into(),
         };
-        self.handle_request(qualifier, IncomingRequest { request, from, to, private });
+        self.handle_request(qualifier, IncomingRequest { request, service, from, to, private });
     }
 }

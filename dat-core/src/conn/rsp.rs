@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::provider::{Receiver, Sink, Transport, Upcall};
+use crate::provider::{Receiver, ServiceType, Sink, Transport, Upcall};
 
 /// A reserved service point.
 pub struct Rsp<T: Transport> {
@@ -33,6 +33,8 @@ struct ReservedRequestHandler<T: Transport> {
     /// then belongs to the request.
     reserved: Mutex<Option<Ref<Ep<T>>>>,
     ep: usize,
+    /// The service of the endpoint.
+    service: ServiceType,
     rsp: usize,
     qualifier: DAT_CONN_QUAL,
 }
@@ -70,6 +72,7 @@ pub fn create<T: Transport>(
             evd: Ref::new(evd),
             reserved: Mutex::new(Some(Ref::new(ep))),
             ep: ep.handle() as usize,
+            service: ep.service(),
             rsp: handle as usize,
             qualifier,
         });
@@ -131,7 +134,11 @@ impl<T: Transport> ReservedRequestHandler<T> {
     /// Creates the only connection request of this service point. May be called in upcalls.
     fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
         // A reserved service point takes only one request (uDAPL 1.2, dat_rsp_create). Any other
-        // request is dropped here, which refuses the peer.
+        // request is dropped here, which refuses the peer. A request for another service than that
+        // of the endpoint cannot be accepted, so it does not count.
+        if incoming.service != self.service {
+            return;
+        }
         let Some(ep) = self.take() else { return };
         if ep.apply(Event::Request).is_err() {
             return;
@@ -151,7 +158,7 @@ impl<T: Transport> ReservedRequestHandler<T> {
 
 impl<T: Transport> Receiver<T> for ReservedRequestHandler<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
-        let Upcall::Request { request, from, to, private } = up else { return };
-        self.handle_request(IncomingRequest { request, from, to, private });
+        let Upcall::Request { request, service, from, to, private } = up else { return };
+        self.handle_request(IncomingRequest { request, service, from, to, private });
     }
 }

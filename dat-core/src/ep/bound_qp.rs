@@ -9,7 +9,7 @@ use dat_sys::*;
 use super::{Ep, Evds, Flow, FreedFlows, Setup, params};
 use crate::error::Result;
 use crate::handle::Ref;
-use crate::provider::{QpCfg, Sink, Token, Transport};
+use crate::provider::{QpCfg, ServiceType, Sink, Token, Transport};
 
 /// A queue pair with its limits and the data about its outstanding work. An endpoint gets a new
 /// queue pair whenever it is configured, reconfigured or reset.
@@ -56,6 +56,7 @@ impl<T: Transport> Ep<T> {
         let ep = self.shared.ep as *mut c_void;
         let (held, last_cause) = (Arc::clone(&holding), Arc::clone(&self.shared.last_cause));
         let mut flow = Flow::new(ep, &self.ia.name, depths, srq_share, held, tally, last_cause)?;
+        flow.is_datagram = self.shared.service == ServiceType::Datagram;
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // The flow is in an `Arc` and not in a `Box`, because other code keeps its address: moving
@@ -66,12 +67,18 @@ impl<T: Transport> Ep<T> {
         let write_iov = count(attr.max_rdma_write_iov);
         // Only a strict adapter applies the sizes in the attributes. Programs set them to 0, and
         // OFED's library does not check them.
-        let max_size = |of_ep: u32| u64::from(if strict { of_ep } else { limits.max_message });
+        let max_size = |of_ep: u32, limit: u32| u64::from(if strict { of_ep } else { limit });
+        let service = self.shared.service;
+        let max_message = match service {
+            ServiceType::Connection => limits.max_message,
+            ServiceType::Datagram => limits.max_datagram.unwrap_or(0),
+        };
         let cfg = QpCfg {
             pd: &pz.pd,
             request_cq: setup.request_evd.as_ref().and_then(|evd| evd.cq()),
             recv_cq: setup.recv_evd.as_ref().and_then(|evd| evd.cq()),
             srq: setup.srq.as_ref().map(|srq| &srq.srq),
+            service,
             token: Token::new(&flow),
             holding: Arc::clone(&holding),
             sender_wakes: params::recv_stream_flags(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
@@ -97,8 +104,8 @@ impl<T: Transport> Ep<T> {
             } else {
                 request_iov.max(write_iov)
             },
-            max_message: max_size(attr.max_message_size),
-            max_rdma: max_size(attr.max_rdma_size),
+            max_message: max_size(attr.max_message_size, max_message),
+            max_rdma: max_size(attr.max_rdma_size, limits.max_message),
             // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
             max_read_iov: match attr.max_rdma_read_iov {
                 0 => count(attr.max_request_iov).min(self.ia.transport.attrs().max_read_segments),

@@ -16,7 +16,7 @@ use super::{Ep, Setup, params};
 use crate::conn::port;
 use crate::error::{Error, Result};
 use crate::log;
-use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
+use crate::provider::{Close, Connect, Queue, ReadDepth, ServiceType, Transport};
 
 /// The state and the peer of an endpoint, from which dat_ep_dup_connect connects another endpoint
 /// to the same peer.
@@ -86,6 +86,11 @@ impl<T: Transport> Ep<T> {
         }
         let mut setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;
+        let depth = setup.read_depth();
+        let to = Connect { addr, port: port(qualifier), private, timeout: limit, depth };
+        if self.service() == ServiceType::Datagram {
+            return self.resolve(bound, &to);
+        }
         self.shared.apply(Event::Connect)?;
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
         let (ia, ep, connection) =
@@ -95,8 +100,6 @@ impl<T: Transport> Ep<T> {
             target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier,
             private = private_size, "connecting"
         );
-        let depth = setup.read_depth();
-        let to = Connect { addr, port: port(qualifier), private, timeout: limit, depth };
         let begun = bound.qp.connect(&to).inspect_err(|_| self.retract());
         setup.peer = Some((addr, qualifier));
         begun?;
@@ -179,7 +182,7 @@ impl<T: Transport> Ep<T> {
 
     /// Returns the queue pair if the endpoint has all objects that a connection needs. If one is
     /// missing, the error is `DAT_INVALID_STATE` (uDAPL 1.2, dat_ep_connect).
-    fn qp_if_ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a BoundQp<T>> {
+    pub(super) fn qp_if_ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a BoundQp<T>> {
         if setup.pz.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
         }
@@ -196,6 +199,12 @@ impl<T: Transport> Ep<T> {
             DAT_CLOSE_GRACEFUL_FLAG => (Event::DisconnectGracefully, Close::Graceful),
             _ => return Err(Error::arg(2)),
         };
+        // A datagram endpoint is never connected, so there is nothing to end. As in OFED's library,
+        // the call succeeds.
+        if self.service() == ServiceType::Datagram {
+            self.counters.count(DCNT_EP_DISCONNECT);
+            return Ok(());
+        }
         let transition = self.shared.apply(event)?;
         self.counters.count(DCNT_EP_DISCONNECT);
         if transition.effect == Effect::Nothing {

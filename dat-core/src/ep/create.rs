@@ -14,7 +14,7 @@ use crate::evd::{CompletionStream, Evd};
 use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
-use crate::provider::{Close, Queue, Transport};
+use crate::provider::{Close, Queue, ServiceType, Transport};
 use crate::srq::Srq;
 
 /// The objects with which an endpoint is created. Each of them may be absent.
@@ -42,7 +42,7 @@ pub fn create<T: Transport>(
     let attr = match attr {
         Some(attr) => *attr,
         None if handles.srq.is_some() => return Err(Error::arg(attr_arg)),
-        None => params::defaults(limits),
+        None => params::defaults(limits, ServiceType::Connection),
     };
     params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
     let attr = params::without_named_attrs(&attr);
@@ -91,11 +91,14 @@ pub(super) fn open_stream<T: Transport>(
     }
 }
 
-/// Creates a tentative endpoint for a connection request that arrives at a PSP with
+/// Creates a tentative endpoint for a request of this service that arrives at a PSP with
 /// `DAT_PSP_PROVIDER_FLAG`. The consumer configures the endpoint before it accepts the request. May
 /// be called in upcalls.
-pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Ep<T>>> {
-    let attr = params::defaults(ia.transport.attrs());
+pub fn create_tentative<T: Transport>(
+    ia: &Node<Ia<T>>,
+    service: ServiceType,
+) -> Result<&'static Node<Ep<T>>> {
+    let attr = params::defaults(ia.transport.attrs(), service);
     let setup = Setup {
         pz: None,
         recv_evd: None,
@@ -115,13 +118,14 @@ fn build<T: Transport>(
     connect_evd: Option<Ref<Evd<T>>>,
     state: State,
 ) -> Result<&'static Node<Ep<T>>> {
-    let on_srq = setup.srq.is_some();
+    let service = params::service(&setup.attr)?;
+    let kind = (service, setup.srq.is_some());
     ia.add(|handle| {
         let ep = Ep {
             ia: Ref::new(ia),
             bound_qp: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
-            shared: Arc::new(EpShared::new(handle, Ref::new(ia), on_srq, state, connect_evd)),
+            shared: Arc::new(EpShared::new(handle, Ref::new(ia), kind, state, connect_evd)),
             counters: EpCounters::default(),
         };
         let bound = ep.new_bound_qp(&mut ep.setup())?;
@@ -188,6 +192,7 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
     // SAFETY: the callers guarantee that nobody uses or depends on the endpoint.
     if let Some(removed) = unsafe { handle::remove(ep) } {
         removed.drop_bound_qp(control, removed.setup().evds());
+        removed.free_addresses();
         drop(removed);
     }
 }

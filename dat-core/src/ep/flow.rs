@@ -39,6 +39,8 @@ pub struct Flow {
     /// allocates this table.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
+    /// Whether the queue pair sends and receives datagrams.
+    pub(super) is_datagram: bool,
     /// For receives and for requests: whether the EVD had lost completions before this flow
     /// existed. Such an EVD never queues completions of this flow.
     lost: [bool; 2],
@@ -87,12 +89,19 @@ impl Flow {
             receives: ReceiveCounters::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,
+            is_datagram: false,
             lost: [false; 2],
             holding,
             tally,
             last_cause,
             any_flushed: AtomicBool::new(false),
         })
+    }
+
+    /// Whether the queue pair sends and receives datagrams.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.is_datagram
     }
 
     /// Marks the completions of a queue as lost if the queue's EVD has already lost other
@@ -202,7 +211,11 @@ impl Flow {
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
             status: status(wc.status),
             transfered_length: wc.bytes,
-            operation: if is_recv { recv_operation(wc) } else { request_operation(wc.op) },
+            operation: match self.is_datagram {
+                true => datagram_operation(wc),
+                false if is_recv => recv_operation(wc),
+                false => request_operation(wc.op),
+            },
             rmr_context: wc.invalidated.unwrap_or(0),
         };
         if wc.status != WcStatus::Success {
@@ -220,6 +233,7 @@ impl Flow {
     fn retire_recv(&self, wc: &Wc) {
         if wc.status == WcStatus::Success {
             let (messages, bytes) = match wc.immediate {
+                _ if self.is_datagram => (DCNT_EP_RECV_UD, DCNT_EP_RECV_UD_DATA),
                 None => (DCNT_EP_RECV, DCNT_EP_RECV_DATA),
                 Some(_) => (DCNT_EP_RECV_RDMA_IMM, DCNT_EP_RECV_RDMA_IMM_DATA),
             };
@@ -315,6 +329,16 @@ fn recv_operation(wc: &Wc) -> DAT_DTOS {
         DAT_DTO_RECEIVE_WITH_INVALIDATE
     } else {
         DAT_DTO_RECEIVE
+    }
+}
+
+/// The operation of a queue pair that sends and receives datagrams.
+#[cold]
+fn datagram_operation(wc: &Wc) -> DAT_DTOS {
+    match (wc.op, wc.immediate) {
+        (WcOp::Recv, None) => DAT_IB_DTO_RECV_UD,
+        (WcOp::Recv, Some(_)) => DAT_IB_DTO_RECV_UD_IMMED,
+        _ => DAT_IB_DTO_SEND_UD,
     }
 }
 

@@ -4,6 +4,7 @@ mod bind;
 mod bound_qp;
 mod connect;
 mod create;
+pub mod datagram;
 mod extended;
 mod flow;
 mod modify;

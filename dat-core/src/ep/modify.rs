@@ -79,6 +79,10 @@ impl<T: Transport> Ep<T> {
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
         params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
+        // As in OFED's library, an endpoint keeps the service that it was created with.
+        if params::service(&attr)? != self.service() {
+            return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+        }
         let attr = params::without_named_attrs(&attr);
         if !pz_permits_srq(pz, self.setup().srq.as_deref()) {
             return Err(Error::arg(3));

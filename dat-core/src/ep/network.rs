@@ -14,6 +14,7 @@ use telemetry::Hex;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
+use super::datagram::Peers;
 use super::state::{Effect, Event, State, StateCell, Transition};
 use crate::addr::SockAddr;
 use crate::cause::{Cause, LastCause};
@@ -22,14 +23,18 @@ use crate::evd::{Evd, Order};
 use crate::handle::Ref;
 use crate::ia::Ia;
 use crate::provider::cause::{LocalUse, Octets};
-use crate::provider::{PostError, Receiver, Transport, Upcall};
+use crate::provider::{PostError, Receiver, ServiceType, Transport, Upcall};
 
 /// The part of an endpoint that the network can change.
 pub(super) struct EpShared<T: Transport> {
     pub(super) ep: usize,
-    ia: Ref<Ia<T>>,
+    pub(super) ia: Ref<Ia<T>>,
     /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
+    /// The service of the endpoint, which never changes.
+    pub(super) service: ServiceType,
+    /// The peers of a datagram endpoint.
+    pub(super) peers: Arc<Mutex<Peers>>,
     pub(super) state: StateCell,
     /// The maximum number of RDMA reads and atomic operations that may be outstanding, as agreed
     /// with the peer of the latest connection.
@@ -84,7 +89,7 @@ impl<T: Transport> EpShared<T> {
     pub(super) fn new(
         ep: *mut c_void,
         ia: Ref<Ia<T>>,
-        on_srq: bool,
+        (service, on_srq): (ServiceType, bool),
         state: State,
         evd: Option<Ref<Evd<T>>>,
     ) -> Self {
@@ -94,6 +99,8 @@ impl<T: Transport> EpShared<T> {
             ep: ep as usize,
             ia,
             on_srq,
+            service,
+            peers: Arc::default(),
             state: StateCell::new(state),
             read_depth: AtomicU32::new(0),
             breaking: AtomicBool::new(false),
@@ -251,6 +258,10 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 let private = if passive { &[] } else { private };
                 self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
             }
+            Upcall::Resolved { number, remote, peer, private } => {
+                self.on_resolved(number, remote, peer, private)
+            }
+            Upcall::Unresolved { number, why } => self.on_unresolved(number, why),
             Upcall::Rejected { by_peer, private } => {
                 self.ended(Event::Failed, private, None, |from| match (from, by_peer) {
                     (State::DisconnectPending, _) => DAT_CONNECTION_EVENT_DISCONNECTED,
@@ -324,6 +335,7 @@ impl<T: Transport> EpShared<T> {
 
     fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
+            _ if self.service == ServiceType::Datagram => number,
             // The consumer has requested the disconnect, so the event is the same for every cause.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,

@@ -1,6 +1,7 @@
 //! Endpoint attributes: their defaults, the checks of their values, and the states in which
 //! dat_ep_modify may change them.
 
+use dat_sys::ib::DAT_IB_SERVICE_TYPE_UD;
 use dat_sys::*;
 
 use super::post::MAX_SEGMENTS;
@@ -8,16 +9,20 @@ use super::state::State;
 use super::watermark;
 use crate::error::{Error, Result};
 use crate::evd::STREAM_FLAGS;
-use crate::provider::Attrs;
+use crate::provider::{Attrs, ServiceType};
 
 /// The attributes of an endpoint that is created without attributes. The standard requires
 /// reasonable defaults (uDAPL 1.2, dat_ep_create).
-pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
+pub(super) fn defaults(limits: &Attrs, service: ServiceType) -> DAT_EP_ATTR {
     let dtos = limits.max_dtos.min(64) as DAT_COUNT;
     let iov = limits.max_segments.min(4) as DAT_COUNT;
+    let (service_type, max_message_size) = match service {
+        ServiceType::Connection => (DAT_SERVICE_TYPE_RC, limits.max_message),
+        ServiceType::Datagram => (DAT_IB_SERVICE_TYPE_UD, limits.max_datagram.unwrap_or(0)),
+    };
     DAT_EP_ATTR {
-        service_type: DAT_SERVICE_TYPE_RC,
-        max_message_size: limits.max_message,
+        service_type,
+        max_message_size,
         max_rdma_size: limits.max_message,
         qos: DAT_QOS_BEST_EFFORT,
         recv_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
@@ -60,13 +65,29 @@ fn last_contained(
         .unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
 }
 
+/// The service that the attributes request. If there is no such service, the error is
+/// `DAT_MODEL_NOT_SUPPORTED`.
+pub(super) fn service(attr: &DAT_EP_ATTR) -> Result<ServiceType> {
+    match attr.service_type {
+        DAT_SERVICE_TYPE_RC => Ok(ServiceType::Connection),
+        DAT_IB_SERVICE_TYPE_UD => Ok(ServiceType::Datagram),
+        _ => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
+    }
+}
+
 /// Checks attributes against the adapter's limits. `arg` is the argument position of the attributes
 /// in the call. For an endpoint on a shared receive queue, max_recv_iov is not checked (uDAPL 1.2,
 /// dat_ep_create_with_srq).
 pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
-    if attr.service_type != DAT_SERVICE_TYPE_RC {
-        return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
-    }
+    let max_message = match service(attr)? {
+        ServiceType::Connection => limits.max_message,
+        // Programs such as dtestcm want more than a small MTU permits, but send no such message. So
+        // only a strict adapter refuses the attribute. Each longer message is refused in any case.
+        ServiceType::Datagram => {
+            let max = limits.max_datagram.ok_or(Error::of(DAT_MODEL_NOT_SUPPORTED))?;
+            if limits.strict { max } else { limits.max_message }
+        }
+    };
     // Only a strict adapter checks the quality of service and all flags, because OFED's library
     // checks neither the quality of service nor most of the flags.
     if limits.strict {
@@ -78,7 +99,7 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
     let fits = (flags_fit || !limits.strict)
-        && attr.max_message_size <= limits.max_message
+        && attr.max_message_size <= max_message
         && attr.max_rdma_size <= limits.max_message
         && is_within(attr.max_recv_dtos, limits.max_dtos)
         && is_within(attr.max_request_dtos, limits.max_dtos)

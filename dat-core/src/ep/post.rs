@@ -11,7 +11,9 @@ use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::provider::cause::LocalUse;
-use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
+use crate::provider::{
+    PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, ServiceType, Transport,
+};
 
 /// The maximum number of segments in one post. No adapter supports more. A post with more segments
 /// is refused before any segment is read, because the segments may not exist. The limit is also the
@@ -20,7 +22,7 @@ pub(crate) const MAX_SEGMENTS: usize = 64;
 
 /// The flags of all requests. The unsignalled and the solicited flag are added where they have a
 /// meaning.
-const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
+pub(super) const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_BARRIER_FENCE_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
@@ -146,6 +148,9 @@ impl<T: Transport> Node<Ep<T>> {
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
         let bound = unsafe { self.qp_for_post() }?;
+        if state != State::Connected && self.shared.service != ServiceType::Connection {
+            return Err(Error::handle(DAT_INVALID_HANDLE_EP));
+        }
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
         let known = REQUEST_FLAGS | bound.unsignalled | solicited_flag(op);

@@ -44,6 +44,10 @@ pub enum Event {
     Request,
     /// A call of dat_cr_accept.
     Accept,
+    /// A call of dat_ep_connect on a datagram endpoint.
+    Resolve,
+    /// A call of dat_cr_accept with a datagram endpoint.
+    Answer,
     /// A call of dat_cr_reject, or a connect or accept that has failed at once.
     Retract,
     /// A call of dat_ep_disconnect with the graceful flag.
@@ -56,6 +60,8 @@ pub enum Event {
     Free,
     /// A send, RDMA read, RDMA write or bind is posted.
     PostRequest,
+    /// A datagram is posted.
+    PostDatagram,
     /// A receive is posted.
     PostRecv,
     /// The transport has established the connection.
@@ -112,6 +118,13 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Request, Reserved) => To(PassivePending),
         (Request, UnconfiguredReserved) => To(UnconfiguredPassive),
         (Accept, Unconnected | PassivePending | TentativePending) => To(CompletionPending),
+        // A datagram endpoint may connect and accept any number of times. As in OFED's library, its
+        // state shows which of the two calls was the last one, and it is never connected.
+        (Resolve, Unconnected | ActivePending | CompletionPending) => To(ActivePending),
+        (
+            Answer,
+            Unconnected | PassivePending | TentativePending | ActivePending | CompletionPending,
+        ) => To(CompletionPending),
         (Retract, PassivePending | ActivePending | CompletionPending) => To(Unconnected),
         (Retract, UnconfiguredPassive) => To(UnconfiguredUnconnected),
 
@@ -130,6 +143,7 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Free, _) => To(Disconnected),
 
         (PostRequest, Connected | Disconnected) => Stay,
+        (PostDatagram, ActivePending | CompletionPending | Disconnected) => Stay,
         // Receives may be posted in all states (uDAPL 1.2, dat_ep_post_recv), but an unconfigured
         // endpoint has no queue for them.
         (
@@ -160,6 +174,8 @@ pub struct States(u32);
 impl States {
     /// The states in which requests may be posted.
     pub const POST_REQUEST: States = States::accepting(Event::PostRequest);
+    /// The states in which datagrams may be posted.
+    pub const POST_DATAGRAM: States = States::accepting(Event::PostDatagram);
     /// The states in which receives may be posted.
     pub const POST_RECV: States = States::accepting(Event::PostRecv);
 
@@ -287,7 +303,7 @@ impl StateCell {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 17] = [
+    const EVENTS: [Event; 20] = [
         Event::Configure,
         Event::Unconfigure,
         Event::Connect,
@@ -295,12 +311,15 @@ mod tests {
         Event::Unreserve,
         Event::Request,
         Event::Accept,
+        Event::Resolve,
+        Event::Answer,
         Event::Retract,
         Event::DisconnectGracefully,
         Event::DisconnectAbruptly,
         Event::Reset,
         Event::Free,
         Event::PostRequest,
+        Event::PostDatagram,
         Event::PostRecv,
         Event::Established,
         Event::Failed,

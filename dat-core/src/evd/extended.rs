@@ -15,16 +15,20 @@ pub(super) fn is_extended(wc: &Wc) -> bool {
     }
 }
 
-/// Writes the extension data of an event.
+/// Writes the extension data of an event. `is_datagram` says whether the completion is one of a
+/// queue pair that sends and receives datagrams.
 ///
 /// # Safety
 /// `data` may be written to.
 #[cold]
 pub(super) unsafe fn write(
+    is_datagram: bool,
     (op, immediate, status): (WcOp, Option<u32>, WcStatus),
     data: *mut DAT_IB_EXTENSION_EVENT_DATA,
 ) {
     let (what, immediate) = match op {
+        WcOp::Recv if is_datagram => (DAT_IB_UD_RECV, immediate.unwrap_or(0)),
+        _ if is_datagram => (DAT_IB_UD_SEND, 0),
         WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, immediate.unwrap_or(0)),
         WcOp::FetchAdd => (DAT_IB_FETCH_AND_ADD, 0),
         WcOp::CompareSwap => (DAT_IB_CMP_AND_SWAP, 0),

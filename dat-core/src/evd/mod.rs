@@ -253,22 +253,36 @@ impl<T: Transport> Evd<T> {
         self.queued_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[inline]
-    fn event(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA) -> DAT_EVENT {
-        DAT_EVENT {
-            event_number: number,
-            evd_handle: self.shared.evd as *mut c_void,
-            event_data: data,
-            event_extension_data: [0; 8],
-        }
-    }
-
     /// Queues an event that is not a completion, and notifies the waiter or the CNO. Errors:
     ///
     /// - `DAT_QUEUE_FULL`: the queue is full.
     /// - `DAT_INVALID_STATE`: the EVD has overflowed before and takes no more events.
     /// - `DAT_INSUFFICIENT_RESOURCES`: there is no memory for the event.
     pub fn post(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) -> Result<()> {
+        self.post_event(number, data, [0; 8], order)
+    }
+
+    /// Queues an event of the IB extension as [`Evd::post`] does.
+    pub(crate) fn post_extended(
+        &self,
+        number: DAT_IB_EVENT_NUMBER,
+        data: DAT_EVENT_DATA,
+        extension: &DAT_IB_EXTENSION_EVENT_DATA,
+        order: Order,
+    ) -> Result<()> {
+        self.post_event(number, data, extension.to_words(), order)
+    }
+
+    fn post_event(
+        &self,
+        event_number: DAT_EVENT_NUMBER,
+        event_data: DAT_EVENT_DATA,
+        event_extension_data: [u64; 8],
+        order: Order,
+    ) -> Result<()> {
+        let number = event_number;
+        let evd_handle = self.shared.evd as *mut c_void;
+        let event = DAT_EVENT { event_number, evd_handle, event_data, event_extension_data };
         if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
@@ -278,10 +292,11 @@ impl<T: Transport> Evd<T> {
                 return Err(Error::of(DAT_QUEUE_FULL));
             }
             queued_events.try_reserve(1).map_err(no_memory)?;
-            queued_events.push_back(QueuedEvent { event: self.event(number, data), order });
+            queued_events.push_back(QueuedEvent { event, order });
             self.queued_len.store(queued_events.len(), Ordering::Release);
         }
         if let DAT_CONNECTION_REQUEST_EVENT
+        | DAT_IB_UD_CONNECTION_REQUEST_EVENT..=DAT_IB_UD_CONNECTION_ERROR_EVENT
         | DAT_CONNECTION_EVENT_ESTABLISHED..=DAT_CONNECTION_EVENT_UNREACHABLE = number
         {
             self.shared.counters.tally.count(DCNT_EVD_CONN_CALLBACK);
@@ -299,12 +314,30 @@ impl<T: Transport> Evd<T> {
     /// dat_evd_create: async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
-            warn!(
-                target: "dat::evd", ia = self.ia.name, event = event_name(number),
-                "the event queue is full"
-            );
-            self.shared.overflow();
+            self.report_overflow(number);
         }
+    }
+
+    /// Queues an event of the IB extension as [`Evd::post_or_report`] does.
+    pub(crate) fn post_extended_or_report(
+        &self,
+        number: DAT_IB_EVENT_NUMBER,
+        data: DAT_EVENT_DATA,
+        extension: &DAT_IB_EXTENSION_EVENT_DATA,
+        order: Order,
+    ) {
+        if self.post_extended(number, data, extension, order).is_err() {
+            self.report_overflow(number);
+        }
+    }
+
+    #[cold]
+    fn report_overflow(&self, number: DAT_EVENT_NUMBER) {
+        warn!(
+            target: "dat::evd", ia = self.ia.name, event = event_name(number),
+            "the event queue is full"
+        );
+        self.shared.overflow();
     }
 
     /// Implements dat_evd_post_se.

@@ -381,9 +381,11 @@ impl<T: Transport> Evd<T> {
                 return;
             }
             let mut number = DAT_DTO_COMPLETION_EVENT;
-            if extended::is_extended(wc) {
+            let is_datagram = flow.is_datagram();
+            if is_datagram || extended::is_extended(wc) {
                 number = DAT_IB_DTO_EVENT;
                 extended::write(
+                    is_datagram,
                     (wc.op, wc.immediate, wc.status),
                     (&raw mut (*event).event_extension_data).cast(),
                 );

@@ -1,12 +1,12 @@
 //! dat_extension_op: OpenDAT's own operation, and the IB extension, version 2.0.9. Immediate data,
-//! atomic operations, counters, and queries of an adapter that is not open are supported.
-//! Unreliable datagrams and collective operations are not supported.
+//! atomic operations, unreliable datagrams, counters, and queries of an adapter that is not open are
+//! supported. Collective operations are not supported.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::ib::*;
-use dat_sys::opendat::DAT_OPENDAT_EP_LAST_CAUSE_OP;
+use dat_sys::opendat::{DAT_OPENDAT_EP_LAST_CAUSE_OP, DAT_OPENDAT_POST_SEND_UD_IMMED_OP};
 use dat_sys::*;
 
 use super::convert::{AlignedSegments, Call, control_call, data_path_code, with_lock};
@@ -16,6 +16,7 @@ use super::last_cause;
 use super::post::target;
 use super::register::{self, Version};
 use super::va_list::VaList;
+use crate::ep::datagram::{AddressHandle, PeerAddress};
 use crate::ep::{Atomic, Ep};
 use crate::error::{Error, Result, no_memory};
 use crate::handle::{self, Node};
@@ -45,6 +46,9 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
             return control_call(&call, handle as usize, || {
                 with_lock::<THREAD_SAFE, _>(handle, || last_cause::copy::<T>(handle, &mut args))
             });
+        }
+        if op == DAT_OPENDAT_POST_SEND_UD_IMMED_OP {
+            return send_datagram::<T, THREAD_SAFE>(handle, true, &mut args);
         }
         match op as DAT_IB_OP {
             DAT_IB_FETCH_AND_ADD_OP => {
@@ -82,10 +86,19 @@ pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAF
             }
             DAT_IB_OPEN_QUERY_OP => open_query::<THREAD_SAFE>(handle.cast(), &mut args),
             DAT_IB_CLOSE_QUERY_OP => close_query(handle),
-            DAT_IB_UD_SEND_OP
-            | DAT_IB_UD_CM_FREE_OP
-            | DAT_IB_UD_AH_FREE_OP
-            | DAT_IB_COLLECTIVE_CREATE_MEMBER_OP..=DAT_IB_COLLECTIVE_BARRIER_OP => {
+            DAT_IB_UD_SEND_OP => send_datagram::<T, THREAD_SAFE>(handle, false, &mut args),
+            DAT_IB_UD_CM_FREE_OP => {
+                let call = const { Call::new("ib_ud_cm_free") };
+                control_call(&call, handle as usize, || {
+                    let context = args.next();
+                    handle::with_object::<Ep<T>, _>(handle, |ep| ep.free_private(context))
+                })
+            }
+            DAT_IB_UD_AH_FREE_OP => {
+                let call = const { Call::new("ib_ud_ah_free") };
+                control_call(&call, handle as usize, || free_address_handle::<T>(handle, &mut args))
+            }
+            DAT_IB_COLLECTIVE_CREATE_MEMBER_OP..=DAT_IB_COLLECTIVE_BARRIER_OP => {
                 Error::of(DAT_MODEL_NOT_SUPPORTED).code()
             }
             _ => Error::of(DAT_NOT_IMPLEMENTED).code(),
@@ -133,6 +146,74 @@ unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
                     },
                 )?;
             ep.post_rdma_write_immed(segments, cookie, target(remote, 6)?, immediate, flags)
+        })
+    }
+}
+
+/// Sends a datagram. The arguments are `count, lmr_triplets, remote_ah, cookie, flags`. If
+/// `has_immediate` is true, the immediate data precede the flags.
+///
+/// # Safety
+/// The requirements of [`handle_extendedop`] apply.
+unsafe fn send_datagram<T: Transport, const THREAD_SAFE: bool>(
+    handle: *mut c_void,
+    has_immediate: bool,
+    args: &mut VaList,
+) -> DAT_RETURN {
+    // SAFETY: the caller guarantees that the arguments are those of this operation. The consumer
+    // keeps the memory of the segments mapped.
+    unsafe {
+        let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
+        let (to, cookie) = (args.pointer::<DAT_IB_ADDR_HANDLE>(), args.next());
+        let immediate = has_immediate.then(|| args.next() as u32);
+        let flags = (args.next() as DAT_COMPLETION_FLAGS, if has_immediate { 8 } else { 7 });
+        let name = if has_immediate { "opendat_post_send_ud_immed" } else { "ib_post_send_ud" };
+        if to.is_null() {
+            return data_path_code((handle as usize, name), Err(Error::arg(5)));
+        }
+        let to = to.read_unaligned();
+        let unknown = |_| Error::arg(5);
+        let post = |ep: &Node<Ep<T>>, peer: &PeerAddress<T>| {
+            let mut aligned = AlignedSegments::new();
+            let segments = super::convert::segments(count, iov, &mut aligned).map_err(|error| {
+                if error == Error::arg(2) { Error::arg(3) } else { Error::arg(4) }
+            })?;
+            ep.post_datagram(segments, cookie, (peer, to.qpn), immediate, flags)
+        };
+        if THREAD_SAFE {
+            // Another thread may free the address handle, so copy the address. A call that holds
+            // the lock of the handle waits for no other lock.
+            let copied = handle::with_object::<AddressHandle<T>, _>(to.ah.cast(), |node| {
+                Ok(node.peer().clone())
+            });
+            let copied = copied.map_err(unknown);
+            on_ep::<T, THREAD_SAFE>(handle, name, |ep| post(ep, &copied?))
+        } else {
+            on_ep::<T, THREAD_SAFE>(handle, name, |ep| {
+                let node = handle::get::<AddressHandle<T>>(to.ah.cast()).map_err(unknown)?;
+                post(ep, node.peer())
+            })
+        }
+    }
+}
+
+/// Frees an address handle. The argument is `remote_ah`.
+///
+/// # Safety
+/// The requirements of [`handle_extendedop`] apply.
+unsafe fn free_address_handle<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
+    // SAFETY: the caller guarantees that the argument is that of this operation.
+    unsafe {
+        let address = args.pointer::<DAT_IB_ADDR_HANDLE>();
+        if address.is_null() {
+            return Err(Error::arg(3));
+        }
+        let ah = address.read_unaligned().ah.cast();
+        handle::with_object::<Ep<T>, _>(handle, |ep| ep.free_address(ah)).map_err(|error| {
+            match error {
+                _ if error == Error::handle(DAT_INVALID_HANDLE1) => Error::arg(3),
+                error => error,
+            }
         })
     }
 }

@@ -16,9 +16,14 @@ const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DA
 const ATOMICS: &[&CStr] = &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP];
 /// The named attributes of immediate data, which not every transport has.
 const IMMEDIATE: &[&CStr] = &[DAT_IB_ATTR_IMMED_DATA];
-/// Consumers such as dtestsrq use this attribute as the default length of their buffers. The value
-/// is the largest packet of InfiniBand. It limits nothing in this library.
-const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
+/// The named attribute of datagrams, which not every transport has.
+const DATAGRAMS: &[&CStr] = &[DAT_IB_ATTR_UD];
+/// The name of the attribute that consumers such as dtestsrq use as the default length of their
+/// buffers. Its value is the longest datagram.
+const MTU: &CStr = c"DAT_IB_TRANSPORT_MTU";
+/// The value of [`MTU`] for a transport without datagrams: the largest packet of InfiniBand. It
+/// limits nothing.
+const LARGEST_PACKET: u32 = 4096;
 
 /// The attribute that says whether the adapter was opened with `strict=on`. Its value is `on` or
 /// `off`.
@@ -35,7 +40,7 @@ pub(super) struct QueryData {
 
 impl QueryData {
     pub(super) fn new(attrs: &Attrs) -> Self {
-        let Attrs { address, named, atomics, immediate, strict, .. } = attrs;
+        let Attrs { address, named, atomics, immediate, strict, max_datagram, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
             // A C string ends at the first NUL, so drop the rest of the text.
@@ -45,6 +50,7 @@ impl QueryData {
             texts.push(text);
             ptr
         };
+        let mtu = keep(&max_datagram.unwrap_or(LARGEST_PACKET).to_string());
         let named = named
             .iter()
             .map(|(name, value)| DAT_NAMED_ATTR { name: keep(name), value: keep(value) });
@@ -52,10 +58,11 @@ impl QueryData {
         let named = named.chain([DAT_NAMED_ATTR { name, value }]).collect();
         let atomics = if *atomics { ATOMICS } else { &[] };
         let immediate = if *immediate { IMMEDIATE } else { &[] };
-        let provider = PROVIDER.iter().chain(atomics).chain(immediate);
-        let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
+        let datagrams = if max_datagram.is_some() { DATAGRAMS } else { &[] };
+        let provider = PROVIDER.iter().chain(atomics).chain(immediate).chain(datagrams);
         let provider = provider
-            .map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
+            .map(|name| DAT_NAMED_ATTR { name: name.as_ptr(), value: c"TRUE".as_ptr() })
+            .chain([DAT_NAMED_ATTR { name: MTU.as_ptr(), value: mtu }]);
         QueryData { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
     }
 }

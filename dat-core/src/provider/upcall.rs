@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use super::{Cause, ReadDepth, Transport};
+use super::{Cause, ReadDepth, RemoteQp, ResolveFailure, ServiceType, Transport};
 
 /// An event that a transport reports.
 pub enum Upcall<'a, T: Transport> {
@@ -15,14 +15,36 @@ pub enum Upcall<'a, T: Transport> {
     /// A connection request arrived at a listener.
     Request {
         /// The request, to be answered through [`Queue::accept`](super::Queue::accept) or
-        /// [`Transport::reject`].
+        /// [`Transport::reject`]. A request for [`ServiceType::Datagram`] is answered through
+        /// [`Queue::answer`](super::Queue::answer) instead of `accept`.
         request: T::Request,
+        /// The service that the peer requests.
+        service: ServiceType,
         /// The address of the peer.
         from: SocketAddr,
         /// The local address that the peer has connected to.
         to: SocketAddr,
         /// The peer's private data.
         private: &'a [u8],
+    },
+    /// The queue pair of a peer is known: an attempt of
+    /// [`Queue::resolve`](super::Queue::resolve) has succeeded.
+    Resolved {
+        /// The number of the attempt.
+        number: u64,
+        /// The peer's queue pair.
+        remote: RemoteQp<T>,
+        /// The peer's address and port.
+        peer: SocketAddr,
+        /// The private data that the peer has passed when it accepted.
+        private: &'a [u8],
+    },
+    /// An attempt of [`Queue::resolve`](super::Queue::resolve) has failed.
+    Unresolved {
+        /// The number of the attempt.
+        number: u64,
+        /// The reason.
+        why: ResolveFailure<'a>,
     },
     /// The connection is established.
     Established {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use adapter::{Backlog, Context, MakeProgress, Progress, Remaining, Shared, Target, netdev};
-use dat_core::provider::{Close, ReadDepth};
+use dat_core::provider::{Close, ReadDepth, ServiceType};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE};
 use mio::event::Event;
@@ -105,7 +105,8 @@ impl Engine {
         let Some(listener) = self.listeners.get(&to) else { return };
         let (from, to) = (end.remote, end.local);
         if let Ok(request) = self.context.request(Some(&listener.backlog), end) {
-            listener.sink.call(Upcall::Request { request, from, to, private });
+            let service = ServiceType::Connection;
+            listener.sink.call(Upcall::Request { request, service, from, to, private });
         }
     }
     // ANCHOR_END: connect_request

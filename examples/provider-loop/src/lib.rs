@@ -39,6 +39,7 @@ impl Provider for Loop {
         let wire = Wire {
             max_read_depth: 32,
             max_message: u32::MAX,
+            max_datagram: None,
             max_private: 256,
             extended: true,
             named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],

@@ -146,7 +146,7 @@ impl<'t, T: Transport> Service<'t, T> {
     /// its private data.
     pub fn request(&self, rig: &Rig<'t, T>) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
         match rig.next("a connection request", &self.log) {
-            Event::Request { request, from, to, private } => (request, from, to, private),
+            Event::Request { request, from, to, private, .. } => (request, from, to, private),
             other => panic!("expected a request, got {other:?}"),
         }
     }
@@ -277,6 +277,7 @@ pub fn cfg<'c, T: Transport>(
 ) -> QpCfg<'c, T> {
     QpCfg {
         pd,
+        service: ServiceType::Connection,
         request_cq: Some(requests),
         recv_cq: Some(recvs),
         srq,
@@ -300,6 +301,7 @@ pub fn occupy_first_engine<T: Transport>(t: &T) {
     let pd = t.pd().expect("protection domain");
     let cfg = QpCfg {
         pd: &pd,
+        service: ServiceType::Connection,
         request_cq: None,
         recv_cq: None,
         srq: None,
@@ -439,13 +441,46 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+/// A [`ResolveFailure`] that owns its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Rejected(Vec<u8>),
+    Refused,
+    Unreachable,
+    TimedOut,
+}
+
 /// An [`Upcall`] that owns its data.
 pub enum Event<T: Transport> {
     CqReady,
     CqOverflow,
-    Request { request: T::Request, from: SocketAddr, to: SocketAddr, private: Vec<u8> },
-    Established { private: Vec<u8>, peer: SocketAddr, local: SocketAddr, depth: ReadDepth },
-    Rejected { by_peer: bool, private: Vec<u8> },
+    Request {
+        request: T::Request,
+        service: ServiceType,
+        from: SocketAddr,
+        to: SocketAddr,
+        private: Vec<u8>,
+    },
+    Resolved {
+        number: u64,
+        remote: RemoteQp<T>,
+        peer: SocketAddr,
+        private: Vec<u8>,
+    },
+    Unresolved {
+        number: u64,
+        why: Failure,
+    },
+    Established {
+        private: Vec<u8>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        depth: ReadDepth,
+    },
+    Rejected {
+        by_peer: bool,
+        private: Vec<u8>,
+    },
     Unreachable,
     TimedOut,
     AcceptFailed,
@@ -461,6 +496,8 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
             Event::CqReady => "CqReady",
             Event::CqOverflow => "CqOverflow",
             Event::Request { .. } => "Request",
+            Event::Resolved { .. } => "Resolved",
+            Event::Unresolved { .. } => "Unresolved",
             Event::Established { .. } => "Established",
             Event::Rejected { by_peer: true, .. } => "Rejected by the peer",
             Event::Rejected { by_peer: false, .. } => "Rejected, not by the peer",
@@ -533,9 +570,21 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
         let event = match up {
             Upcall::CqReady => Event::CqReady,
             Upcall::CqOverflow => Event::CqOverflow,
-            Upcall::Request { request, from, to, private } => {
-                Event::Request { request, from, to, private: private.to_vec() }
+            Upcall::Request { request, service, from, to, private } => {
+                Event::Request { request, service, from, to, private: private.to_vec() }
             }
+            Upcall::Resolved { number, remote, peer, private } => {
+                Event::Resolved { number, remote, peer, private: private.to_vec() }
+            }
+            Upcall::Unresolved { number, why } => Event::Unresolved {
+                number,
+                why: match why {
+                    ResolveFailure::Rejected { private } => Failure::Rejected(private.to_vec()),
+                    ResolveFailure::Refused { .. } => Failure::Refused,
+                    ResolveFailure::Unreachable { .. } => Failure::Unreachable,
+                    ResolveFailure::TimedOut => Failure::TimedOut,
+                },
+            },
             Upcall::Established { private, peer, local, depth } => {
                 Event::Established { private: private.to_vec(), peer, local, depth }
             }

@@ -11,14 +11,19 @@ use super::{
 };
 use crate::Adapter;
 use dat_core::error::{Error, Result};
-use dat_core::provider::{Cause, Close, Connect, ReadDepth, Sink, WcOp, WcStatus};
+use dat_core::provider::{Cause, Close, Connect, ReadDepth, ServiceType, Sink, WcOp, WcStatus};
 
 impl Engine {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();
-        self.qps
-            .insert(id, Qp { core, sink, link: LinkState::Idle, requests, recvs, carried_out: 0 });
+        let link = match core.service {
+            ServiceType::Connection => LinkState::Idle,
+            ServiceType::Datagram => {
+                LinkState::Datagram { qpn: self.assign_qpn(id), active: false }
+            }
+        };
+        self.qps.insert(id, Qp { core, sink, link, requests, recvs, carried_out: 0 });
         id
     }
 
@@ -34,6 +39,7 @@ impl Engine {
             LinkState::Connecting(call) => self.abandon(call),
             _ => {}
         }
+        self.forget_datagrams(id);
     }
 
     pub(crate) fn listen(
@@ -85,7 +91,7 @@ impl Engine {
             self.end(id, OwnedUpcall::Rejected { by_peer: false, private: Vec::new() });
             return Ok(());
         };
-        if self.calls.values().filter(|call| call.listener == listener).count() >= backlog {
+        if self.waiting(listener) >= backlog {
             self.end(id, OwnedUpcall::Rejected { by_peer: false, private: Vec::new() });
             return Ok(());
         }
@@ -96,7 +102,8 @@ impl Engine {
             call,
             ConnectRequest { caller: id, listener, from, to: to_addr, depth: to.depth, deadline },
         );
-        let upcall = OwnedUpcall::Request { call, from, to: to_addr, private: to.private.to_vec() };
+        let private = to.private.to_vec();
+        let upcall = OwnedUpcall::Request { call, datagrams: false, from, to: to_addr, private };
         self.upcalls.push_back(PendingUpcall { object: listener, sink, upcall });
         Ok(())
     }
@@ -148,6 +155,7 @@ impl Engine {
 
     /// Refuses a request, unless the consumer has answered it.
     pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
+        self.refuse_resolution(call, by_peer, private);
         if let Some(refused) = self.calls.remove(&call)
             && self.is_calling(refused.caller, call)
         {
@@ -169,7 +177,9 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         match (&mut qp.link, how) {
             (LinkState::Idle | LinkState::Ended, _) => {}
-            (LinkState::Connecting(_), _) => self.end(id, OwnedUpcall::Disconnected),
+            (LinkState::Datagram { .. } | LinkState::Connecting(_), _) => {
+                self.end(id, OwnedUpcall::Disconnected)
+            }
             (LinkState::Connected(_), Close::Abrupt) => {
                 self.end_both(id, &OwnedUpcall::Disconnected)
             }
@@ -184,6 +194,7 @@ impl Engine {
         for deadline in self.calls.values_mut().filter_map(|call| call.deadline.as_mut()) {
             *deadline = deadline.checked_sub(by).unwrap_or_else(Instant::now);
         }
+        self.advance_resolutions(by);
         self.expire();
     }
 
@@ -202,11 +213,13 @@ impl Engine {
         for caller in over {
             self.end(caller, OwnedUpcall::TimedOut);
         }
+        self.expire_resolutions(now);
     }
 
     /// Returns the time at which `expire` must be called next.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.calls.values().filter_map(|call| call.deadline).min()
+        let connection = self.calls.values().filter_map(|call| call.deadline).min();
+        connection.into_iter().chain(self.next_resolution_timer()).min()
     }
 
     /// Records that `n` of the requests have been carried out for which a graceful close waits.
@@ -236,7 +249,7 @@ impl Engine {
 
     /// Ends a connection or an attempt to connect: flushes all posted work requests, and then
     /// reports the end (promise 2 of a transport).
-    fn end(&mut self, id: Id, why: OwnedUpcall) {
+    pub(super) fn end(&mut self, id: Id, why: OwnedUpcall) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         let link = std::mem::replace(&mut qp.link, LinkState::Ended);
         let core = qp.core.clone();
@@ -278,7 +291,7 @@ impl Engine {
         }
     }
 
-    fn listener(&self, port: u16) -> Option<(Id, Sink<Adapter>, usize)> {
+    pub(super) fn listener(&self, port: u16) -> Option<(Id, Sink<Adapter>, usize)> {
         self.listeners.iter().find(|(_, l)| l.port == port).map(|(id, l)| (*id, l.sink, l.backlog))
     }
 
@@ -290,7 +303,7 @@ impl Engine {
     }
 
     /// Returns the next dynamic port number (RFC 6335, section 6).
-    fn next_port(&mut self) -> u16 {
+    pub(super) fn next_port(&mut self) -> u16 {
         self.last_port = self.last_port.wrapping_add(1).max(49152);
         self.last_port
     }

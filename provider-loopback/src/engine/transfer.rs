@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    fn count_carried_out(&mut self, id: Id) {
+    pub(super) fn count_carried_out(&mut self, id: Id) {
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.carried_out += 1;
         }
@@ -380,7 +380,7 @@ fn refusals(access: Access, why: Refusal) -> [Cause; 2] {
     [of_requester, Cause::Refused { access, why }]
 }
 
-fn local_cause(usage: LocalUse, error: PostError) -> Cause {
+pub(super) fn local_cause(usage: LocalUse, error: PostError) -> Cause {
     let why = match error {
         PostError::Domain => Refusal::Zone,
         PostError::Access { .. } => Refusal::Right,

@@ -79,7 +79,8 @@ impl Engine {
             return Err(PortError::NoMemory(address.ip()));
         }
         let capture = self.resources.context.capture().cloned();
-        let hosts = (host, self.hosts.of(address.ip()));
+        let (hosts, number) = self.hosts.of(address.ip());
+        let hosts = (host, hosts, number);
         let local_address =
             LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;
         let index = self.local_addresses.len();
@@ -126,6 +127,10 @@ impl Engine {
         closed_services.try_reserve(listener_count).map_err(|_| io::ErrorKind::OutOfMemory)?;
         local_addresses[local_address]
             .cm
+            .listen(listener.port, listener.backlog)
+            .map_err(|_| io::ErrorKind::AddrInUse)?;
+        local_addresses[local_address]
+            .sidr
             .listen(listener.port, listener.backlog)
             .map_err(|_| io::ErrorKind::AddrInUse)?;
         listener.services.push((local_address, service));

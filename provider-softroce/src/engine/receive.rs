@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use adapter::Table;
-use wire::cm::{Mad, Message};
+use wire::cm::{Mad, Message, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet};
 
+use crate::datagram_link::DatagramLinks;
 use crate::link::{EngineContext, Link};
 use crate::listeners::Listeners;
 use crate::local_address::{GSI, LocalAddress};
@@ -19,7 +20,7 @@ use crate::socket::Datagrams;
 #[inline]
 pub(super) fn receive_datagrams(
     cx: &mut EngineContext<'_>,
-    links: &mut Table<Link>,
+    (links, datagram_links): (&mut Table<Link>, &mut DatagramLinks),
     listeners: &Listeners,
     datagrams: &Datagrams<'_>,
 ) {
@@ -28,7 +29,14 @@ pub(super) fn receive_datagrams(
     for (position, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
         // The destination queue pair determines which ICRC the packet must have.
         let Some(qpn) = dest_qpn(datagram) else { continue };
-        let link = cx.local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
+        let index = cx.local_address.qpns.find(qpn);
+        if let Some(link) = index.and_then(|index| datagram_links.get_mut(index)) {
+            let EngineContext { local_address, resources, now } = cx;
+            let place = (&mut **local_address, &mut **resources);
+            link.receive_octets(place, datagrams, (position, datagram), *now);
+            continue;
+        }
+        let link = index.and_then(|link| links.get_mut(link));
         let checked = match link {
             Some(link) => match link.peer(from, qpn) {
                 Some(peer) => {
@@ -99,6 +107,14 @@ fn dispatch_other(
                 || local_address.cm.has_request(from.ip(), req);
             !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
+        // One listener takes both kinds of requests, so its name is the same for both.
+        Message::SidrReq(req) => {
+            let port = req.service.udp_port();
+            let here = port.is_none_or(|port| listeners.has_port(port))
+                || local_address.sidr.has_request(from.ip(), mad.transaction, req);
+            let service = ServiceId::tcp(port.unwrap_or_default());
+            !here && local_address.port.forward_request(service.0, from, octets, *now)
+        }
         // The message only probes whether a process has the port (see `host_probe`).
         Message::Drep(drep) if drep.remote_id == 0 => return,
         other => match slot_of(receiver_comm_id(other)) {
@@ -131,6 +147,11 @@ pub(super) fn receive_cm(
             return local_address.port.forward(slot_of(id.0), (from.into(), false), octets, now);
         }
         let to = local_address.address().ip();
+        if let Ok(mad @ Mad { message: Message::SidrReq(_) | Message::SidrRep(_), .. }) =
+            Mad::parse(packet.payload)
+        {
+            return local_address.sidr.receive(now, from.ip(), to, &mad);
+        }
         // Invalid messages are dropped.
         local_address.cm.receive(now, from.ip(), to, packet.payload).ok();
     }
@@ -146,5 +167,7 @@ fn receiver_comm_id(message: &Message<'_>) -> u32 {
         Message::Rtu(rtu) => rtu.remote_id,
         Message::Dreq(dreq) => dreq.remote_id,
         Message::Drep(drep) => drep.remote_id,
+        Message::SidrReq(sidr) => sidr.request_id,
+        Message::SidrRep(sidr) => sidr.request_id,
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct EngineResources {
     pub(crate) failed: Vec<usize>,
     /// The counters of connections that have ended.
     pub(crate) ended_counts: Counts,
+    /// The counters of datagram queue pairs that are gone.
+    pub(crate) ended_datagram_counts: Counts,
     /// The number of packets for a queue pair that did not come from its peer.
     pub(crate) foreign_packets: u64,
     /// The log of refused connection requests.
@@ -46,6 +48,7 @@ impl EngineResources {
             transmit_pending: Vec::new(),
             failed: Vec::new(),
             ended_counts: Counts::default(),
+            ended_datagram_counts: Counts::default(),
             foreign_packets: 0,
             refused_requests: RefusedRequests::default(),
         }

@@ -60,7 +60,7 @@ impl Engine {
             Key::Socket(index) => (index, false),
             _ => return false,
         };
-        let Engine { local_addresses, links, resources, listeners, rx, .. } = self;
+        let Engine { local_addresses, links, datagram_links, resources, listeners, rx, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return false };
         let found = match is_req_socket {
             false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
@@ -75,7 +75,7 @@ impl Engine {
         for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
             receive_datagrams(
                 &mut EngineContext { local_address, resources, now },
-                links,
+                (links, datagram_links),
                 listeners,
                 &datagrams,
             );
@@ -183,9 +183,15 @@ impl Engine {
                     else {
                         continue;
                     };
-                    let Engine { local_addresses, links, resources, .. } = self;
+                    let Engine { local_addresses, links, datagram_links, resources, .. } = self;
                     let local_address = &mut local_addresses[local_address];
-                    let link = local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
+                    let index = local_address.qpns.find(qpn);
+                    if let Some(link) = index.and_then(|index| datagram_links.get_mut(index)) {
+                        let ours = local_address.address().ip();
+                        link.receive((ours, from, octets.len()), &packet, resources);
+                        continue;
+                    }
+                    let link = index.and_then(|link| links.get_mut(link));
                     match link {
                         Some(link) => match link.peer(from, qpn) {
                             Some(_) => {

@@ -1,0 +1,296 @@
+//! A datagram queue pair. It needs no connection. For each peer, the connection manager finds out
+//! the peer's queue pair (`engine::resolution`).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use adapter::{Counts, Shared, Table, no_memory};
+use dat_core::Result;
+use dat_core::provider::ResolveFailure;
+use rnic::ud::Failure;
+use rnic::{Burst, DatagramQp, Destination, UdCfg, Work};
+use wire::cm::UDP_Q_KEY;
+use wire::rocev2::{Grh, Icrc, Packet, PathMtu};
+
+use crate::engine::{EngineResources, Sink, Upcall};
+use crate::local_address::LocalAddress;
+use crate::packet_io::{LastSource, Peer};
+use crate::socket::Datagrams;
+
+/// The indices of datagram queue pairs in the engine begin with this number. Smaller indices are
+/// those of the queue pairs that have connections.
+pub(crate) const FIRST_INDEX: usize = 1 << 31;
+/// The number of bursts that a queue pair sends before others have their turn.
+const BURSTS_PER_TURN: usize = 16;
+/// The hop limit in the header before a received datagram. The kernel does not tell the hop limit
+/// of a packet unless it is asked, and this is the value that kernels send.
+const HOP_LIMIT: u8 = 64;
+const UDP_HEADER: u16 = 8;
+
+/// The engine's view of a datagram queue pair.
+pub(crate) struct DatagramLink {
+    /// The index in the engine, from [`FIRST_INDEX`] on.
+    index: usize,
+    sink: Sink,
+    shared: Arc<Shared>,
+    qp: DatagramQp,
+    /// The numbers of the queue pair.
+    ends: Vec<End>,
+    /// The receiver of the last burst, with the number of the local address.
+    receiver: Option<(u32, Peer)>,
+    /// The sender of the last packet.
+    sender: Option<Peer>,
+    /// Attempts to resolve an address that have failed before a message was sent.
+    failed_attempts: Vec<(u64, String)>,
+    /// Why the queue pair has failed. It is reported when the consumer's call has returned.
+    failure: Option<Failure>,
+    has_ended: bool,
+}
+
+/// The datagram queue pairs of an engine.
+#[derive(Default)]
+pub(crate) struct DatagramLinks(Table<DatagramLink>);
+
+impl DatagramLinks {
+    /// Adds the queue pair that `make` creates for its index, and returns the rest of what `make`
+    /// returns.
+    pub(crate) fn add<R>(&mut self, make: impl FnOnce(usize) -> (DatagramLink, R)) -> Result<R> {
+        self.0.reserve().map_err(no_memory)?;
+        let (link, rest) = make(FIRST_INDEX + self.0.next_index());
+        self.0.insert(link);
+        Ok(rest)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut DatagramLink> {
+        self.0.get_mut(index.checked_sub(FIRST_INDEX)?)
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<DatagramLink> {
+        self.0.remove(index.checked_sub(FIRST_INDEX)?)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DatagramLink> {
+        self.0.iter()
+    }
+}
+
+/// The number of a queue pair at a local address.
+#[derive(Clone, Copy)]
+struct End {
+    local_address: usize,
+    qpn: u32,
+}
+
+impl DatagramLink {
+    pub(crate) fn new(
+        index: usize,
+        sink: Sink,
+        shared: Arc<Shared>,
+        work: Work,
+        mtu: PathMtu,
+    ) -> Self {
+        let cfg = UdCfg { q_key: UDP_Q_KEY, mtu, p_key: 0xFFFF };
+        DatagramLink {
+            index,
+            sink,
+            shared,
+            qp: DatagramQp::new(work, cfg),
+            ends: Vec::new(),
+            receiver: None,
+            sender: None,
+            failed_attempts: Vec::new(),
+            failure: None,
+            has_ended: false,
+        }
+    }
+
+    /// The number of the queue pair at a local address. Assigns the number if necessary. Returns
+    /// `None` if all numbers are in use.
+    pub(crate) fn qpn_at(&mut self, index: usize, local_address: &mut LocalAddress) -> Option<u32> {
+        if let Some(end) = self.ends.iter().find(|end| end.local_address == index) {
+            return Some(end.qpn);
+        }
+        let qpn = local_address.qpns.assign(self.index)?;
+        self.ends.push(End { local_address: index, qpn });
+        Some(qpn)
+    }
+
+    /// The receiver of the queue pair's upcalls.
+    pub(crate) fn sink(&self) -> &Sink {
+        &self.sink
+    }
+
+    /// Records an attempt to resolve an address that has failed inside a call of the consumer.
+    pub(crate) fn defer_failed_attempt(
+        &mut self,
+        resources: &mut EngineResources,
+        number: u64,
+        why: String,
+    ) {
+        self.failed_attempts.push((number, why));
+        resources.defer_failure(self.index);
+    }
+
+    /// Reports what has failed inside a call of the consumer, now that the call has returned.
+    pub(crate) fn report_failure(&mut self) {
+        for (number, why) in std::mem::take(&mut self.failed_attempts) {
+            let why = ResolveFailure::Unreachable { because: Some(&why) };
+            self.sink.call(Upcall::Unresolved { number, why });
+        }
+        if let Some(failure) = self.failure.take() {
+            self.sink.call(Upcall::Broken { because: &failure });
+        }
+    }
+
+    /// Processes a datagram of a socket that is for this queue pair. `position` is its position in
+    /// its batch.
+    #[inline]
+    pub(crate) fn receive_octets(
+        &mut self,
+        (local_address, resources): (&mut LocalAddress, &mut EngineResources),
+        datagrams: &Datagrams<'_>,
+        (position, octets): (usize, &[u8]),
+        now: Instant,
+    ) {
+        let from = datagrams.from;
+        if self.sender.as_ref().is_none_or(|sender| sender.address.ip() != from.ip()) {
+            self.sender = local_address.peer(from.ip());
+        }
+        let Some(sender) = &mut self.sender else { return };
+        let mut last = LastSource::default();
+        let ours = local_address.address();
+        let Some((packet, ip)) = sender.check(ours, from, position, octets, &mut last) else {
+            return;
+        };
+        local_address.packet_io.capture_received(now, from, ip, octets);
+        let Ok(packet) = Packet::parse(packet) else { return };
+        self.receive((ours.ip(), from, octets.len()), &packet, resources);
+    }
+
+    /// Processes a packet for this queue pair. `len` is the length of the UDP payload.
+    pub(crate) fn receive(
+        &mut self,
+        (ours, from, len): (IpAddr, SocketAddr, usize),
+        packet: &Packet<'_>,
+        resources: &mut EngineResources,
+    ) {
+        let header = Grh {
+            source: from.ip(),
+            destination: ours,
+            traffic_class: 0,
+            hop_limit: HOP_LIMIT,
+            udp_len: UDP_HEADER.saturating_add(len as u16),
+        };
+        let Some(header) = header.to_octets() else { return };
+        if let Err(failure) = self.qp.receive(packet, &header) {
+            self.fail(failure, resources);
+        }
+    }
+
+    /// Sends posted datagrams.
+    pub(crate) fn transmit(
+        &mut self,
+        local_addresses: &mut [LocalAddress],
+        resources: &mut EngineResources,
+        now: Instant,
+    ) {
+        if self.has_ended {
+            return self.qp.flush();
+        }
+        for _ in 0..BURSTS_PER_TURN {
+            let Some(to) = self.qp.next() else { return };
+            let sent = self.send_burst(to, local_addresses, resources, now);
+            match sent {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failure) => return self.fail(failure, resources),
+            }
+        }
+        if self.qp.next().is_some() && !resources.transmit_pending.contains(&self.index) {
+            resources.transmit_pending.push(self.index);
+        }
+    }
+
+    /// Sends datagrams to one destination. Returns false if the socket has no room.
+    fn send_burst(
+        &mut self,
+        to: Destination,
+        local_addresses: &mut [LocalAddress],
+        resources: &mut EngineResources,
+        now: Instant,
+    ) -> std::result::Result<bool, Failure> {
+        let found = local_addresses.iter_mut().enumerate().find(|(_, at)| at.number == to.route);
+        let qpn_and_peer = found.and_then(|(index, local_address)| {
+            let qpn = self.qpn_at(index, local_address)?;
+            let is_receiver = |(number, peer): &(u32, Peer)| {
+                (*number, peer.address.ip()) == (to.route, to.address)
+            };
+            if !self.receiver.as_ref().is_some_and(is_receiver) {
+                let mut peer = local_address.peer(to.address)?;
+                local_address.packet_io.choose_sender(&mut peer, [qpn, 0]);
+                local_address.packet_io.prepare_connected_socket(peer.address);
+                self.receiver = Some((to.route, peer));
+            }
+            Some((qpn, local_address))
+        });
+        let (Some((qpn, local_address)), Some((_, peer))) = (qpn_and_peer, &self.receiver) else {
+            // The local address is not open in this engine, or it has no number left. So the
+            // datagrams to this destination are lost.
+            let mut lost = Burst::new(1, Icrc::MAX_DATAGRAM);
+            return self.qp.transmit(to, 0, &mut lost).map(|()| true);
+        };
+        if local_address.packet_io.has_backlog(peer) {
+            return Ok(false);
+        }
+        resources.has_outgoing = true;
+        let burst = local_address.packet_io.burst_to(peer, now);
+        self.qp.transmit(to, qpn, burst)?;
+        Ok(true)
+    }
+
+    /// Ends the queue pair, which has failed. All posted work completes before the upcall that
+    /// reports the end.
+    fn fail(&mut self, failure: Failure, resources: &mut EngineResources) {
+        if self.end() {
+            self.failure = Some(failure);
+            resources.defer_failure(self.index);
+        }
+    }
+
+    /// Ends the queue pair and flushes its work. Returns false if it has ended before.
+    fn end(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return false;
+        }
+        self.shared.end();
+        self.qp.flush();
+        true
+    }
+
+    /// Ends the queue pair because the consumer wants it.
+    pub(crate) fn disconnect(&mut self) {
+        if self.end() {
+            self.sink.call(Upcall::Disconnected);
+        }
+    }
+
+    /// Releases what the queue pair has in the engine. The queue pair is gone.
+    pub(crate) fn close(self, local_addresses: &mut [LocalAddress], counts: &mut Counts) {
+        self.count(counts);
+        for End { local_address, qpn } in self.ends {
+            local_addresses[local_address].qpns.release(qpn);
+        }
+    }
+
+    /// Adds the counters of the queue pair.
+    pub(crate) fn count(&self, counts: &mut Counts) {
+        counts.add(&self.qp.stats().list());
+    }
+
+    /// The number of receive buffers that belong to the queue pair and have not completed.
+    pub(crate) fn allocated(&self) -> usize {
+        self.qp.work().allocated()
+    }
+}

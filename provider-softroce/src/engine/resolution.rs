@@ -1,0 +1,249 @@
+//! Service ID resolution: how datagram queue pairs find out their peers' queue pairs, and how they
+//! answer peers.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use adapter::{PeerAddress, Target};
+use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType};
+use dat_core::{Error, Result};
+use dat_sys::*;
+use rnic::cm::sidr::{Event, Resolve, ResolveId, Sidr};
+use wire::cm::sidr_trailer::DatagramQp;
+use wire::cm::{SidrStatus, UDP_Q_KEY};
+
+use super::{Engine, Upcall};
+use crate::datagram_link::DatagramLink;
+use crate::listeners::PendingRequest;
+use crate::local_address::{LocalAddress, random};
+
+/// The owner of a service ID resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResolutionOwner {
+    /// An attempt of the datagram queue pair with this index, with the number that the consumer
+    /// gave to the attempt, and the service point that is resolved.
+    Attempt { link: usize, number: u64, peer: SocketAddr },
+    /// The request of a peer with this number, which the consumer has not answered yet.
+    Request(u64),
+}
+
+/// The request of a peer that wants to send datagrams. The consumer has received the request and
+/// not yet answered it.
+pub struct DatagramRequest {
+    /// The index of the local address.
+    local_address: usize,
+    id: ResolveId,
+    /// The number of the request. Numbers are never reused.
+    serial: u64,
+    from: SocketAddr,
+    to: SocketAddr,
+    caller: Option<DatagramQp>,
+}
+
+impl Engine {
+    /// Starts to resolve the address of a service point.
+    pub(super) fn start_resolution(
+        &mut self,
+        qp: usize,
+        number: u64,
+        to: &Target<'_>,
+    ) -> Result<()> {
+        if to.private.len() > Sidr::MAX_REQUEST_PRIVATE {
+            return Err(Error::of(DAT_INVALID_PARAMETER));
+        }
+        let (now, peer) = (Instant::now(), to.peer);
+        let routed = self.route_to(peer);
+        let Engine { local_addresses, resources, .. } = self;
+        let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let index = match routed {
+            Ok((index, _)) => index,
+            Err(local_failure) => {
+                let why = local_failure.answer(peer)?;
+                link.defer_failed_attempt(resources, number, why);
+                return Ok(());
+            }
+        };
+        let local_address = &mut local_addresses[index];
+        let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let qpn = link.qpn_at(index, local_address).ok_or(none_left)?;
+        let mut from = local_address.address();
+        from.set_port(random() as u16 | 0xC000);
+        let resolve = Resolve {
+            local: from,
+            remote: peer,
+            caller: DatagramQp { qpn, q_key: UDP_Q_KEY },
+            private: to.private,
+            deadline: to.deadline,
+        };
+        match local_address.sidr.resolve(now, &resolve) {
+            Ok(id) => {
+                let owner = ResolutionOwner::Attempt { link: qp, number, peer };
+                local_address.resolutions.insert(id, owner);
+            }
+            Err(error) => link.defer_failed_attempt(resources, number, error.to_string()),
+        }
+        self.process_cm_events(index, now);
+        Ok(())
+    }
+
+    /// Prepares a datagram queue pair for the answer to a request, which may have arrived at
+    /// another engine of the adapter. Returns the number of the queue pair at the address to which
+    /// the request was sent, and the address of the peer.
+    pub(super) fn prepare_datagram_answer(
+        &mut self,
+        qp: usize,
+        request: &PendingRequest,
+    ) -> Result<(u32, PeerAddress)> {
+        let PendingRequest::Datagram(request) = request else {
+            return Err(Error::of(DAT_INVALID_STATE));
+        };
+        let unreachable = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+        let index = self.index_of(request.to).map_err(unreachable)?;
+        let local_address = &mut self.local_addresses[index];
+        let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let qpn = link.qpn_at(index, local_address).ok_or(none_left)?;
+        Ok((qpn, PeerAddress { ip: request.from.ip(), route: local_address.number }))
+    }
+
+    /// Answers a request with the number of a queue pair. Returns the number of the peer's queue
+    /// pair, or 0 if the peer has not told it.
+    pub(super) fn answer_datagram_request(
+        &mut self,
+        request: PendingRequest,
+        qpn: u32,
+        private: &[u8],
+    ) -> Result<u32> {
+        let PendingRequest::Datagram(request) = request else {
+            return Err(Error::of(DAT_INVALID_STATE));
+        };
+        if private.len() > Sidr::MAX_REPLY_PRIVATE {
+            return Err(Error::of(DAT_INVALID_PARAMETER));
+        }
+        let now = Instant::now();
+        let local_address = &mut self.local_addresses[request.local_address];
+        if take_owner(&mut local_address.resolutions, request.id, request.serial) {
+            // If the peer has given up, there is nobody to answer.
+            let service = DatagramQp { qpn, q_key: UDP_Q_KEY };
+            local_address.sidr.accept(now, request.id, service, private).ok();
+        }
+        self.process_cm_events(request.local_address, now);
+        Ok(request.caller.map_or(0, |caller| caller.qpn))
+    }
+
+    /// Refuses a request.
+    pub(super) fn refuse_datagram_request(
+        &mut self,
+        request: &DatagramRequest,
+        status: SidrStatus,
+        private: &[u8],
+    ) -> Result<()> {
+        let now = Instant::now();
+        let local_address = &mut self.local_addresses[request.local_address];
+        let mut result = Ok(());
+        if take_owner(&mut local_address.resolutions, request.id, request.serial) {
+            let rejected = local_address.sidr.reject(now, request.id, status, private);
+            result = rejected.map_err(|_| Error::of(DAT_INVALID_PARAMETER));
+        }
+        self.process_cm_events(request.local_address, now);
+        result
+    }
+
+    /// Ends the attempts of a datagram queue pair that is gone.
+    pub(super) fn cancel_resolutions(&mut self, qp: usize) {
+        for local_address in &mut self.local_addresses {
+            let LocalAddress { resolutions, sidr, .. } = local_address;
+            let is_of_qp = |_: &ResolveId, owner: &mut ResolutionOwner| matches!(owner, ResolutionOwner::Attempt { link, .. } if *link == qp);
+            resolutions.extract_if(is_of_qp).for_each(|(id, _)| sidr.cancel(id));
+        }
+    }
+
+    /// Sends the posted datagrams of a queue pair.
+    pub(super) fn transmit_datagrams(&mut self, qp: usize, now: Instant) {
+        let Engine { local_addresses, datagram_links, resources, .. } = self;
+        if let Some(link) = datagram_links.get_mut(qp) {
+            link.transmit(local_addresses, resources, now);
+        }
+    }
+
+    /// Delivers the events of service ID resolution to their owners.
+    pub(super) fn process_sidr_events(&mut self, index: usize, now: Instant) {
+        while let Some((id, event)) = self.local_addresses[index].sidr.poll_event() {
+            if let Event::Request { from, to, private, caller } = event {
+                self.deliver_datagram_request((index, id, now), (from, to), &private, caller);
+                continue;
+            }
+            let local_address = &mut self.local_addresses[index];
+            let owner = rnic::table::remove(&mut local_address.resolutions, &id);
+            let Some(ResolutionOwner::Attempt { link, number, peer }) = owner else { continue };
+            let Some(link) = self.datagram_links.get_mut(link) else { continue };
+            let address = PeerAddress { ip: peer.ip(), route: local_address.number };
+            report(link, number, (peer, address), event);
+        }
+    }
+
+    fn deliver_datagram_request(
+        &mut self,
+        (local_address, id, now): (usize, ResolveId, Instant),
+        (from, to): (SocketAddr, SocketAddr),
+        private: &[u8],
+        caller: Option<DatagramQp>,
+    ) {
+        let Engine { listeners, resources, local_addresses, .. } = self;
+        let at = &mut local_addresses[local_address];
+        let serial = listeners.next_serial();
+        let request = DatagramRequest { local_address, id, serial, from, to, caller };
+        let request = resources.context.request(None, PendingRequest::Datagram(request));
+        let (Some(sink), Ok(request)) = (listeners.sink_of(to.port()), request) else {
+            // The listener was closed after the request had arrived. If the answer cannot be sent,
+            // no other action is possible.
+            at.sidr.reject(now, id, SidrStatus::UNSUPPORTED, &[]).ok();
+            return;
+        };
+        at.resolutions.insert(id, ResolutionOwner::Request(serial));
+        let service = ServiceType::Datagram;
+        sink.call(Upcall::Request { request, service, from, to, private });
+    }
+}
+
+/// Takes a request out of the list of the unanswered ones. Returns false if it is not in the list.
+fn take_owner(
+    resolutions: &mut std::collections::HashMap<ResolveId, ResolutionOwner>,
+    id: ResolveId,
+    serial: u64,
+) -> bool {
+    let is_open = resolutions.get(&id) == Some(&ResolutionOwner::Request(serial));
+    if is_open {
+        rnic::table::remove(resolutions, &id);
+    }
+    is_open
+}
+
+/// Reports the end of an attempt to its queue pair.
+fn report(
+    link: &DatagramLink,
+    number: u64,
+    (peer, address): (SocketAddr, PeerAddress),
+    event: Event,
+) {
+    let unresolved = |why| link.sink().call(Upcall::Unresolved { number, why });
+    match event {
+        Event::Resolved { service: DatagramQp { qpn, q_key: UDP_Q_KEY }, private } => {
+            let remote = RemoteQp { address, qpn };
+            link.sink().call(Upcall::Resolved { number, remote, peer, private: &private })
+        }
+        Event::Resolved { service: DatagramQp { q_key, .. }, .. } => {
+            let why = format!("the peer's queue pair requires another Q_Key: {q_key:#010x}");
+            unresolved(ResolveFailure::Refused { because: Some(&why) })
+        }
+        Event::Refused { status: SidrStatus::REJECT, private } => {
+            unresolved(ResolveFailure::Rejected { private: &private })
+        }
+        Event::Refused { status, .. } => {
+            unresolved(ResolveFailure::Refused { because: Some(&status) })
+        }
+        Event::NoAnswer => unresolved(ResolveFailure::Unreachable { because: None }),
+        Event::TimedOut => unresolved(ResolveFailure::TimedOut),
+        Event::Request { .. } => {}
+    }
+}
