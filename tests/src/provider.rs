@@ -10,6 +10,8 @@ pub struct Provider {
     /// The number of adapters that can be open at least, or `None` if a test cannot reach the
     /// maximum. With more file descriptors, more adapters can be open.
     pub least_ias: Option<u32>,
+    /// Whether the provider supports unreliable datagrams.
+    pub datagrams: bool,
     /// Whether the provider sends packets itself. Such a provider can emulate networks and detects
     /// silent peers.
     pub packets: bool,
@@ -17,11 +19,28 @@ pub struct Provider {
 
 /// The provider for RDMA devices. The tests use the RDMA devices of the guest's kernel
 /// (`tests/programs/guest`).
-pub const VERBS: Provider =
-    Provider { ia: "verbs", library: "libdat_verbs.so", least_ias: None, packets: false };
+pub const VERBS: Provider = Provider {
+    ia: "verbs",
+    library: "libdat_verbs.so",
+    least_ias: None,
+    datagrams: false,
+    packets: false,
+};
 
 /// The providers that need no device. `conformance/tests/suite.rs` has its own list.
 pub const PROVIDERS: &[Provider] = &[
-    Provider { ia: "tcp-emu", library: "libdat_tcp_emu.so", least_ias: None, packets: false },
-    Provider { ia: "softroce", library: "libdat_softroce.so", least_ias: Some(127), packets: true },
+    Provider {
+        ia: "tcp-emu",
+        library: "libdat_tcp_emu.so",
+        least_ias: None,
+        datagrams: false,
+        packets: false,
+    },
+    Provider {
+        ia: "softroce",
+        library: "libdat_softroce.so",
+        least_ias: Some(127),
+        datagrams: true,
+        packets: true,
+    },
 ];

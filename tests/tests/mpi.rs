@@ -34,6 +34,8 @@ struct Case {
     /// Whether the ranks are divided between two hosts by name. Both names are this host, but ranks
     /// on different hosts do not share memory.
     two_hosts: bool,
+    /// Whether the ranks use datagrams.
+    datagrams: bool,
 }
 
 /// A setting with two values. Each value has a name, which is a part of a case's name, and the
@@ -54,6 +56,9 @@ const COPYING: Choice = Choice([
     ("copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "262144")]),
     ("not_copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "256")]),
 ]);
+/// The settings with which ranks use datagrams: the name of this way in a case's name, and the
+/// variables. The adapter's name follows in [`Case::command`].
+const DATAGRAMS: (&str, &[(&str, &str)]) = ("datagrams", &[("I_MPI_DAPL_UD", "1")]);
 const LIBRARIES: [(&str, &str); 2] = [("udapl_2_0", DAT2), ("udapl_1_2", DAT1)];
 
 /// The settings with which mpi4py's tests run; rings and ping-pongs run with all settings. The
@@ -69,9 +74,19 @@ const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("softroce", 0, "2", 0, 0, 1),
 ];
 
-/// Returns the test cases over one adapter.
-fn cases(ia: &str) -> Vec<Case> {
+/// Returns the test cases over the adapter of one provider.
+fn cases(provider: &Provider) -> Vec<Case> {
+    let ia = provider.ia;
     let mut cases = Vec::new();
+    // The extension for datagrams belongs to uDAPL 2.0.
+    if provider.datagrams {
+        for (job, ranks) in
+            [(Job::Ring, "2"), (Job::Ring, "4"), (Job::PingPong, "2"), (Job::Suite, "2")]
+        {
+            let case = Case::new(job, &LIBRARIES[0], ranks, &[&DATAGRAMS]);
+            cases.push(Case { datagrams: true, ..case });
+        }
+    }
     for library in &LIBRARIES {
         for waiting in &WAITING.0 {
             for connecting in &CONNECTING.0 {
@@ -165,7 +180,7 @@ fn main() -> ExitCode {
         let trial_of = move |case: Case| {
             trial(format!("mpi::{}::{}", provider.ia, case.name), move || case.run(provider))
         };
-        cases(provider.ia).into_iter().map(trial_of)
+        cases(provider).into_iter().map(trial_of)
     });
     let not_ours = EXCLUDED_TESTS.iter().map(|left_out| {
         let name =
@@ -267,6 +282,7 @@ impl Case {
             job,
             settings: ways.iter().flat_map(|(_, settings)| settings.iter().copied()).collect(),
             two_hosts: false,
+            datagrams: false,
         }
     }
 
@@ -300,6 +316,9 @@ impl Case {
             ("I_MPI_DAT_LIBRARY", self.library),
         ];
         command.envs(settings).envs(self.settings.iter().copied());
+        if self.datagrams {
+            command.env("I_MPI_DAPL_UD_PROVIDER", provider.ia);
+        }
         if self.two_hosts {
             // The launcher itself starts the processes of both hosts. The ranks use these names
             // only to identify their hosts.
@@ -337,9 +356,10 @@ impl Case {
         // The text is counted in the whole output and not by line, because ranks that print at the
         // same time may share a line.
         let times = |what: &str| output.matches(what).count();
-        let over = times(&format!("MPI startup(): DAPL provider {}", provider.ia));
+        let with = if self.datagrams { " with IB UD extension" } else { "" };
+        let over = times(&format!("MPI startup(): DAPL provider {}{with}", provider.ia));
         if over != self.ranks {
-            return Err(format!("{over} of {} ranks use {}", self.ranks, provider.ia));
+            return Err(format!("{over} of {} ranks use {}{with}", self.ranks, provider.ia));
         }
         if self.two_hosts {
             // Each rank must be connected to each rank of the other host, and to no rank of its own

@@ -78,6 +78,23 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 impl Connections {
+    pub(crate) const fn of_dtestcm(
+        name: &'static str,
+        port: u16,
+        args: &'static [&'static str],
+    ) -> Self {
+        dtestcm(name, port, args)
+    }
+
+    pub(crate) const fn of_dtestsrq(
+        name: &'static str,
+        port: u16,
+        complete: &'static str,
+        args: &'static [&'static str],
+    ) -> Self {
+        Connections { complete, ..shared_queue(name, port, args) }
+    }
+
     pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         let program = find_program(self.program, "dapl2-utils")?;
         let command = |role: &[&str]| {

@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use opendat_tests::{Registry, Running, Stop, find_program};
+use opendat_tests::{Provider, Registry, Running, Stop, find_program};
 
 use crate::Case;
 use crate::pair::{LIMIT, Pair, Route, bad_lines, missing_texts};
@@ -14,8 +14,13 @@ use crate::rendezvous::{Answer, Rendezvous};
 /// The line that a server prints when it listens, if it runs with verbose output.
 const LISTENS: &str = "Server waiting for connect[0] request";
 
-pub(crate) fn cases() -> Vec<Case> {
-    vec![plain(), pair("counters", &["-p", "-v", "-b", "65536"], counters), query(), datagrams()]
+pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
+    let counters = pair("counters", &["-p", "-v", "-b", "65536"], counters);
+    let mut cases = vec![plain(), counters, query()];
+    if !provider.datagrams {
+        cases.push(datagrams_are_refused());
+    }
+    cases
 }
 
 /// Returns the case in which both programs run with their default options.
@@ -133,9 +138,9 @@ fn query() -> Case {
     })
 }
 
-/// Returns the case of `-u`. This project does not support datagrams, so dat_ep_create must fail,
-/// and dtestx must report that failure.
-fn datagrams() -> Case {
+/// Returns the case of `-u` for a provider without datagrams: dat_ep_create must fail, and dtestx
+/// must report that failure.
+fn datagrams_are_refused() -> Case {
     Case::new("dtestx::datagrams_are_refused", |registry| {
         let ended = alone(registry, &["-u"])?;
         let refusal = "dat_ep_create returned DAT_MODEL_NOT_SUPPORTED";

@@ -7,14 +7,12 @@
 //! entry, this project's with the loadable provider named in dat.conf, and Debian's own
 //! libdat2.so.2 with the same provider; dtest also runs under valgrind. The verdict comes from the
 //! exit code and the output, because several of these programs always exit with 0.
-//!
-//! The tests leave out the datagram modes (`-u`) of `dtestcm` and `dtestsrq`. They check that
-//! the mode `-u` of `dtestx` is refused.
 #![forbid(unsafe_code)]
 
 mod between;
 mod connections;
 mod dapltest;
+mod datagrams;
 mod dtest;
 mod dtestx;
 mod guest;
@@ -107,10 +105,10 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         ))
     };
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
-    under("builtin", builtin, every_case())
+    under("builtin", builtin, every_case(provider))
         .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
         .chain(under("plugin", plugin, some_cases()))
-        .chain(under("debian", Registry::debian, every_case_debian_survives()))
+        .chain(under("debian", Registry::debian, every_case_debian_survives(provider)))
         .chain(under("hosts", on_wire, between::cases(provider)))
         .chain(under("outages", on_wire, outages::with_default_params(provider)))
         .chain(under("outages", impatient, outages::permanent()))
@@ -118,12 +116,13 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         .collect()
 }
 
-fn every_case() -> Vec<Case> {
+fn every_case(provider: &Provider) -> Vec<Case> {
     let mut cases = dtest::cases();
     cases.extend(dapltest::cases());
     cases.push(dapltest::queryinfo("fft_queryinfo", dapltest::QUERYINFO_CASES));
     cases.extend(connections::cases());
-    cases.extend(dtestx::cases());
+    cases.extend(dtestx::cases(provider));
+    cases.extend(datagrams::cases(provider));
     cases
 }
 
@@ -142,13 +141,14 @@ fn some_cases() -> Vec<Case> {
 /// Returns the cases that run over Debian's libdat2. That library calls through any handle that it
 /// gets. Therefore the cases of queryinfo that pass the IA handle (a small integer) to a function
 /// of another object crash in libdat2, before the provider is called.
-fn every_case_debian_survives() -> Vec<Case> {
+fn every_case_debian_survives(provider: &Provider) -> Vec<Case> {
     let mut cases = dtest::cases();
     cases.extend(dapltest::cases());
     let survived =
         dapltest::QUERYINFO_CASES.iter().copied().filter(|case| ![13, 15].contains(case));
     cases.push(dapltest::queryinfo("fft_queryinfo", &survived.collect::<Vec<_>>()));
     cases.extend(connections::cases());
-    cases.extend(dtestx::cases());
+    cases.extend(dtestx::cases(provider));
+    cases.extend(datagrams::cases(provider));
     cases
 }
