@@ -326,6 +326,7 @@ impl MakeProgress for Engine {
             local_address.port.retry_sends(now);
             if local_address.sidr.deadline().is_some_and(|at| at <= now) {
                 local_address.sidr.expire(now);
+                local_address.remove_closed_services();
                 self.process_cm_events(index, now);
             }
             let local_address = &mut self.local_addresses[index];

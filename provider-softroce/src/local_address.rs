@@ -179,7 +179,7 @@ impl LocalAddress {
         // Remove the name that an earlier listener of the same port may have left.
         self.closed_services.retain(|&(earlier, _)| earlier != port);
         // If the link cannot be made, another adapter may refuse a repeated request.
-        if self.cm.has_open_requests(port)
+        if self.has_open_requests(port)
             && self.closed_services.len() < self.closed_services.capacity()
             && closed.link().is_ok()
         {
@@ -187,9 +187,16 @@ impl LocalAddress {
         }
     }
 
+    /// Whether a request to a port is open: it was not answered, or its caller may repeat it.
+    fn has_open_requests(&self, port: u16) -> bool {
+        self.cm.has_open_requests(port) || self.sidr.has_open_requests(port)
+    }
+
     /// Removes the names of closed services whose requests have ended.
     pub(crate) fn remove_closed_services(&mut self) {
-        self.closed_services.retain(|&(port, _)| self.cm.has_open_requests(port));
+        let LocalAddress { cm, sidr, closed_services, .. } = self;
+        let is_open = |port| cm.has_open_requests(port) || sidr.has_open_requests(port);
+        closed_services.retain(|&(port, _)| is_open(port));
     }
 
     /// Adds the pending messages of the connection manager to the outgoing packets. Returns whether

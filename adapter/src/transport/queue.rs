@@ -139,7 +139,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         let prepared = self.reactor.engine.lock().engine.prepare_answer(self.index, &request);
         let (own_qpn, address) = prepared?;
         let qpn = arrived_at.engine.lock().engine.answer(request, own_qpn, private)?;
-        Ok(RemoteQp { address, qpn })
+        Ok(RemoteQp { address, qpn, own_qpn })
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {

@@ -21,8 +21,8 @@ use crate::local_address::{LocalAddress, random};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolutionOwner {
     /// An attempt of the datagram queue pair with this index, with the number that the consumer
-    /// gave to the attempt, and the service point that is resolved.
-    Attempt { link: usize, number: u64, peer: SocketAddr },
+    /// gave to the attempt, the number of the queue pair, and the service point that is resolved.
+    Attempt { link: usize, number: u64, qpn: u32, peer: SocketAddr },
     /// The request of a peer with this number, which the consumer has not answered yet.
     Request(u64),
 }
@@ -77,7 +77,7 @@ impl Engine {
         };
         match local_address.sidr.resolve(now, &resolve) {
             Ok(id) => {
-                let owner = ResolutionOwner::Attempt { link: qp, number, peer };
+                let owner = ResolutionOwner::Attempt { link: qp, number, qpn, peer };
                 local_address.resolutions.insert(id, owner);
             }
             Err(error) => link.defer_failed_attempt(resources, number, error.to_string()),
@@ -175,10 +175,12 @@ impl Engine {
             }
             let local_address = &mut self.local_addresses[index];
             let owner = rnic::table::remove(&mut local_address.resolutions, &id);
-            let Some(ResolutionOwner::Attempt { link, number, peer }) = owner else { continue };
+            let Some(ResolutionOwner::Attempt { link, number, qpn, peer }) = owner else {
+                continue;
+            };
             let Some(link) = self.datagram_links.get_mut(link) else { continue };
             let address = PeerAddress { ip: peer.ip(), route: local_address.number };
-            report(link, number, (peer, address), event);
+            report((link, number, qpn), (peer, address), event);
         }
     }
 
@@ -221,15 +223,14 @@ fn take_owner(
 
 /// Reports the end of an attempt to its queue pair.
 fn report(
-    link: &DatagramLink,
-    number: u64,
+    (link, number, own_qpn): (&DatagramLink, u64, u32),
     (peer, address): (SocketAddr, PeerAddress),
     event: Event,
 ) {
     let unresolved = |why| link.sink().call(Upcall::Unresolved { number, why });
     match event {
         Event::Resolved { service: DatagramQp { qpn, q_key: UDP_Q_KEY }, private } => {
-            let remote = RemoteQp { address, qpn };
+            let remote = RemoteQp { address, qpn, own_qpn };
             link.sink().call(Upcall::Resolved { number, remote, peer, private: &private })
         }
         Event::Resolved { service: DatagramQp { q_key, .. }, .. } => {

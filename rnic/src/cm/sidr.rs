@@ -14,8 +14,16 @@
 //!
 //! [`wire::cm::sidr_trailer`] describes what this implementation adds to the private data.
 //!
-//! Strangers can make this module keep requests, up to the backlog of each listener, and
-//! [`ANSWERS_MAX`] replies. They get one reply for each message, which is as long as the message.
+//! Strangers can make this module keep only the following state.
+//!
+//! - requests, up to the backlog of each listener and [`REQUESTS_MAX_PER_SOURCE`] of each address;
+//!   a request that is not repeated for [`REMEMBERED_FOR`] ends
+//! - [`ANSWERS_MAX`] replies, of which at most [`ANSWERS_MAX_PER_SOURCE`] are to one address
+//!
+//! They get at most one reply for each message, which is as long as the message. The number of
+//! refusals and repeated replies is limited, too ([`allowance`](crate::allowance)).
+
+mod answers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +34,11 @@ use wire::cm::{IpHeader, MAD_SIZE, Mad, Message, ServiceId, SidrRep, SidrReq, Si
 
 use super::ids::Ids;
 use super::{CmError, LowBits, Random, Transmit};
-use crate::allowance::Allowances;
+use crate::allowance::{Allowances, network};
 use crate::table;
+use answers::Answers;
+
+pub use answers::{ANSWERS_MAX, ANSWERS_MAX_PER_SOURCE, REMEMBERED_FOR};
 
 /// The time after which a request is repeated for the first time. The time doubles with each
 /// repetition, up to [`REPEAT_MAX`]. Linux takes each repetition for a new request, so a request
@@ -37,10 +48,8 @@ const REPEAT_MIN: Duration = Duration::from_millis(500);
 const REPEAT_MAX: Duration = Duration::from_secs(4);
 /// The time after which an attempt without an answer ends.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-/// The time for which a reply is remembered: longer than Linux repeats a request (65.5 s).
-pub const REMEMBERED_FOR: Duration = Duration::from_secs(70);
-/// The maximum number of replies that are remembered.
-pub const ANSWERS_MAX: usize = 1024;
+/// The maximum number of requests of one address that wait for an answer.
+pub const REQUESTS_MAX_PER_SOURCE: usize = 64;
 /// The maximum number of messages that wait to be sent.
 const TRANSMITS_MAX: usize = 256;
 /// The only partition.
@@ -92,7 +101,8 @@ pub enum Event {
     },
     /// The service, or its host, has refused the request.
     Refused {
-        /// The reason. It is not [`SidrStatus::SUCCESS`].
+        /// The reason. It is not [`SidrStatus::SUCCESS`]. It is [`SidrStatus::NO_QP`] also if the
+        /// service claims success, but its queue pair cannot receive datagrams.
         status: SidrStatus,
         /// The private data of the service.
         private: Vec<u8>,
@@ -107,15 +117,19 @@ pub enum Event {
 pub struct Sidr {
     ids: Ids,
     attempts: HashMap<u32, Attempt>,
-    /// The times at which attempts must be looked at.
+    /// The times at which attempts and requests must be looked at.
     timers: BTreeSet<(Instant, u32)>,
     listeners: HashMap<u16, Listener>,
+    /// The serial number of the latest listener.
+    listener_serial: u64,
     /// The requests that wait for the consumer's answer.
     requests: HashMap<u32, Request>,
     /// The IDs of these requests, by the values that identify a SIDR REQ.
     by_key: HashMap<RequestKey, u32>,
+    /// The number of these requests, for each address that has any.
+    requests_of: HashMap<IpAddr, usize>,
     answers: Answers,
-    /// Limits the replies to callers without a listener.
+    /// Limits the replies that the consumer has not decided on.
     allowances: Allowances,
     /// The number of requests that were dropped, because a backlog was full or a message was
     /// invalid.
@@ -143,6 +157,8 @@ impl Attempt {
 }
 
 struct Listener {
+    /// Distinguishes listeners of the same port.
+    serial: u64,
     backlog: usize,
     /// The number of requests that wait for an answer.
     waiting: usize,
@@ -157,36 +173,14 @@ struct Request {
     to: IpAddr,
     service: ServiceId,
     port: u16,
-}
-
-/// The replies that were sent, the oldest first.
-#[derive(Default)]
-struct Answers {
-    replies: HashMap<RequestKey, Transmit>,
-    order: VecDeque<(Instant, RequestKey)>,
-}
-
-impl Answers {
-    fn remember(&mut self, now: Instant, key: RequestKey, reply: Transmit) {
-        self.forget(now);
-        if self.order.len() >= ANSWERS_MAX
-            && let Some((_, oldest)) = self.order.pop_front()
-        {
-            table::remove(&mut self.replies, &oldest);
-        }
-        if self.replies.insert(key, reply).is_none() {
-            self.order.push_back((now, key));
-        }
-    }
-
-    /// Forgets the replies that are too old.
-    fn forget(&mut self, now: Instant) {
-        while let Some((_, key)) =
-            self.order.pop_front_if(|(at, _)| now.saturating_duration_since(*at) >= REMEMBERED_FOR)
-        {
-            table::remove(&mut self.replies, &key);
-        }
-    }
+    /// The serial number of the listener, in whose backlog the request has a place.
+    listener: u64,
+    /// Whether the caller understands the trailer of a reply.
+    has_trailer: bool,
+    /// The time at which the request ends. Each repetition postpones it.
+    end: Instant,
+    /// The time of the request's timer. It is earlier than `end` if the request was repeated.
+    timer: Instant,
 }
 
 impl Sidr {
@@ -206,8 +200,10 @@ impl Sidr {
             attempts: HashMap::new(),
             timers: BTreeSet::new(),
             listeners: HashMap::new(),
+            listener_serial: 0,
             requests: HashMap::new(),
             by_key: HashMap::new(),
+            requests_of: HashMap::new(),
             answers: Answers::default(),
             allowances: Allowances::default(),
             dropped: 0,
@@ -255,10 +251,11 @@ impl Sidr {
         Ok(ResolveId(request_id))
     }
 
-    /// Ends an attempt without an event.
+    /// Ends an attempt without an event. Does not affect the request of a caller.
     pub fn cancel(&mut self, id: ResolveId) {
         self.end_attempt(id.0);
-        self.events.retain(|(of, _)| *of != id);
+        let is_request = |event: &Event| matches!(event, Event::Request { .. });
+        self.events.retain(|(of, event)| *of != id || is_request(event));
     }
 
     /// Starts to accept requests to a port. At most `backlog` requests wait for an answer at a
@@ -267,7 +264,8 @@ impl Sidr {
         if self.listeners.contains_key(&port) {
             return Err(CmError::PortInUse(port));
         }
-        self.listeners.insert(port, Listener { backlog, waiting: 0 });
+        self.listener_serial += 1;
+        self.listeners.insert(port, Listener { serial: self.listener_serial, backlog, waiting: 0 });
         Ok(())
     }
 
@@ -280,7 +278,13 @@ impl Sidr {
     /// Whether this manager has this request, or has answered it.
     pub fn has_request(&self, from: IpAddr, transaction: u64, req: &SidrReq<'_>) -> bool {
         let key = (from, req.request_id, transaction);
-        self.by_key.contains_key(&key) || self.answers.replies.contains_key(&key)
+        self.by_key.contains_key(&key) || self.answers.find(&key).is_some()
+    }
+
+    /// Whether a request to a port is open: the consumer has not answered it, or the caller may not
+    /// have the reply and may repeat its request.
+    pub fn has_open_requests(&self, port: u16) -> bool {
+        self.requests.values().any(|request| request.port == port) || self.answers.any_of(port)
     }
 
     /// Answers a request with a queue pair.
@@ -296,6 +300,7 @@ impl Sidr {
     }
 
     /// Refuses a request. The status is [`SidrStatus::REJECT`] if the consumer refuses it.
+    /// [`SidrStatus::SUCCESS`] counts as [`SidrStatus::REJECT`].
     pub fn reject(
         &mut self,
         now: Instant,
@@ -304,6 +309,7 @@ impl Sidr {
         private: &[u8],
     ) -> Result<(), CmError> {
         check_private(private, Self::MAX_REPLY_PRIVATE)?;
+        let status = if status == SidrStatus::SUCCESS { SidrStatus::REJECT } else { status };
         self.answer(now, id, status, DatagramQp { qpn: 0, q_key: 0 }, private)
     }
 
@@ -315,24 +321,42 @@ impl Sidr {
         DatagramQp { qpn, q_key }: DatagramQp,
         private: &[u8],
     ) -> Result<(), CmError> {
-        let request = table::remove(&mut self.requests, &id.0).ok_or(CmError::NoRequest)?;
-        let Request { key, to, service, port } = request;
-        table::remove(&mut self.by_key, &key);
-        if let Some(listener) = self.listeners.get_mut(&port) {
-            listener.waiting = listener.waiting.saturating_sub(1);
-        }
+        let request = self.remove_request(id.0).ok_or(CmError::NoRequest)?;
+        let Request { key, to, service, port, has_trailer, .. } = request;
+        // The consumer of another implementation gets the whole field, so nothing is added to it.
         let data = sidr_trailer::emit_rep(private);
-        let reply = reply(key, to, SidrRep { status, qpn, service, q_key, ..empty_rep(&data) });
-        self.answers.remember(now, key, reply);
+        let data = if has_trailer { &data } else { private };
+        let reply = reply(key, to, SidrRep { status, qpn, service, q_key, ..empty_rep(data) });
+        self.answers.remember(now, key, port, reply);
         self.transmits.push_back(reply);
         Ok(())
+    }
+
+    /// Removes a request, its timer, and its places in the backlog and in the count of its address.
+    fn remove_request(&mut self, id: u32) -> Option<Request> {
+        let request = table::remove(&mut self.requests, &id)?;
+        self.timers.remove(&(request.timer, id));
+        table::remove(&mut self.by_key, &request.key);
+        if let Some(listener) = self.listeners.get_mut(&request.port)
+            && listener.serial == request.listener
+        {
+            listener.waiting -= 1;
+        }
+        let source = network(request.key.0);
+        if let Some(count) = self.requests_of.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                table::remove(&mut self.requests_of, &source);
+            }
+        }
+        Some(request)
     }
 
     /// Processes a SIDR REQ or SIDR REP. Ignores other messages.
     pub fn receive(&mut self, now: Instant, from: IpAddr, to: IpAddr, mad: &Mad<'_>) {
         match &mad.message {
             Message::SidrReq(req) => self.receive_req(now, (from, to), mad.transaction, req),
-            Message::SidrRep(rep) => self.receive_rep(from, mad.transaction, rep),
+            Message::SidrRep(rep) => self.receive_rep((from, to), mad.transaction, rep),
             _ => {}
         }
     }
@@ -350,17 +374,21 @@ impl Sidr {
         }
         let key = (from, req.request_id, transaction);
         self.answers.forget(now);
-        if let Some(&reply) = self.answers.replies.get(&key) {
+        if let Some(reply) = self.answers.find(&key) {
             // The caller may not have got the reply.
-            self.transmits.push_back(reply);
+            if self.allowances.take(now, from) {
+                self.transmits.push_back(reply);
+            }
             return;
         }
-        if self.by_key.contains_key(&key) {
+        if let Some(request) = self.by_key.get(&key).and_then(|id| self.requests.get_mut(id)) {
+            request.end = now + REMEMBERED_FOR;
             return;
         }
         let header = IpHeader::parse(req.private);
         let listener =
             req.service.udp_port().and_then(|port| Some((port, self.listeners.get_mut(&port)?)));
+        let of_source = self.requests_of.get(&network(from)).copied().unwrap_or_default();
         let refusal = match (&header, &listener) {
             (Ok((header, _)), _) if (header.source, header.destination) != (from, to) => {
                 self.dropped += 1;
@@ -368,7 +396,9 @@ impl Sidr {
             }
             (_, None) => SidrStatus::UNSUPPORTED,
             (Err(_), _) => SidrStatus::REJECT,
-            (Ok(_), Some((_, listener))) if listener.waiting >= listener.backlog => {
+            (Ok(_), Some((_, listener)))
+                if listener.waiting >= listener.backlog || of_source >= REQUESTS_MAX_PER_SOURCE =>
+            {
                 // The caller repeats the request.
                 self.dropped += 1;
                 return;
@@ -379,13 +409,18 @@ impl Sidr {
             (header, listener, refusal)
         else {
             if self.allowances.take(now, from) {
-                let rep = SidrRep { status: refusal, service: req.service, ..empty_rep(&[]) };
+                let has_trailer = header.is_ok_and(|(_, data)| has_trailer(data));
+                let data = if has_trailer { &sidr_trailer::emit_rep(&[])[..] } else { &[] };
+                let rep = SidrRep { status: refusal, service: req.service, ..empty_rep(data) };
                 self.transmits.push_back(reply(key, to, rep));
             }
             return;
         };
         listener.waiting += 1;
+        *self.requests_of.entry(network(from)).or_default() += 1;
+        let serial = listener.serial;
         let (private, caller) = sidr_trailer::parse_req(private);
+        let has_trailer = caller.is_some();
         let event = Event::Request {
             from: (from, header.source_port).into(),
             to: (to, port).into(),
@@ -394,14 +429,28 @@ impl Sidr {
         };
         let id = self.new_id();
         self.by_key.insert(key, id);
-        self.requests.insert(id, Request { key, to, service: req.service, port });
+        let end = now + REMEMBERED_FOR;
+        self.timers.insert((end, id));
+        self.requests.insert(
+            id,
+            Request {
+                key,
+                to,
+                service: req.service,
+                port,
+                listener: serial,
+                has_trailer,
+                end,
+                timer: end,
+            },
+        );
         self.events.push_back((ResolveId(id), event));
     }
 
-    fn receive_rep(&mut self, from: IpAddr, transaction: u64, rep: &SidrRep<'_>) {
+    fn receive_rep(&mut self, route: (IpAddr, IpAddr), transaction: u64, rep: &SidrRep<'_>) {
         let is_answered = self.attempts.get(&rep.request_id).is_some_and(|attempt| {
-            (attempt.request.to, attempt.transaction, attempt.service)
-                == (from, transaction, rep.service)
+            (attempt.request.to, attempt.request.from) == route
+                && (attempt.transaction, attempt.service) == (transaction, rep.service)
         });
         if !is_answered {
             return;
@@ -409,6 +458,9 @@ impl Sidr {
         self.end_attempt(rep.request_id);
         let private = sidr_trailer::parse_rep(rep.private).to_vec();
         let event = match rep.status {
+            SidrStatus::SUCCESS if !is_datagram_qpn(rep.qpn) => {
+                Event::Refused { status: SidrStatus::NO_QP, private }
+            }
             SidrStatus::SUCCESS => {
                 let service = DatagramQp { qpn: rep.qpn, q_key: rep.q_key };
                 Event::Resolved { service, private }
@@ -430,13 +482,19 @@ impl Sidr {
 
     /// The time of the next [`expire`](Self::expire).
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.answers.deadline()).min()
     }
 
-    /// Repeats requests, and ends attempts.
+    /// Repeats requests, ends attempts and the requests of callers that have given up, and forgets
+    /// old replies.
     pub fn expire(&mut self, now: Instant) {
+        self.answers.forget(now);
         while let Some((_, id)) = self.next_timer(now) {
-            let Some(attempt) = self.attempts.get_mut(&id) else { continue };
+            let Some(attempt) = self.attempts.get_mut(&id) else {
+                self.request_timer(now, id);
+                continue;
+            };
             let (end, is_of_consumer) = attempt.end;
             if end <= now {
                 table::remove(&mut self.attempts, &id);
@@ -448,6 +506,18 @@ impl Sidr {
             attempt.repeat_at = now + attempt.interval;
             self.transmits.push_back(attempt.request);
             self.timers.insert((attempt.next(), id));
+        }
+    }
+
+    /// Handles the timer of a request. A request that has ended has no event: the consumer's answer
+    /// fails with [`CmError::NoRequest`].
+    fn request_timer(&mut self, now: Instant, id: u32) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.timer = request.end;
+        if request.end <= now {
+            self.remove_request(id);
+        } else {
+            self.timers.insert((request.end, id));
         }
     }
 
@@ -473,6 +543,17 @@ impl Sidr {
             self.timers.remove(&(attempt.next(), id));
         }
     }
+}
+
+/// Whether these consumer's data of a SIDR REQ have a trailer, so that those of the reply get one.
+fn has_trailer(data: &[u8]) -> bool {
+    sidr_trailer::parse_req(data).1.is_some()
+}
+
+/// Whether this can be the number of a queue pair that receives a consumer's datagrams. 0 and 1 are
+/// the management queue pairs, and the last number stands for multicast.
+const fn is_datagram_qpn(qpn: u32) -> bool {
+    matches!(qpn, 2..0xFF_FFFF)
 }
 
 fn empty_rep(private: &[u8]) -> SidrRep<'_> {

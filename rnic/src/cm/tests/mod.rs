@@ -9,6 +9,7 @@ mod rare;
 mod repeat;
 mod replay;
 mod setup;
+mod sidr;
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

@@ -34,6 +34,7 @@ mod relay;
 mod rights;
 mod rping;
 mod speed;
+mod udaddy;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
 use rping::Rping;
+use udaddy::Udaddy;
 
 pub(crate) use machine::{Guest, GuestEnvironment};
 pub(crate) use relay::{is_relay, relay};
@@ -275,6 +277,7 @@ enum Program {
     Dtest,
     Dtestx,
     Rping(&'static Rping),
+    Udaddy(&'static Udaddy),
     Ending(&'static Ending),
     Perftest(&'static Perftest),
     Transaction(&'static Transaction),
@@ -306,6 +309,9 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
                 .filter(|ending| we_call && goes_unnoticed(ending))
                 .map(Program::Ending),
         );
+    }
+    if peer.device == "rxe" && wire.mtu == 1500 {
+        programs.extend(udaddy::PROGRAMS.iter().map(Program::Udaddy));
     }
     if wire.name == WIRES[0].name {
         // `programs/perftest.c` can only be the server, so the client in the guest must be the
@@ -342,6 +348,7 @@ impl Program {
             Program::Dtest => "dtest".to_owned(),
             Program::Dtestx => "dtestx".to_owned(),
             Program::Rping(rping) => rping.name.to_owned(),
+            Program::Udaddy(udaddy) => udaddy.name.to_owned(),
             Program::Ending(ending) => format!("ending_{}", ending.name),
             Program::Perftest(perftest) => format!("perftest_{}", perftest.program),
             Program::Transaction(transaction) => transaction.title(),
@@ -353,6 +360,7 @@ impl Program {
             Program::Dtest => dtest::between(registry, route),
             Program::Dtestx => dtestx::between(registry, route),
             Program::Rping(rping) => rping.run(dist, registry, route),
+            Program::Udaddy(udaddy) => udaddy.run(dist, registry, route),
             Program::Ending(ending) => ending.run(dist, registry, route),
             Program::Perftest(perftest) => perftest.run(dist, registry, route),
             Program::Transaction(transaction) => transaction.run(registry, route),
