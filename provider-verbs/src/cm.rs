@@ -13,9 +13,11 @@ use dat_core::provider::{ReadDepth, ServiceType, Sink, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
-    DAT_RESOURCE_MEMORY,
+    DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
 };
 use rdma_core_sys::*;
+use wire::cm::sidr_trailer::{self, DatagramQp};
+use wire::cm::{SidrRep, SidrReq};
 
 use crate::Adapter;
 use crate::descriptor::set_nonblocking;
@@ -23,6 +25,7 @@ use crate::device::{BoundDevice, CAddr};
 use crate::map::{self, CmEvent, REJECT_HEADER};
 use crate::progress::ProgressContext;
 use crate::qp::QpShared;
+use crate::resolution::{AttemptEvent, AttemptKey, EndedAttempt};
 
 /// An event channel of rdma_cm. It is dropped after all identifiers whose events it reports.
 pub(crate) struct Channel {
@@ -53,13 +56,15 @@ unsafe impl Sync for CmId {}
 /// A listening identifier: the service point of a connection qualifier.
 pub struct Listener {
     pub(crate) port: u16,
-    // `_id` is declared before `_context`, so that the identifier is dropped first. Dropping the
+    // The identifiers are declared before `_context`, so that they are dropped first. Dropping an
     // identifier waits until its events, which use `_context`, are acknowledged.
-    _id: CmId,
+    _for_connections: CmId,
+    /// `None` if the device has no datagrams.
+    _for_datagrams: Option<CmId>,
     _context: Box<ListenerContext>,
 }
 
-/// The context of a listening identifier.
+/// The context of the listening identifiers of a service point.
 struct ListenerContext {
     sink: Mutex<Sink<Adapter>>,
     backlog: usize,
@@ -69,7 +74,13 @@ struct ListenerContext {
 /// A connection request that has not been answered.
 pub struct Request {
     id: Option<CmId>,
+    pub(crate) service: ServiceType,
+    /// The read depths that the peer has proposed for a connection.
     pub(crate) depth: ReadDepth,
+    /// The queue pair of a peer that wants to send datagrams. `None` if the peer has not told it.
+    pub(crate) caller: Option<DatagramQp>,
+    /// The local address and the peer's address.
+    pub(crate) addresses: [SocketAddr; 2],
     waiting: Arc<AtomicUsize>,
 }
 
@@ -115,6 +126,11 @@ impl Channel {
         self.id_in(RDMA_PS_TCP, context)
     }
 
+    /// Creates an identifier that resolves the address of a datagram service.
+    pub(crate) fn datagram_id(&self, context: usize) -> io::Result<CmId> {
+        self.id_in(RDMA_PS_UDP, ptr::without_provenance_mut(context))
+    }
+
     fn id_in(&self, ports: rdma_port_space, context: *mut c_void) -> io::Result<CmId> {
         let mut id = ptr::null_mut();
         // SAFETY: the channel is live, and `id` has room for the result.
@@ -127,12 +143,15 @@ impl Channel {
         }
     }
 
-    /// Listens on the adapter's own address, as libdaplofa does.
+    /// Listens on the adapter's own address, as libdaplofa does. If `has_datagrams`, one service
+    /// point takes requests for both services. Each service has its own port numbers, so this
+    /// function binds one identifier for each service to the same number.
     pub(crate) fn listen(
         &self,
         at: SocketAddr,
         port: Option<u16>,
         backlog: usize,
+        has_datagrams: bool,
         sink: Sink<Adapter>,
     ) -> Result<Listener> {
         let listen_error = |e: io::Error| match e.raw_os_error() {
@@ -141,19 +160,45 @@ impl Channel {
             _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
         };
         let waiting = Arc::default();
-        let listener = Box::new(ListenerContext { sink: Mutex::new(sink), backlog, waiting });
-        let id = self.id(ptr::from_ref(&*listener).cast_mut().cast()).map_err(listen_error)?;
-        id.bind(SocketAddr::new(at.ip(), port.unwrap_or(0))).map_err(listen_error)?;
-        // The kernel's backlog counts only the requests that this process has not taken yet, so it
-        // is large. `handle` enforces the consumer's backlog.
-        // SAFETY: the identifier is live.
-        let port = unsafe {
-            if (self.core.cm.rdma_listen)(id.id.as_ptr(), 1024) != 0 {
-                return Err(listen_error(io::Error::last_os_error()));
-            }
-            u16::from_be((self.core.cm.rdma_get_src_port)(id.id.as_ptr()))
+        let context = Box::new(ListenerContext { sink: Mutex::new(sink), backlog, waiting });
+        let bound = |ports, port| {
+            let id = self.id_in(ports, ptr::from_ref(&*context).cast_mut().cast())?;
+            id.bind(SocketAddr::new(at.ip(), port))?;
+            Ok(id)
         };
-        Ok(Listener { port, _id: id, _context: listener })
+        // Identifiers whose numbers are free for connections and taken for datagrams. They are kept
+        // until the end of the search, so that the kernel chooses other numbers.
+        let mut refused = Vec::new();
+        let (connections, datagrams) = loop {
+            let connections = bound(RDMA_PS_TCP, port.unwrap_or(0)).map_err(listen_error)?;
+            if !has_datagrams {
+                break (connections, None);
+            }
+            match bound(RDMA_PS_UDP, connections.local_port()) {
+                Ok(datagrams) => break (connections, Some(datagrams)),
+                Err(e)
+                    if e.kind() == io::ErrorKind::AddrInUse
+                        && port.is_none()
+                        && refused.len() < PORT_SEARCH_MAX =>
+                {
+                    refused.push(connections)
+                }
+                Err(e) => return Err(listen_error(e)),
+            }
+        };
+        for id in [&connections].into_iter().chain(&datagrams) {
+            // The kernel's backlog counts only the requests that this process has not taken yet, so
+            // it is large. `handle` enforces the consumer's backlog.
+            // SAFETY: the identifier is live.
+            check(unsafe { (self.core.cm.rdma_listen)(id.id.as_ptr(), 1024) })
+                .map_err(listen_error)?;
+        }
+        Ok(Listener {
+            port: connections.local_port(),
+            _for_connections: connections,
+            _for_datagrams: datagrams,
+            _context: context,
+        })
     }
 
     /// Handles the oldest event of the channel. Returns false if there is no event.
@@ -182,24 +227,30 @@ impl Channel {
         progress: &ProgressContext,
         event: &rdma_cm_event,
     ) -> Option<EventOwner> {
-        // SAFETY: this crate has only connections and listeners, whose events use `conn`.
-        let conn = unsafe { event.param.conn };
-        let private = match conn.private_data.is_null() {
+        let id = NonNull::new(event.id)?;
+        // SAFETY: the caller guarantees that the identifier is live.
+        let is_datagram = unsafe { (*id.as_ptr()).ps == RDMA_PS_UDP };
+        let mut depth = ReadDepth { incoming: 0, outgoing: 0 };
+        let (mut service, mut address) = (DatagramQp { qpn: 0, q_key: 0 }, ibv_ah_attr::zeroed());
+        let (data, length) = if is_datagram {
+            // SAFETY: the events of an identifier for datagrams use `ud`.
+            let ud = unsafe { event.param.ud };
+            service = DatagramQp { qpn: ud.qp_num, q_key: ud.qkey };
+            address = ud.ah_attr;
+            (ud.private_data, ud.private_data_len)
+        } else {
+            // SAFETY: the events of all other identifiers use `conn`.
+            let conn = unsafe { event.param.conn };
+            depth.incoming = conn.responder_resources.into();
+            depth.outgoing = conn.initiator_depth.into();
+            (conn.private_data, conn.private_data_len)
+        };
+        let private = match data.is_null() {
             true => &[],
             // SAFETY: the private data have this length as long as the event is not acknowledged.
-            false => unsafe {
-                std::slice::from_raw_parts(
-                    conn.private_data.cast::<u8>(),
-                    conn.private_data_len.into(),
-                )
-            },
-        };
-        let depth = ReadDepth {
-            incoming: conn.responder_resources.into(),
-            outgoing: conn.initiator_depth.into(),
+            false => unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) },
         };
         let kind = map::cm_event(event.event, event.status, private);
-        let id = NonNull::new(event.id)?;
         // SAFETY: the caller guarantees that the identifier is live. No thread writes its addresses
         // any more.
         let addr = unsafe { &(*id.as_ptr()).route.addr };
@@ -213,27 +264,40 @@ impl Channel {
             // outlives the identifier.
             let listener = unsafe { &*(*event.listen_id).context.cast::<ListenerContext>() };
             listener.waiting.fetch_add(1, Ordering::Relaxed);
+            let (service, private, caller) = match is_datagram {
+                true => {
+                    let (private, caller) = sidr_trailer::parse_req(private);
+                    (ServiceType::Datagram, private, caller)
+                }
+                false => (ServiceType::Connection, private, None),
+            };
+            let [local, peer] = addresses(addr);
             let request = Request {
                 id: Some(CmId { core: self.core, id }),
+                service,
                 depth,
+                caller,
+                addresses: [local, peer],
                 waiting: Arc::clone(&listener.waiting),
             };
             if listener.waiting.load(Ordering::Relaxed) > listener.backlog {
                 return Some(EventOwner::Refused(request));
             }
-            let [local, peer] = addresses(addr);
             let sink = listener.sink.lock().unwrap_or_else(PoisonError::into_inner);
-            let service = ServiceType::Connection;
             sink.call(Upcall::Request { request, service, from: peer, to: local, private });
             return None;
         }
         if kind == CmEvent::DeviceRemoved {
             progress.device_lost();
         }
+        let owner = context.load(Ordering::Relaxed).addr();
+        if let Some(key) = AttemptKey::from_context(owner) {
+            let (event, status) = (event.event, event.status);
+            let event = AttemptEvent { event, status, private, service, address };
+            return progress.on_attempt_event(key, &event).map(EventOwner::Attempt);
+        }
         // The context of a connection's identifier is the number of its queue pair.
-        let number = u32::try_from(context.load(Ordering::Relaxed).addr())
-            .ok()
-            .filter(|&number| number != 0);
+        let number = u32::try_from(owner).ok().filter(|&number| number != 0);
         let pair = progress.pair(number?)?;
         pair.on_cm_event(kind, private, depth, addresses(addr));
         Some(EventOwner::QpShared(pair))
@@ -244,6 +308,7 @@ impl Channel {
 #[expect(dead_code, reason = "held, not looked at")]
 enum EventOwner {
     Refused(Request),
+    Attempt(EndedAttempt),
     QpShared(Arc<QpShared>),
 }
 
@@ -349,6 +414,26 @@ impl CmId {
         check(unsafe { (self.core.cm.rdma_establish)(self.id.as_ptr()) })
     }
 
+    /// Asks the datagram service to which the route leads for its queue pair.
+    pub(crate) fn ask(&self, private: &[u8; SidrReq::MAX_CONSUMER_PRIVATE]) -> io::Result<()> {
+        self.connect(private, NO_READS, 0, false)
+    }
+
+    /// Answers a request for datagrams with the number of a queue pair.
+    pub(crate) fn answer(
+        &self,
+        private: &[u8; SidrRep::MAX_PRIVATE],
+        number: u32,
+    ) -> io::Result<()> {
+        self.accept(private, NO_READS, number, false)
+    }
+
+    /// Returns the local port.
+    fn local_port(&self) -> u16 {
+        // SAFETY: the identifier is live.
+        u16::from_be(unsafe { (self.core.cm.rdma_get_src_port)(self.id.as_ptr()) })
+    }
+
     fn reject(&self, private: &[u8]) -> io::Result<()> {
         // SAFETY: the identifier is live. The library copies the private data.
         check(unsafe {
@@ -399,6 +484,12 @@ impl Drop for CmId {
 /// that the peer's process was killed.
 pub(crate) const RETRY_COUNT: u8 = 6;
 
+/// The number of port numbers that are tried to find one that is free for both services.
+const PORT_SEARCH_MAX: usize = 64;
+
+/// The read depths of messages about datagrams, which do not contain them.
+const NO_READS: ReadDepth = ReadDepth { incoming: 0, outgoing: 0 };
+
 fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -421,11 +512,18 @@ fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_
 
 impl Request {
     /// Rejects the request with a consumer's private data.
-    pub(crate) fn refuse(mut self, private: &[u8]) {
-        let message = [&REJECT_HEADER, private].concat();
+    pub(crate) fn refuse(mut self, private: &[u8]) -> Result<()> {
+        let message = match self.service {
+            ServiceType::Connection => [&REJECT_HEADER, private].concat(),
+            ServiceType::Datagram if private.len() > sidr_trailer::MAX_REP_DATA => {
+                return Err(Error::of(DAT_INVALID_PARAMETER));
+            }
+            ServiceType::Datagram => sidr_trailer::emit_rep(private).to_vec(),
+        };
         // The call fails if the peer has given up. Such a peer needs no answer, so the error is
         // ignored.
         let _ = self.id.take().map(|id| id.reject(&message));
+        Ok(())
     }
 
     /// Returns the identifier of the request, for a caller that answers the request.
@@ -438,7 +536,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(id) = self.id.take() {
-            // The rejection has no `REJECT_HEADER`, because no consumer has rejected the request.
+            // The rejection has neither `REJECT_HEADER` nor a trailer, because no consumer has
+            // rejected the request.
             // An error is ignored, because the peer may no longer exist.
             let _ = id.reject(&[]);
         }

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dat_core::provider::{Connect, ReadDepth, Upcall};
+use dat_core::provider::{Connect, ReadDepth, ServiceType, Upcall};
 use dat_core::{Error, Result};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
 
 use crate::cm::{CmId, RETRY_COUNT, Request};
 use crate::map::{CmEvent, REJECT_HEADER};
+use crate::progress::Due;
 use crate::qp::{DRAINED, FLUSHED, QpShared};
 
 /// The connection of a queue pair.
@@ -44,6 +45,7 @@ enum State {
     Accepting,
     /// The connection is established. The consumer is notified after [`KERNEL_DRIVER_DELAY`].
     EstablishedDelayed,
+    /// The connection is established, or the queue pair exchanges datagrams.
     Established,
     /// The peer or this side's device has ended the connection. After [`KERNEL_DRIVER_DELAY`] this
     /// provider knows which of the two it was.
@@ -58,6 +60,14 @@ enum State {
     /// The queue pair is being flushed.
     Flushing,
     Closed,
+}
+
+impl Connection {
+    /// Creates the state of a queue pair that exchanges datagrams from its creation on. It ends as
+    /// a connection does.
+    pub(crate) fn for_datagrams() -> Connection {
+        Connection { state: State::Established, ..Connection::default() }
+    }
 }
 
 struct ConnectParameters {
@@ -122,6 +132,9 @@ impl QpShared {
     }
 
     pub(crate) fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        if self.is_datagram {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
         let full = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         let id = self
             .progress
@@ -141,7 +154,7 @@ impl QpShared {
         };
         drop(connection);
         if let Some(at) = deadline {
-            self.progress.set_deadline(self.number, at);
+            self.progress.set_deadline(Due::Pair(self.number), at);
         }
         if resolved.is_err() {
             self.end_later(EndCause::Unreachable);
@@ -150,6 +163,9 @@ impl QpShared {
     }
 
     pub(crate) fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+        if self.is_datagram || request.service != ServiceType::Connection {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         let depth = ReadDepth {
             incoming: depth.incoming.min(request.depth.incoming),
@@ -314,7 +330,7 @@ impl QpShared {
         let at = Instant::now() + KERNEL_DRIVER_DELAY;
         connection.deadline = Some(at);
         drop(connection);
-        self.progress.set_deadline(self.number, at);
+        self.progress.set_deadline(Due::Pair(self.number), at);
     }
 
     /// Reports to the consumer of the accepting side that the connection is established.
@@ -408,7 +424,10 @@ impl QpShared {
         }
         let wanted = matches!(end, EndCause::Graceful | EndCause::Abrupt)
             && connection.state == State::Established;
-        let graceful = wanted && end == EndCause::Graceful && self.post_send_marker(DRAINED);
+        let graceful = wanted
+            && end == EndCause::Graceful
+            && !self.is_datagram
+            && self.post_send_marker(DRAINED);
         let end = match (end, connection.state) {
             (EndCause::Graceful | EndCause::Abrupt, _) => EndCause::Disconnected,
             // The consumer was not notified that the connection is established. So the attempt has
@@ -428,7 +447,8 @@ impl QpShared {
     /// Flushes the queue pair in order to end the connection. On rxe, the flush starts after
     /// [`KERNEL_DRIVER_DELAY`].
     fn close(&self, mut connection: MutexGuard<'_, Connection>) {
-        match self.progress.device.is_rxe() {
+        // Datagrams are not acknowledged.
+        match self.progress.device.is_rxe() && !self.is_datagram {
             true => {
                 connection.state = State::FlushDelayed;
                 self.delay(connection);
@@ -441,7 +461,7 @@ impl QpShared {
         connection.state = State::Flushing;
         connection.flushed_at = Some(Instant::now());
         let mut markers = 0;
-        let uses_markers = self.progress.device.needs_markers();
+        let uses_markers = self.needs_markers();
         if uses_markers && !self.on_srq && self.post_receive_marker() {
             markers |= 1;
         }
@@ -479,11 +499,13 @@ impl QpShared {
     /// Continues to end the connection as far as possible now. Returns true when the connection has
     /// ended and the end was reported.
     pub(crate) fn advance_end(&self) -> bool {
-        let flushed = self.progress.device.is_iwarp() && self.connection().state == State::Flushing;
+        let flushing = !self.needs_markers() && self.connection().state == State::Flushing;
         self.prefetch_completions();
-        if flushed {
-            // Over iWARP, the transition to the error state flushes all work requests before it
-            // returns. So `prefetch_completions` has taken every flushed completion.
+        // Over iWARP, the transition to the error state flushes all work requests before it
+        // returns. So `prefetch_completions` has taken every flushed completion. Every work request
+        // of a datagram queue pair leaves a completion, so the completions can be counted.
+        let work_queues = [&self.send_queue, &self.receive_queue];
+        if flushing && !(self.is_datagram && work_queues.iter().any(|q| q.outstanding() > 0)) {
             self.send_queue.markers.fetch_or(FLUSHED, Ordering::Release);
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }

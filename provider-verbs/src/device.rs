@@ -24,6 +24,7 @@ use crate::descriptor::set_nonblocking;
 use crate::key_table::KeyTable;
 use crate::params::SYSFS;
 use crate::qp::{COUNT_MARKERS, END_MARKERS};
+use crate::{address, map};
 
 /// A kernel driver that emulates an RDMA device in software, on the same processors on which
 /// consumers poll. This crate accounts for the peculiarities of each driver.
@@ -236,6 +237,33 @@ impl Device {
         unsafe { (*(*self.context.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
+    /// Returns whether the device has datagrams whose peers this crate can address. iWARP has no
+    /// datagrams. In an InfiniBand network, the address of a peer that calls is not its IP address,
+    /// so this crate supports datagrams only on RoCE.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        !self.is_iwarp() && self.port_attr.link_layer == IBV_LINK_LAYER_ETHERNET
+    }
+
+    /// Returns the index of a local IP address in the port's table of GIDs. RoCE only. The table
+    /// may contain the address once for each version of RoCE. The result is the entry for version
+    /// 2.
+    pub(crate) fn gid_index(&self, address: IpAddr) -> Option<u8> {
+        let wanted = address::gid(address);
+        let length = u8::try_from(self.port_attr.gid_tbl_len).unwrap_or(u8::MAX);
+        let types = Path::new(SYSFS).join(&self.name).join(format!("ports/{}", self.port));
+        let types = types.join("gid_attrs/types");
+        (0..length).find(|index| {
+            let (mut gid, query) = (ibv_gid::zeroed(), self.core.verbs.ibv_query_gid);
+            // SAFETY: the context is open, and there is room for the result.
+            let found =
+                unsafe { query(self.context.as_ptr(), self.port, i32::from(*index), &mut gid) };
+            found == 0
+                && gid == wanted
+                && std::fs::read_to_string(types.join(index.to_string()))
+                    .is_ok_and(|version| version.trim() == "RoCE v2")
+        })
+    }
+
     /// The maximum number of work requests that this crate posts for one request of dat-core: see
     /// `QpShared::wait_for_earlier`.
     pub(crate) fn requests_per_dto(&self) -> usize {
@@ -279,7 +307,7 @@ impl Device {
             max_region_size: attr.max_mr_size,
             max_pds: count(attr.max_pd),
             max_message: self.port_attr.max_msg_sz,
-            max_datagram: None,
+            max_datagram: self.has_datagrams().then(|| map::mtu(self.port_attr.active_mtu)),
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),

@@ -14,7 +14,9 @@
 //! | `work_queue` | the send queue and the receive queue of a queue pair |
 //! | `work_request` | conversion of work requests to verbs |
 //! | `connection` | connections of queue pairs, and how they end |
-//! | `cm` | rdma_cm: event channel, identifiers, listeners, connection requests |
+//! | `resolution` | service ID resolution: the peers of datagram queue pairs |
+//! | `address` | address handles, to which datagrams are sent |
+//! | `cm` | rdma_cm: event channel, identifiers, listeners, requests |
 //! | `progress` | the state that threads share, and the progress thread |
 //! | [`map`] | conversion of statuses, access flags and events to dat-core's types |
 //! | [`gate`] | a lock that excludes the consumer from a queue and costs the consumer nothing |
@@ -40,9 +42,19 @@
 //!   receives can be posted. `rdma_create_qp` is not used, because an endpoint exists before its
 //!   peer is known. So this crate makes the transitions itself, with the attributes of
 //!   `rdma_init_qp_attr`.
-//! - `listen`: `rdma_bind_addr` to the adapter's own address and to the port, as in libdaplofa.
+//! - `qp` for datagrams: the transitions to RTR and RTS follow at once, with the Q_Key of rdma_cm.
+//!   So the queue pair receives datagrams from its creation on.
+//! - `listen`: `rdma_bind_addr` to the adapter's own address and to the port, as in libdaplofa. On
+//!   a device with datagrams, a second identifier has the same number in the port space of
+//!   datagrams.
 //! - `connect`: `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect`. When the answer arrives,
 //!   the queue pair moves to RTS and `rdma_establish` follows.
+//! - `resolve`: the same calls in the port space of datagrams, for which rdma_cm uses service ID
+//!   resolution. The private data of both messages end with a trailer
+//!   ([`wire::cm::sidr_trailer`]). `ibv_create_ah` makes the address handle from the attributes in
+//!   the event that reports the answer.
+//! - `answer`: `rdma_accept`. The address handle is made from the IP addresses of the request's
+//!   identifier. The queue pair of the peer comes from the trailer. If there is none, it is 0.
 //! - Immediate data are sent in the byte order of this host, as libdaplofa does. So a peer sees the
 //!   same number only if it has the same byte order.
 //! - `watch`: asynchronous events of the adapter, which report a fault of the device, its removal
@@ -109,6 +121,15 @@
 //! first posts another marker, an RDMA write of no data, which completes when all requests before
 //! it have completed.
 //!
+//! # How address handles end
+//!
+//! rxe looks for the address handle of a datagram when it sends the datagram. If the handle does
+//! not exist any more, the queue pair fails. A consumer may free an address as soon as it has
+//! posted a datagram. So the address handle is destroyed only when every datagram of its protection domain
+//! has completed, or after a second. The completions must be known for that, so every datagram is
+//! signalled, and its completion is hidden if the consumer has not asked for it. This also shows
+//! when a datagram queue pair is flushed, so it needs no markers.
+//!
 //! # Where a device deviates from dat-core's contract
 //!
 //! - After a thread has requested a notification for any completion, it cannot restrict the request
@@ -124,6 +145,11 @@
 //!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). rxe refuses misaligned atomic
 //!   operations when they are posted.
 //! - [`map::request`] and [`map::receive`] disambiguate the statuses of rxe and siw.
+//! - A shared receive queue of rxe completes a buffer that is too small for a datagram. The
+//!   consumer gets the completion as [`LocalLength`](dat_core::provider::WcStatus::LocalLength), and the
+//!   endpoint works as before.
+//! - InfiniBand devices have no datagrams here, because the address of a peer that calls must be
+//!   found out from the subnet manager. RoCE needs only its IP address.
 //! - siw connects the TCP socket before `rdma_connect` returns, so an address that does not answer
 //!   delays the adapter's other connections. siw lets peers read all registered memory. siw has no
 //!   windows, and its queues cannot grow.
@@ -134,6 +160,7 @@
 //! completion queue, the provider creates one, and takes its completions when the work queue is
 //! full.
 
+mod address;
 mod cm;
 mod connection;
 mod cq;
@@ -150,6 +177,7 @@ pub mod params;
 mod progress;
 mod qp;
 mod qp_table;
+mod resolution;
 mod srq;
 mod transport;
 mod work_queue;

@@ -1,8 +1,11 @@
 //! Conversion of statuses, access flags and events of verbs and rdma_cm to dat-core's types. The
 //! conversions are tables, and none of them accesses a device.
 
+use std::io;
+
 use dat_core::provider::{Access, WcOp, WcStatus};
 use rdma_core_sys::*;
+use wire::cm::{SidrStatus, sidr_trailer};
 
 use crate::device::KernelDriver;
 
@@ -147,6 +150,61 @@ pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEve
         // device or that the time-wait state has ended. None of them affects the connection.
         _ => CmEvent::Ignored,
     }
+}
+
+/// The reason for which the address of a datagram service could not be resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// The peer's consumer has rejected the request.
+    Rejected {
+        /// The private data of the peer's consumer.
+        private: Vec<u8>,
+    },
+    /// The peer's host has refused the request.
+    Refused(SidrStatus),
+    /// The peer's host does not answer.
+    NoAnswer,
+    /// The request could not be sent.
+    Unreachable(String),
+}
+
+/// Converts an event of rdma_cm that ends an attempt to resolve the address of a datagram service.
+/// Returns `None` if the event does not end the attempt. `private` contains the event's private
+/// data.
+///
+/// A service that refuses has a positive status, which is that of the SIDR REP. The kernel uses the
+/// status of a rejection also if the program has died or its backlog is full, but without private
+/// data. A consumer of this provider always sends a trailer.
+pub fn unresolved(event: rdma_cm_event_type, status: i32, private: &[u8]) -> Option<Unresolved> {
+    Some(match (event, status) {
+        (RDMA_CM_EVENT_UNREACHABLE, 1..=255) => match SidrStatus(status as u8) {
+            SidrStatus::REJECT if private.iter().any(|&octet| octet != 0) => {
+                Unresolved::Rejected { private: sidr_trailer::parse_rep(private).to_vec() }
+            }
+            status => Unresolved::Refused(status),
+        },
+        (RDMA_CM_EVENT_UNREACHABLE, NO_ANSWER) => Unresolved::NoAnswer,
+        (
+            RDMA_CM_EVENT_ADDR_ERROR
+            | RDMA_CM_EVENT_ROUTE_ERROR
+            | RDMA_CM_EVENT_UNREACHABLE
+            | RDMA_CM_EVENT_CONNECT_ERROR
+            | RDMA_CM_EVENT_REJECTED,
+            _,
+        ) => Unresolved::Unreachable(io::Error::from_raw_os_error(-status).to_string()),
+        (RDMA_CM_EVENT_DEVICE_REMOVAL, _) => {
+            Unresolved::Unreachable("the device is gone".to_owned())
+        }
+        _ => return None,
+    })
+}
+
+/// The status of an event that reports that the peer has not answered.
+const NO_ANSWER: i32 = -libc::ETIMEDOUT;
+
+/// Converts the code of an MTU to bytes.
+pub fn mtu(code: ibv_mtu) -> u32 {
+    128 << code.clamp(IBV_MTU_256, IBV_MTU_4096)
 }
 
 /// The reason code of a rejection by a consumer.
@@ -306,6 +364,49 @@ mod tests {
             rejected(-111, &[2, 0, 2, 0]),
             CmEvent::RejectedByPeer,
             "over iWARP, a rejection with the header must be attributed to the peer's consumer"
+        );
+    }
+
+    #[test]
+    fn a_datagram_service_is_unresolved_for_a_reason() {
+        let unreachable =
+            |status, private: &[u8]| unresolved(RDMA_CM_EVENT_UNREACHABLE, status, private);
+        let nothing = [0; 136];
+        let rejected = |private: &[u8]| Some(Unresolved::Rejected { private: private.to_vec() });
+        let refused = |status| Some(Unresolved::Refused(status));
+        assert_eq!(unreachable(2, &sidr_trailer::emit_rep(b"no")), rejected(b"no"));
+        assert_eq!(unreachable(2, &sidr_trailer::emit_rep(b"")), rejected(b""));
+        let mut of_others = nothing;
+        of_others[0] = b'n';
+        assert_eq!(unreachable(2, &of_others), rejected(&of_others));
+        assert_eq!(
+            unreachable(2, &nothing),
+            refused(SidrStatus::REJECT),
+            "a rejection for a dead program must not be attributed to the peer's consumer"
+        );
+        assert_eq!(unreachable(1, &nothing), refused(SidrStatus::UNSUPPORTED));
+        assert_eq!(unreachable(3, &nothing), refused(SidrStatus::NO_QP));
+        assert_eq!(unreachable(-110, &[]), Some(Unresolved::NoAnswer));
+        for event in [RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ROUTE_ERROR] {
+            let why = match unresolved(event, -libc::EHOSTUNREACH, &[]) {
+                Some(Unresolved::Unreachable(why)) => why,
+                other => panic!("{other:?}"),
+            };
+            assert!(why.starts_with("No route to host"), "{why}");
+        }
+        for event in [RDMA_CM_EVENT_ADDR_CHANGE, RDMA_CM_EVENT_TIMEWAIT_EXIT] {
+            assert_eq!(unresolved(event, 0, &[]), None);
+        }
+    }
+
+    #[test]
+    fn an_mtu_is_converted_to_bytes() {
+        let bytes: Vec<_> = (IBV_MTU_256..=IBV_MTU_4096).map(mtu).collect();
+        assert_eq!(bytes, [256, 512, 1024, 2048, 4096]);
+        assert_eq!(
+            [mtu(0), mtu(100)],
+            [256, 4096],
+            "an unknown code of a newer library must not overflow"
         );
     }
 

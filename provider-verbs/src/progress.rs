@@ -16,15 +16,18 @@ use dat_core::provider::{Sink, Upcall};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::address::AddressHandle;
 use crate::cm::{Channel, CmId};
 use crate::connection::{EndCause, QP_FAILED};
 use crate::cq;
 use crate::descriptor::EventFd;
 use crate::device::Device;
 use crate::map::{self, DeviceEvent};
+use crate::mr::Domain;
 use crate::mw::WindowTable;
 use crate::qp::QpShared;
 use crate::qp_table::QpTable;
+use crate::resolution::{AttemptKey, Attempts};
 use crate::{Adapter, srq};
 
 /// The state that all threads of an adapter share.
@@ -49,7 +52,12 @@ pub(crate) struct ProgressContext {
     /// Whether `ending` contains queue pairs. Threads that poll read this flag.
     has_ending: AtomicBool,
     failed: Mutex<Vec<u32>>,
-    deadlines: Mutex<BTreeSet<(Instant, u32)>>,
+    deadlines: Mutex<BTreeSet<(Instant, Due)>>,
+    /// The attempts of datagram queue pairs to resolve addresses.
+    pub(crate) attempts: Mutex<Attempts>,
+    /// Address handles that the consumer has freed and that posted datagrams may still use, each
+    /// with the time at which it is destroyed at the latest.
+    retired: Mutex<Vec<(Instant, AddressHandle)>>,
     /// The lock whose holder handles events.
     handling: Mutex<()>,
     /// The descriptor that wakes the progress thread.
@@ -62,6 +70,14 @@ pub(crate) struct ProgressContext {
     /// Whether the device has failed or was removed. The sink was notified of this.
     lost: AtomicBool,
     stop: AtomicBool,
+}
+
+/// What has a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// The connection of the queue pair with this number.
+    Pair(u32),
+    Attempt(AttemptKey),
 }
 
 /// The object that an asynchronous event concerns. `None` if the object is about to be dropped.
@@ -87,7 +103,12 @@ const FAILURE_CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// time doubles up to [`FAILURE_CHECK_INTERVAL_MIN`].
 const END_RETRY_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// The time after which an address handle that the consumer has freed is destroyed, even if the
+/// consumer has not taken the completions of its datagrams. A device sends datagrams at once,
+/// because they wait for no peer.
+const HANDLE_RETIREMENT_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -119,6 +140,8 @@ impl ProgressContext {
             has_ending: AtomicBool::new(false),
             failed: Mutex::default(),
             deadlines: Mutex::default(),
+            attempts: Mutex::default(),
+            retired: Mutex::default(),
             handling: Mutex::default(),
             wakeup,
             invalidated,
@@ -191,9 +214,41 @@ impl ProgressContext {
         self.wakeup.signal();
     }
 
-    pub(crate) fn set_deadline(&self, number: u32, at: Instant) {
-        lock(&self.deadlines).insert((at, number));
+    pub(crate) fn set_deadline(&self, of: Due, at: Instant) {
+        lock(&self.deadlines).insert((at, of));
         self.wakeup.signal();
+    }
+
+    pub(crate) fn forget_deadline(&self, of: Due, at: Instant) {
+        lock(&self.deadlines).remove(&(at, of));
+    }
+
+    /// Destroys an address handle that the consumer has freed, as soon as no posted datagram uses
+    /// it.
+    pub(crate) fn retire_handle(&self, handle: AddressHandle) {
+        if self.sends_datagrams(&handle.domain) {
+            lock(&self.retired).push((Instant::now() + HANDLE_RETIREMENT_MAX, handle));
+            self.wakeup.signal();
+        }
+    }
+
+    /// Returns whether a datagram is posted that may use an address handle of this domain.
+    fn sends_datagrams(&self, domain: &Arc<Domain>) -> bool {
+        self.pairs().iter().any(|pair| pair.sends_datagrams(domain))
+    }
+
+    /// Destroys the retired address handles that no posted datagram uses.
+    pub(crate) fn destroy_retired_handles(&self) {
+        let mut retired = lock(&self.retired);
+        if retired.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let unused: Vec<_> = retired
+            .extract_if(.., |(at, handle)| *at <= now || !self.sends_datagrams(&handle.domain))
+            .collect();
+        drop(retired);
+        drop(unused);
     }
 
     /// Handles the end of a connection as far as possible, after `QpShared::end` has started it.
@@ -223,7 +278,14 @@ impl ProgressContext {
             let first = lock(&self.deadlines).first().copied().filter(|(at, _)| *at <= now);
             let Some(due) = first else { break };
             lock(&self.deadlines).remove(&due);
-            if let Some(pair) = self.pair(due.1)
+            let number = match due.1 {
+                Due::Pair(number) => number,
+                Due::Attempt(key) => {
+                    self.end_due_attempt(key);
+                    continue;
+                }
+            };
+            if let Some(pair) = self.pair(number)
                 && let Some(end) = pair.on_deadline(now)
             {
                 let was_connecting = pair.end(end);
@@ -234,6 +296,7 @@ impl ProgressContext {
                 self.wakeup.signal();
             }
         }
+        self.destroy_retired_handles();
         let ending = std::mem::take(&mut *lock(&self.ending));
         let left: Vec<_> = ending.into_iter().filter(|pair| !pair.advance_end()).collect();
         let mut ending = lock(&self.ending);
@@ -378,9 +441,11 @@ impl ProgressContext {
         }
         let check_at = self.pairs().iter().any(|pair| pair.is_established()).then_some(check_at);
         let due = lock(&self.deadlines).first().map(|(at, _)| *at);
+        let retired = lock(&self.retired).iter().map(|(at, _)| *at).min();
         let due = due
             .into_iter()
             .chain(check_at)
+            .chain(retired)
             .min()
             .map(|at| at.saturating_duration_since(Instant::now()));
         let limit = has_ending.then_some(retry).into_iter().chain(due).min()?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
 use dat_core::{Error, Result, nesting};
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_TEP};
 use rdma_core_sys::*;
 
 use crate::cm::Request;
@@ -19,7 +19,9 @@ use crate::mw::WindowShared;
 use crate::progress::ProgressContext;
 use crate::srq::{self, Srq};
 use crate::work_queue::{Work, WorkQueue};
-use crate::work_request::{MARKER, RECEIVE, SHARED, operation, post_error, receive, request};
+use crate::work_request::{
+    MARKER, RECEIVE, SHARED, datagram, operation, post_error, receive, request,
+};
 use crate::{Adapter, map};
 
 /// A queue pair.
@@ -31,6 +33,8 @@ pub(crate) struct QpShared {
     pub(crate) qp: NonNull<ibv_qp>,
     pub(crate) number: u32,
     pub(crate) on_srq: bool,
+    /// Whether the queue pair exchanges datagrams and has no connection.
+    pub(crate) is_datagram: bool,
     pub(crate) connection: Mutex<Connection>,
     pub(crate) send_queue: WorkQueue,
     pub(crate) receive_queue: WorkQueue,
@@ -73,7 +77,7 @@ pub(crate) struct QpShared {
     pub(crate) recv_cq: Arc<cq::CqShared>,
     /// The queued binds, the oldest first.
     binds: Mutex<VecDeque<Bind>>,
-    domain: Arc<Domain>,
+    pub(crate) domain: Arc<Domain>,
     /// This queue pair's own completion queue, if the consumer has no completion queue for requests
     /// or for receives.
     _own: Option<Cq>,
@@ -116,6 +120,10 @@ impl Qp {
         sink: Sink<Adapter>,
     ) -> Result<Qp> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let is_datagram = cfg.service == ServiceType::Datagram;
+        if is_datagram && !progress.device.has_datagrams() {
+            return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
+        }
         let receives = cfg.srq.map_or(cfg.max_recvs, Srq::slots);
         let own = match (cfg.request_cq, cfg.recv_cq) {
             (Some(_), Some(_)) => None,
@@ -129,7 +137,7 @@ impl Qp {
             send_cq: send_cq.as_ptr(),
             recv_cq: recv_cq.as_ptr(),
             srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
-            qp_type: IBV_QPT_RC,
+            qp_type: if is_datagram { IBV_QPT_UD } else { IBV_QPT_RC },
             cap: ibv_qp_cap {
                 max_send_wr: (cfg.max_requests * progress.device.requests_per_dto()
                     + END_MARKERS
@@ -151,10 +159,10 @@ impl Qp {
         // If the device does not support inline data, create a queue pair that does not use inline
         // data.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
-        let markers = if progress.device.needs_markers() { END_MARKERS } else { 0 };
+        let [sends, recvs] = reserved_room(progress, is_datagram, cfg.max_requests);
         let reserved = send_cq
-            .reserve(markers)
-            .and_then(|()| recv_cq.reserve(markers).inspect_err(|_| send_cq.release(markers)));
+            .reserve(sends)
+            .and_then(|()| recv_cq.reserve(recvs).inspect_err(|_| send_cq.release(sends)));
         if let Err(error) = reserved {
             // SAFETY: no other code has the queue pair.
             unsafe { (verbs.ibv_destroy_qp)(qp.as_ptr()) };
@@ -166,7 +174,11 @@ impl Qp {
             // SAFETY: the queue pair is live.
             number: unsafe { qp.as_ref() }.qp_num,
             on_srq: srq.is_some(),
-            connection: Mutex::default(),
+            is_datagram,
+            connection: Mutex::new(match is_datagram {
+                true => Connection::for_datagrams(),
+                false => Connection::default(),
+            }),
             send_queue: WorkQueue::new(
                 attr.cap.max_send_wr.max((cfg.max_requests + END_MARKERS + COUNT_MARKERS) as u32),
             ),
@@ -196,19 +208,8 @@ impl Qp {
             domain,
             _own: own,
         });
-        let mut attr = ibv_qp_attr {
-            qp_state: IBV_QPS_INIT,
-            port_num: progress.device.port,
-            qp_access_flags: IBV_ACCESS_REMOTE_READ
-                | IBV_ACCESS_REMOTE_WRITE
-                | IBV_ACCESS_REMOTE_ATOMIC,
-            ..ibv_qp_attr::zeroed()
-        };
-        if progress.device.is_iwarp() {
-            attr.qp_access_flags &= !IBV_ACCESS_REMOTE_ATOMIC;
-        }
-        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-        if !pair.modify(&mut attr, mask) {
+        let is_ready = if is_datagram { pair.start_datagrams() } else { pair.move_to_init() };
+        if !is_ready {
             return Err(full());
         }
         if let Some(srq) = pair.srq.as_ref().filter(|_| pair.unreported_receives.is_some()) {
@@ -240,6 +241,7 @@ impl Drop for Qp {
             std::thread::yield_now();
         }
         pair.abandon_connection();
+        pair.cancel_attempts();
         while pair.bind_ended(false).is_some() {}
         pair.progress.windows.remove_pair(pair.number);
         let forget = || pair.progress.remove_pair(pair);
@@ -254,11 +256,22 @@ impl Drop for QpShared {
     fn drop(&mut self) {
         // SAFETY: no thread posts to the queue pair any more, and its number is not in the table.
         unsafe { (self.progress.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
-        let markers = if self.progress.device.needs_markers() { END_MARKERS } else { 0 };
+        let [sends, recvs] = reserved_room(&self.progress, self.is_datagram, self.max_requests);
         let waits_reserved = if *self.waits_reserved.get_mut() { self.max_requests } else { 0 };
         let hidden = if *self.hidden_reserved.get_mut() { HIDDEN_COMPLETIONS } else { 0 };
-        self.send_cq.release(markers + waits_reserved + hidden);
-        self.recv_cq.release(markers);
+        self.send_cq.release(sends + waits_reserved + hidden);
+        self.recv_cq.release(recvs);
+    }
+}
+
+/// The room in the completion queue of requests and in that of receives for the completions that
+/// the consumer does not get. A datagram queue pair needs no markers, because each of its requests
+/// leaves a completion.
+fn reserved_room(progress: &ProgressContext, is_datagram: bool, max_requests: usize) -> [usize; 2] {
+    match is_datagram {
+        true => [max_requests, 0],
+        false if progress.device.needs_markers() => [END_MARKERS; 2],
+        false => [0; 2],
     }
 }
 
@@ -274,6 +287,9 @@ unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
         let (pair, work_queue) = (&*self.0, &self.0.send_queue);
+        if pair.is_datagram {
+            return Err(PostError::Unsupported);
+        }
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
         // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
@@ -307,9 +323,54 @@ unsafe impl Queue<Adapter> for Qp {
         Ok(())
     }
 
+    unsafe fn post_datagram(
+        &self,
+        wr: &Datagram<'_, Adapter>,
+    ) -> std::result::Result<(), PostError> {
+        let _work = nesting::work();
+        let (pair, work_queue) = (&*self.0, &self.0.send_queue);
+        if !pair.is_datagram {
+            return Err(PostError::Unsupported);
+        }
+        let bytes: u32 = wr.segments.iter().map(|s| s.len).sum();
+        // SAFETY: the caller guarantees that only one thread at a time posts.
+        let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
+            if pair.unreported_requests.is_none() {
+                work_queue.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Send));
+            }
+            return Ok(());
+        };
+        pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
+        let inline = bytes as usize <= pair.inline && bytes > 0 && pair.is_readable(wr.segments);
+        let inaccessible = !inline && pair.domain.is_inaccessible(wr.segments, false);
+        // The number of completed requests shows when the queue pair is flushed and when an address
+        // handle is no longer used. So every request leaves a completion.
+        let hidden = !wr.signalled && pair.unreported_requests.is_none();
+        let slot = Work { id: wr.id, op: WcOp::Send, bytes, inaccessible, hidden };
+        let mut work = datagram(wr, work_queue.fill(slot));
+        if inline {
+            work.send_flags |= IBV_SEND_INLINE;
+        }
+        // SAFETY: the caller keeps the memory of the segments valid until the request completes.
+        post_error(unsafe { pair.post(&mut work) })?;
+        work_queue.posted();
+        Ok(())
+    }
+
+    fn resolve(&self, number: u64, to: &Connect<'_>) -> Result<()> {
+        self.0.resolve(number, to)
+    }
+
+    fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
+        self.0.answer(request, private)
+    }
+
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
         let _work = nesting::work();
         let (pair, work_queue) = (&*self.0, &self.0.send_queue);
+        if pair.is_datagram {
+            return Err(PostError::Unsupported);
+        }
         let window = wr.window.shared();
         window.check(&pair.domain, wr.view.as_ref())?;
         // SAFETY: the caller guarantees that only one thread at a time posts.
@@ -408,6 +469,52 @@ unsafe impl Queue<Adapter> for Qp {
 }
 
 impl QpShared {
+    /// Moves a new queue pair to INIT, the first state in which receives can be posted.
+    fn move_to_init(&self) -> bool {
+        let mut attr = ibv_qp_attr {
+            qp_state: IBV_QPS_INIT,
+            port_num: self.progress.device.port,
+            qp_access_flags: IBV_ACCESS_REMOTE_READ
+                | IBV_ACCESS_REMOTE_WRITE
+                | IBV_ACCESS_REMOTE_ATOMIC,
+            ..ibv_qp_attr::zeroed()
+        };
+        if self.progress.device.is_iwarp() {
+            attr.qp_access_flags &= !IBV_ACCESS_REMOTE_ATOMIC;
+        }
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask)
+    }
+
+    /// Moves a new datagram queue pair to RTS. It then receives and sends datagrams.
+    fn start_datagrams(&self) -> bool {
+        let init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+        let steps = [
+            (IBV_QPS_INIT, init),
+            (IBV_QPS_RTR, IBV_QP_STATE),
+            (IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN),
+        ];
+        steps.into_iter().all(|(qp_state, mask)| {
+            let mut attr = ibv_qp_attr {
+                qp_state,
+                port_num: self.progress.device.port,
+                qkey: RDMA_UDP_QKEY,
+                ..ibv_qp_attr::zeroed()
+            };
+            self.modify(&mut attr, mask)
+        })
+    }
+
+    /// Returns whether markers show when the queue pair has flushed its work requests.
+    pub(crate) fn needs_markers(&self) -> bool {
+        !self.is_datagram && self.progress.device.needs_markers()
+    }
+
+    /// Returns whether a datagram is posted that may use an address handle of this domain.
+    pub(crate) fn sends_datagrams(&self, domain: &Arc<Domain>) -> bool {
+        self.is_datagram && Arc::ptr_eq(&self.domain, domain) && self.send_queue.outstanding() > 0
+    }
+
     /// Returns whether this process can read the memory of all segments, and whether the segments'
     /// keys allow that.
     #[inline]
@@ -504,6 +611,10 @@ impl QpShared {
     unsafe fn post_count_marker(&self) {
         let work_queue = &self.send_queue;
         let count = work_queue.count();
+        // Every request of a datagram queue pair leaves a completion, so no marker is necessary.
+        if self.is_datagram {
+            return;
+        }
         if count <= work_queue.carried_out() || !work_queue.is_busy() || !self.is_established() {
             return;
         }
@@ -616,7 +727,8 @@ impl QpShared {
         if status != WcStatus::Success {
             // Over iWARP the device also flushes when the peer disconnects. rdma_cm reports the
             // disconnect, so the flush is no failure of the queue pair.
-            if status != WcStatus::Flushed || !self.progress.device.is_iwarp() {
+            let is_flush_by_peer = status == WcStatus::Flushed && self.progress.device.is_iwarp();
+            if !is_flush_by_peer && !self.is_dropped_datagram(wc) {
                 self.fail();
             }
             if self.abandoned.load(Ordering::Acquire) {
@@ -636,6 +748,7 @@ impl QpShared {
             };
             let status = match status {
                 WcStatus::Success => status,
+                _ if self.is_dropped_datagram(wc) => WcStatus::LocalLength,
                 _ => map::receive(self.progress.device.kernel_driver, wc.status, inaccessible),
             };
             // Every buffer of a shared receive queue that completes is counted, even a flushed one,
@@ -644,7 +757,9 @@ impl QpShared {
                 self.count_held_buffer();
             }
             let immediate = with(IBV_WC_WITH_IMM);
-            let invalidated = with(self.progress.invalidated);
+            // A datagram invalidates no key. A device may use the flag for another purpose.
+            let invalidated = (!self.is_datagram).then(|| with(self.progress.invalidated));
+            let invalidated = invalidated.flatten();
             invalidated.iter().for_each(|&key| self.progress.windows.invalidate(key));
             if self.unreported_receives.is_some() || self.withdrawn.load(Ordering::Acquire) {
                 return None;
@@ -684,6 +799,13 @@ impl QpShared {
         }
         let bytes = if status == WcStatus::Success { bytes } else { 0 };
         Some(Wc { id, qp: self.token, bytes, invalidated: None, immediate: None, op, status })
+    }
+
+    /// Returns whether this is the completion of a buffer of a shared receive queue that was too
+    /// small for a datagram. rxe drops the datagram, completes the buffer with this status, and the
+    /// queue pair works as before (`rxe_responder`, class E).
+    fn is_dropped_datagram(&self, wc: &ibv_wc) -> bool {
+        self.is_datagram && self.on_srq && wc.status == IBV_WC_REM_INV_REQ_ERR
     }
 
     fn binds(&self) -> MutexGuard<'_, VecDeque<Bind>> {

@@ -1,7 +1,6 @@
 //! dat-core's transport trait for a device.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 use telemetry::threads;
 
 use crate::Verbs;
+use crate::address::Address;
 use crate::cm::{Channel, Listener, Request};
 use crate::cq::Cq;
 use crate::descriptor::EventFd;
@@ -91,7 +91,7 @@ unsafe impl Transport for Adapter {
     type Cq = Cq;
     type Srq = Srq;
     type Qp = Qp;
-    type Address = Infallible;
+    type Address = Address;
     type Listener = Listener;
     type Request = Request;
 
@@ -130,7 +130,8 @@ unsafe impl Transport for Adapter {
     }
 
     fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
-        self.progress.channel.listen(self.progress.device.address, port, backlog, sink)
+        let ProgressContext { channel, device, .. } = &*self.progress;
+        channel.listen(device.address, port, backlog, device.has_datagrams(), sink)
     }
 
     fn port(&self, listener: &Listener) -> u16 {
@@ -138,8 +139,7 @@ unsafe impl Transport for Adapter {
     }
 
     fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
-        request.refuse(private);
-        Ok(())
+        request.refuse(private)
     }
 
     fn watch(&self, sink: Option<Sink<Self>>) {

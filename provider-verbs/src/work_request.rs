@@ -2,9 +2,10 @@
 
 use std::ptr;
 
-use dat_core::provider::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp};
+use dat_core::provider::{Datagram, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp};
 use rdma_core_sys::*;
 
+use crate::Adapter;
 use crate::device::KernelDriver;
 
 /// The bit of a work request's ID that says that the request is a marker. The low bits say which
@@ -59,6 +60,22 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
         send_flags: flag(wr.solicited, IBV_SEND_SOLICITED) | flag(wr.fence, IBV_SEND_FENCE),
         imm_data,
         wr: target,
+        ..ibv_send_wr::zeroed()
+    }
+}
+
+/// Converts a datagram. Its completion contains `wr_id`.
+#[inline]
+pub(crate) fn datagram(wr: &Datagram<'_, Adapter>, wr_id: u64) -> ibv_send_wr {
+    let solicited = if wr.solicited { IBV_SEND_SOLICITED } else { 0 };
+    ibv_send_wr {
+        wr_id,
+        sg_list: segments(wr.segments),
+        num_sge: wr.segments.len() as i32,
+        opcode: if wr.immediate.is_some() { IBV_WR_SEND_WITH_IMM } else { IBV_WR_SEND },
+        send_flags: IBV_SEND_SIGNALED | solicited,
+        imm_data: wr.immediate.unwrap_or(0),
+        wr: ibv_wr_target { ud: wr.address.destination(wr.qpn) },
         ..ibv_send_wr::zeroed()
     }
 }

@@ -36,6 +36,12 @@ constants! {
         RDMA_PS_UDP = 0x0111,
     }
 
+    /// The queue key of datagrams.
+    pub type rdma_queue_key = u32 {
+        /// The key of all queue pairs of the port space for datagrams.
+        RDMA_UDP_QKEY = 0x0123_4567,
+    }
+
     /// The limits of members of [`rdma_conn_param`].
     pub type rdma_depth = u8 {
         RDMA_MAX_RESP_RES = 0xff,

@@ -10,7 +10,7 @@
 //! | `device` | devices, their contexts and ports, asynchronous events |
 //! | `memory` | protection domains, regions, windows |
 //! | `completion` | completion queues, their channels, work completions |
-//! | `queue` | queue pairs and their states |
+//! | `queue` | queue pairs and their states, the addresses of peers |
 //! | `receive` | shared receive queues |
 //! | `work` | work requests |
 //! | `cm` | rdma_cm: identifiers, event channels, events |

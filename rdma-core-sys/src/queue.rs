@@ -1,4 +1,4 @@
-//! Queue pairs and their states.
+//! Queue pairs and their states, and the addresses of peers.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -10,6 +10,8 @@ constants! {
     pub type ibv_qp_type = c_uint {
         /// A queue pair for a reliable connection.
         IBV_QPT_RC = 2,
+        /// A queue pair for unreliable datagrams.
+        IBV_QPT_UD = 4,
     }
 
     /// A mask that selects the members of [`ibv_qp_attr`] that are set.
@@ -150,6 +152,16 @@ records! {
         pub is_global: u8,
         /// The port.
         pub port_num: u8,
+    }
+
+    /// An address handle: the address of a peer, as datagrams use it.
+    pub struct ibv_ah {
+        /// The device to which the address handle belongs.
+        pub context: *mut ibv_context,
+        /// The protection domain of the address handle.
+        pub pd: *mut ibv_pd,
+        /// The kernel's handle of the address handle.
+        pub handle: u32,
     }
 
     /// The attributes of a queue pair, to modify or to query.

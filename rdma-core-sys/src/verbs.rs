@@ -4,8 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::describe::functions;
 use crate::{
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr,
-    ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
+    ibv_device_attr, ibv_gid, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr,
 };
 
 /// The original attributes of a port: the first 44 bytes of
@@ -29,6 +30,10 @@ functions! {
         pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
         /// Queries those attributes of a port that existed in 2005; see the method `query_port`.
         pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) -> c_int;
+        /// Queries an entry of the port's table of GIDs.
+        pub fn ibv_query_gid(
+            context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid,
+        ) -> c_int;
         /// Takes the next asynchronous event, which must be acknowledged later. Waits for an event
         /// if `async_fd` is in blocking mode.
         pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
@@ -92,5 +97,11 @@ functions! {
         /// Waits until all events of a queue pair are acknowledged, and destroys the queue pair.
         /// Work requests that were posted to the queue pair no longer complete.
         pub fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
+
+        /// Creates an address handle. On RoCE, the function looks up the MAC address of the peer,
+        /// and may wait for the peer's answer.
+        pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+        /// Destroys an address handle. No posted request may use it any more.
+        pub fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
     }
 }

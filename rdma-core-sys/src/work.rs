@@ -1,9 +1,9 @@
 //! Work requests.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 use crate::describe::{constants, records};
-use crate::{ibv_mw, ibv_mw_bind_info};
+use crate::{ibv_ah, ibv_mw, ibv_mw_bind_info};
 
 constants! {
     /// The kind of a request.
@@ -71,7 +71,7 @@ records! {
     /// The peer of a datagram.
     pub struct ibv_wr_ud {
         /// The address handle of the peer.
-        pub ah: *mut c_void,
+        pub ah: *mut ibv_ah,
         /// The number of the peer's queue pair.
         pub remote_qpn: u32,
         /// The queue key of the peer.
