@@ -215,8 +215,8 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// The segments' memory stays valid until the receive completes. One thread at a time posts
     /// receives.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Queues a datagram. The queue pair is a [`ServiceType::Datagram`] queue pair, whose receives have
-    /// room for [`Datagram::HEADER`] bytes in addition to the message.
+    /// Queues a datagram. The queue pair is a [`ServiceType::Datagram`] queue pair, whose receives
+    /// have room for [`Datagram::HEADER`] bytes in addition to the message.
     ///
     /// # Safety
     /// The requirements of [`Queue::post_send`] apply.

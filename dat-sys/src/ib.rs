@@ -482,15 +482,15 @@ impl DAT_IB_EXTENSION_EVENT_DATA {
     pub fn to_words(&self) -> [u64; 8] {
         const { assert!(size_of::<Self>() == size_of::<[u64; 8]>()) };
         let mut words = [0; 8];
-        // SAFETY: both have the same size. A word may have any value. The record was initialized as
-        // a whole (`zeroed`) before its fields were set, so all its octets have values, also those
-        // between the fields.
+        let data = words.as_mut_ptr().cast::<Self>();
+        // Copy each field, because the octets between the fields need not have values.
+        // SAFETY: the words have the size and at least the alignment of the record.
         unsafe {
-            core::ptr::copy_nonoverlapping(
-                core::ptr::from_ref(self).cast::<u8>(),
-                words.as_mut_ptr().cast::<u8>(),
-                size_of::<Self>(),
-            );
+            (&raw mut (*data).r#type).write(self.r#type);
+            (&raw mut (*data).status).write(self.status);
+            (&raw mut (*data).val).write(self.val);
+            (&raw mut (*data).detail).write(self.detail);
+            (&raw mut (*data).context).write(self.context);
         }
         words
     }

@@ -9,6 +9,7 @@
 
 mod connections;
 mod data;
+mod datagrams;
 mod extended;
 mod not_ready;
 mod queues;
@@ -17,6 +18,7 @@ mod windows;
 
 pub use connections::*;
 pub use data::*;
+pub use datagrams::*;
 pub use extended::*;
 pub use not_ready::*;
 pub use queues::*;
@@ -91,6 +93,23 @@ macro_rules! transport_contract {
             a_dropped_queue_pair_disconnects
             an_attempt_can_be_abandoned
             connections_come_and_go
+            // Datagrams.
+            datagrams_are_supported_or_refused
+            an_address_is_resolved_with_private_data
+            a_request_for_datagrams_is_rejected
+            nobody_listening_for_datagrams_is_a_failure
+            a_full_backlog_is_a_failure
+            an_unanswered_request_for_datagrams_times_out
+            addresses_are_resolved_in_any_order
+            an_attempt_ends_with_its_queue_pair
+            datagrams_of_every_size_arrive
+            immediate_data_arrive_with_a_datagram
+            one_queue_pair_has_many_peers
+            a_datagram_needs_a_buffer
+            a_shared_queue_serves_datagrams
+            unsignalled_datagrams_complete_silently
+            datagrams_are_checked
+            an_abrupt_close_of_datagrams_flushes
         );
     };
     (@cases $open:expr; $($case:ident)*) => {

@@ -76,6 +76,7 @@ pub(super) enum OwnedUpcall {
     Resolved {
         number: u64,
         qpn: u32,
+        own_qpn: u32,
         peer: SocketAddr,
         private: Vec<u8>,
     },

@@ -139,9 +139,9 @@ impl Fabric {
                 to: *to,
                 private,
             },
-            OwnedUpcall::Resolved { number, qpn, peer, private } => Upcall::Resolved {
+            OwnedUpcall::Resolved { number, qpn, own_qpn, peer, private } => Upcall::Resolved {
                 number: *number,
-                remote: RemoteQp { address: peer.ip(), qpn: *qpn },
+                remote: RemoteQp { address: peer.ip(), qpn: *qpn, own_qpn: *own_qpn },
                 peer: *peer,
                 private,
             },

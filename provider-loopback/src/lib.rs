@@ -374,8 +374,9 @@ unsafe impl Queue<Adapter> for Qp {
 
     fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
         check_private(private)?;
-        let (address, qpn) = self.0.with(|e, id| e.answer(id, request.0.id, private))?;
-        Ok(RemoteQp { address, qpn })
+        let answered = self.0.with(|e, id| e.answer(id, request.0.id, private))?;
+        let (address, [qpn, own_qpn]) = answered;
+        Ok(RemoteQp { address, qpn, own_qpn })
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {

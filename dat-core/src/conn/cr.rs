@@ -89,10 +89,13 @@ pub(super) fn report_request<T: Transport>(
         ep.set_addresses(to, from);
     }
     let data = DAT_EVENT_DATA { cr_arrival_event_data: data };
+    ia.counters.count(match made.service {
+        ServiceType::Connection => &[DCNT_IA_CM_REQ_RX],
+        ServiceType::Datagram => &[DCNT_IA_CM_AH_REQ_RX],
+    });
     let posted = match made.service {
         ServiceType::Connection => evd.post(DAT_CONNECTION_REQUEST_EVENT, data, Order::Now),
         ServiceType::Datagram => {
-            ia.counters.count(&[DCNT_IA_CM_AH_REQ_RX]);
             let extension = DAT_IB_EXTENSION_EVENT_DATA {
                 r#type: DAT_IB_UD_CONNECT_REQUEST,
                 status: DAT_OP_SUCCESS,

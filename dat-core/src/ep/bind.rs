@@ -10,7 +10,7 @@ use super::state::States;
 use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::mem::Pz;
-use crate::provider::{BindWr, Queue, Transport, View};
+use crate::provider::{BindWr, Queue, ServiceType, Transport, View};
 
 /// The completion flags that a bind may have (uDAPL 1.2, dat_rmr_bind). The solicited-wait flag is
 /// not one of them. The fence flag has no effect, because a bind always waits for earlier requests.
@@ -29,6 +29,9 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(States::POST_REQUEST)?;
+        if self.service() != ServiceType::Connection {
+            return Err(Error::handle(DAT_INVALID_HANDLE_EP));
+        }
         // The completion of the bind goes to the request EVD, which must accept completions of
         // binds (uDAPL 1.2, dat_rmr_bind).
         // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or

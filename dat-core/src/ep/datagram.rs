@@ -42,6 +42,8 @@ const QPN_BITS: u32 = 24;
 /// handle. No call waits for another lock while it holds that lock, and no call pins an address
 /// handle.
 pub struct AddressHandle<T: Transport> {
+    /// The handle of the adapter.
+    ia: usize,
     peer: PeerAddress<T>,
     /// The data of the endpoint that has found out the address, and that frees it at the latest.
     owner: Arc<Mutex<Peers>>,
@@ -171,12 +173,12 @@ impl<T: Transport> Ep<T> {
     pub unsafe fn free_address(&self, address: *mut c_void) -> Result<()> {
         self.require_datagrams()?;
         // SAFETY: the caller fulfils the contract of this function.
-        unsafe { free_address::<T>(&self.ia, address) }
+        unsafe { free_address::<T>(&self.ia, address, |_| true) }
     }
 
     /// Refuses a call that only datagram endpoints support.
     #[inline]
-    fn require_datagrams(&self) -> Result<()> {
+    pub fn require_datagrams(&self) -> Result<()> {
         if self.shared.service == ServiceType::Datagram {
             return Ok(());
         }
@@ -187,28 +189,43 @@ impl<T: Transport> Ep<T> {
         })
     }
 
+    /// Forgets the attempts of a queue pair that is gone. They end without an event.
+    pub(super) fn forget_attempts(&self) {
+        lock(&self.shared.peers).resolving.clear();
+    }
+
     /// Frees all address handles that the endpoint has found out. The endpoint has no queue pair
     /// any more, so it finds out no more of them.
     pub(super) fn free_addresses(&self) {
         let addresses = std::mem::take(&mut lock(&self.shared.peers).addresses);
         for handle in addresses {
-            // Another thread may have freed the handle meanwhile.
+            let handle = handle as *mut c_void;
+            // Another thread may have freed the handle meanwhile, and the same handle may then
+            // belong to another endpoint.
+            let is_own = |node: &AddressHandle<T>| Arc::ptr_eq(&node.owner, &self.shared.peers);
             // SAFETY: no object depends on an address handle. The standard makes the consumer
             // responsible for concurrent uses of what is being freed.
-            let _ = unsafe { free_address::<T>(&self.ia, handle as *mut c_void) };
+            let _ = unsafe { free_address::<T>(&self.ia, handle, is_own) };
         }
     }
 }
 
-/// Frees an address handle.
+/// Frees an address handle of this adapter that `is_wanted` accepts.
 ///
 /// # Safety
 /// If the adapter is not thread-safe, nobody uses a reference to the address handle.
-unsafe fn free_address<T: Transport>(ia: &Ia<T>, handle: *mut c_void) -> Result<()> {
+unsafe fn free_address<T: Transport>(
+    ia: &Node<Ia<T>>,
+    handle: *mut c_void,
+    is_wanted: impl FnOnce(&AddressHandle<T>) -> bool,
+) -> Result<()> {
     // SAFETY: no object depends on an address handle, and the caller guarantees that nobody uses a
     // reference to it.
     unsafe {
         handle::with_exclusive(handle, |node: &Node<AddressHandle<T>>| {
+            if node.ia != ia.handle() as usize || !is_wanted(node) {
+                return Err(Error::handle(DAT_INVALID_HANDLE1));
+            }
             lock(&node.owner).addresses.remove(&(handle as usize));
             ia.unregister_object(node);
             drop(handle::remove(node));
@@ -221,7 +238,7 @@ unsafe fn free_address<T: Transport>(ia: &Ia<T>, handle: *mut c_void) -> Result<
 /// The requirements of all posts in [`post`](super::post) apply.
 impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ib_post_send_ud and its form with immediate data. `flags_arg` is the argument
-    /// position of the completion flags.
+    /// position of the completion flags. The caller has checked [`Ep::require_datagrams`].
     ///
     /// # Safety
     /// The requirements of all posts in [`post`](super::post) apply.
@@ -233,7 +250,6 @@ impl<T: Transport> Node<Ep<T>> {
         immediate: Option<u32>,
         (flags, flags_arg): (DAT_COMPLETION_FLAGS, u32),
     ) -> Result<()> {
-        self.require_datagrams()?;
         self.shared.state.check(States::POST_DATAGRAM)?;
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
@@ -296,10 +312,11 @@ impl<T: Transport> EpShared<T> {
         peer: SocketAddr,
         private: &[u8],
     ) {
-        let RemoteQp { address, qpn } = remote;
+        let RemoteQp { address, qpn, own_qpn } = remote;
         let (pz, owner) = (lock(&self.peers).pz, Arc::clone(&self.peers));
         let peer_address = PeerAddress { address, pz };
-        let made = self.ia.add(|_| Ok(AddressHandle::<T> { peer: peer_address, owner }));
+        let ia = self.ia.handle() as usize;
+        let made = self.ia.add(|_| Ok(AddressHandle::<T> { ia, peer: peer_address, owner }));
         let made = match made {
             Ok(made) => handle::pin_created(made),
             Err(error) => {
@@ -323,7 +340,7 @@ impl<T: Transport> EpShared<T> {
             ia_addr: SockAddr::from(peer).to_sockaddr6(),
         };
         let number = DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED;
-        self.report_about_peer(number, (what, DAT_OP_SUCCESS), of_peer, private);
+        self.report_about_peer(number, (what, DAT_OP_SUCCESS), (of_peer, own_qpn), private);
     }
 
     /// Handles the success of an attempt to resolve an address.
@@ -384,16 +401,18 @@ impl<T: Transport> EpShared<T> {
             qpn: 0,
             ia_addr: SockAddr::from(peer).to_sockaddr6(),
         };
-        self.report_about_peer(number, (what, DAT_IB_OP_ERR), of_peer, private);
+        self.report_about_peer(number, (what, DAT_IB_OP_ERR), (of_peer, 0), private);
     }
 
     /// Reports an event about a peer. The endpoint keeps `private` for the consumer until the
-    /// consumer frees it (dat_ib_ud_cm_free) or the endpoint is freed.
+    /// consumer frees it (dat_ib_ud_cm_free) or the endpoint is freed. `own_qpn` is the number by
+    /// which the peer knows the endpoint's queue pair. OFED's library does not tell it, and leaves
+    /// `val` as it was.
     fn report_about_peer(
         &self,
         number: DAT_IB_EVENT_NUMBER,
         (what, status): (DAT_IB_EXT_TYPE, DAT_IB_STATUS),
-        peer: DAT_IB_ADDR_HANDLE,
+        (peer, own_qpn): (DAT_IB_ADDR_HANDLE, u32),
         private: &[u8],
     ) {
         let private: Box<[u8]> = private.into();
@@ -411,14 +430,13 @@ impl<T: Transport> EpShared<T> {
             ep_handle: self.ep as *mut c_void,
             private_data_size,
             private_data,
-            ..DAT_CONNECTION_EVENT_DATA::zeroed()
         };
         let extension = DAT_IB_EXTENSION_EVENT_DATA {
             r#type: what,
             status,
+            val: DAT_IB_EVENT_VALUE { immed: DAT_IB_IMMED_DATA { data: own_qpn } },
             detail: DAT_IB_EVENT_DETAIL { remote_ah: peer },
             context: DAT_CONTEXT { as_64: context },
-            ..DAT_IB_EXTENSION_EVENT_DATA::zeroed()
         };
         let evd = self.conn().evd.clone();
         if let Some(evd) = evd {

@@ -213,6 +213,7 @@ impl<T: Transport> Ep<T> {
         let mut setup = self.setup();
         let bound = self.new_bound_qp(&mut setup)?;
         self.replace_bound_qp(&mut control, bound, setup.evds());
+        self.forget_attempts();
         setup.movable_recvs.clear();
         self.shared.prepare_reconnect();
         self.shared.apply(Event::Reset).map(drop)

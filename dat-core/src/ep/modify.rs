@@ -101,6 +101,7 @@ impl<T: Transport> Ep<T> {
                 },
                 attr,
             )?;
+            let had_pz = setup.pz.as_ref().map(|pz| pz.handle());
             if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
                 setup.pz = pz.map(Ref::new);
             }
@@ -122,6 +123,10 @@ impl<T: Transport> Ep<T> {
                     .set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
             }
             self.replace_bound_qp(&mut control, bound, [old_recv, old_request]);
+            // Address handles belong to a protection zone, which may now be freed.
+            if setup.pz.as_ref().map(|pz| pz.handle()) != had_pz {
+                self.free_addresses();
+            }
             self.repost(&mut setup);
         }
         if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {

@@ -1,6 +1,6 @@
-//! dat_extension_op: OpenDAT's own operation, and the IB extension, version 2.0.9. Immediate data,
-//! atomic operations, unreliable datagrams, counters, and queries of an adapter that is not open are
-//! supported. Collective operations are not supported.
+//! dat_extension_op: OpenDAT's own operations, and the IB extension, version 2.0.9. Immediate data,
+//! atomic operations, unreliable datagrams, counters, and queries of an adapter that is not open
+//! are supported. Collective operations are not supported.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -168,10 +168,7 @@ unsafe fn send_datagram<T: Transport, const THREAD_SAFE: bool>(
         let immediate = has_immediate.then(|| args.next() as u32);
         let flags = (args.next() as DAT_COMPLETION_FLAGS, if has_immediate { 8 } else { 7 });
         let name = if has_immediate { "opendat_post_send_ud_immed" } else { "ib_post_send_ud" };
-        if to.is_null() {
-            return data_path_code((handle as usize, name), Err(Error::arg(5)));
-        }
-        let to = to.read_unaligned();
+        let to = if to.is_null() { DAT_IB_ADDR_HANDLE::zeroed() } else { to.read_unaligned() };
         let unknown = |_| Error::arg(5);
         let post = |ep: &Node<Ep<T>>, peer: &PeerAddress<T>| {
             let mut aligned = AlignedSegments::new();
@@ -187,9 +184,13 @@ unsafe fn send_datagram<T: Transport, const THREAD_SAFE: bool>(
                 Ok(node.peer().clone())
             });
             let copied = copied.map_err(unknown);
-            on_ep::<T, THREAD_SAFE>(handle, name, |ep| post(ep, &copied?))
+            on_ep::<T, THREAD_SAFE>(handle, name, |ep| {
+                ep.require_datagrams()?;
+                post(ep, &copied?)
+            })
         } else {
             on_ep::<T, THREAD_SAFE>(handle, name, |ep| {
+                ep.require_datagrams()?;
                 let node = handle::get::<AddressHandle<T>>(to.ah.cast()).map_err(unknown)?;
                 post(ep, node.peer())
             })
@@ -205,10 +206,10 @@ unsafe fn free_address_handle<T: Transport>(handle: *mut c_void, args: &mut VaLi
     // SAFETY: the caller guarantees that the argument is that of this operation.
     unsafe {
         let address = args.pointer::<DAT_IB_ADDR_HANDLE>();
-        if address.is_null() {
-            return Err(Error::arg(3));
-        }
-        let ah = address.read_unaligned().ah.cast();
+        let ah = match address.is_null() {
+            true => std::ptr::null_mut(),
+            false => address.read_unaligned().ah.cast(),
+        };
         handle::with_object::<Ep<T>, _>(handle, |ep| ep.free_address(ah)).map_err(|error| {
             match error {
                 _ if error == Error::handle(DAT_INVALID_HANDLE1) => Error::arg(3),

@@ -21,6 +21,10 @@
 //! their addresses. (A call that names a service point names no other object.) No call takes the
 //! same object twice. Before a call waits for the lock of a handle, it checks that the handle is of
 //! the expected type.
+//!
+//! The locks of address handles are leaves: a call may wait for one while it holds the lock of an
+//! endpoint, a pin or an adapter's control lock, and a thread that holds one waits for no other
+//! lock of a handle. No call pins an address handle.
 
 use crate::error::{Error, Result};
 use crate::nesting::{self, Activity};

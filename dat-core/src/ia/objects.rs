@@ -134,7 +134,7 @@ fn create_counters(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
         DAT_HANDLE_TYPE_SRQ => &[DCNT_IA_SRQ_CREATE],
         DAT_HANDLE_TYPE_RSP => &[DCNT_IA_RSP_CREATE, DCNT_IA_CM_LISTEN],
         DAT_HANDLE_TYPE_PSP | DAT_HANDLE_TYPE_CSP => &[DCNT_IA_CM_LISTEN],
-        DAT_HANDLE_TYPE_CR => &[DCNT_IA_SP_CR, DCNT_IA_CM_REQ_RX],
+        DAT_HANDLE_TYPE_CR => &[DCNT_IA_SP_CR],
         _ => &[],
     }
 }

@@ -47,6 +47,8 @@ pub struct RemoteQp<T: Transport> {
     pub address: T::Address,
     /// The number of the queue pair. It is 0 if the peer has not told it.
     pub qpn: u32,
+    /// The number by which the peer knows the queue pair of this side.
+    pub own_qpn: u32,
 }
 
 /// The reason for which an address could not be resolved.

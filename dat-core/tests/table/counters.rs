@@ -21,8 +21,13 @@ fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<
     Ok(values)
 }
 
+/// The value of a counter.
+pub(crate) fn value(table: Table, handle: DAT_HANDLE, counter: u32) -> u64 {
+    query(table, handle, counter, false).unwrap()[counter as usize]
+}
+
 /// Checks that these counters have the expected values, and that all other counters of `all` are 0.
-fn expect(table: Table, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
+pub(crate) fn expect(table: Table, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
     let values = query(table, handle, all, false).unwrap();
     for (counter, value) in values.iter().enumerate() {
         let expected = expected.iter().find(|(number, _)| *number as usize == counter);

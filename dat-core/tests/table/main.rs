@@ -7,6 +7,7 @@ mod causes;
 mod client;
 mod closing;
 mod counters;
+mod datagrams;
 mod dispatchers;
 mod extended;
 mod flags;

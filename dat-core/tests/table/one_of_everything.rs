@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 
 use dat_core::cno::Cno;
 use dat_core::{Error, handle};
+use dat_sys::ib::*;
 use dat_sys::*;
 use provider_loopback::Adapter;
 
@@ -15,7 +16,7 @@ use crate::client::*;
 pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
     let [(a, x), (b, y)] = connected_by(t, name);
     let mut buffer = [0u8; 64];
-    let mut all = Vec::new();
+    let mut all: Vec<DAT_HANDLE> = Vec::new();
     for side in [&a, &b] {
         let lmr = side.register(&mut buffer);
         let of = DAT_REGION_DESCRIPTION { for_lmr_handle: lmr.handle };
@@ -61,6 +62,39 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
         a.connect(ep, qualifier, b"please");
         all.extend([ep, b.arrival()]);
     }
+    // Datagram endpoints: two that know each other, and one whose request is not answered.
+    let mut param = DAT_EP_PARAM::zeroed();
+    dat!(t, ep_query_func(x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
+    param.ep_attr.service_type = DAT_IB_SERVICE_TYPE_UD;
+    let datagrams = |side: &Side| {
+        let (mut ep, evd) = (null_mut(), side.evd);
+        dat!(t, ep_create_func(side.ia, side.pz, evd, evd, evd, &param.ep_attr, &mut ep)).unwrap();
+        ep
+    };
+    let (caller, answering, waiting) = (datagrams(&a), datagrams(&b), datagrams(&a));
+    for ep in [caller, waiting] {
+        a.connect(ep, qualifier, b"please");
+        let event = b.next(b.cr_evd);
+        assert_eq!(event.event_number, DAT_IB_UD_CONNECTION_REQUEST_EVENT);
+        // SAFETY: the number of the event says that this member of the union is valid.
+        let cr = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
+        all.extend([ep, cr]);
+        if ep == waiting {
+            continue;
+        }
+        dat!(t, cr_accept_func(cr, answering, 0, null_mut())).unwrap();
+        for side in [&a, &b] {
+            let event = side.next(side.evd);
+            assert_eq!(event.event_number, DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED);
+            let data = &raw const event.event_extension_data;
+            // SAFETY: the number of the event says that its extension data are valid.
+            let data = unsafe { data.cast::<DAT_IB_EXTENSION_EVENT_DATA>().read() };
+            // SAFETY: as above, for this member of the union.
+            all.push(unsafe { data.detail.remote_ah }.ah.cast());
+        }
+    }
+    dat!(t, ep_post_recv_func(answering, 0, null_mut(), cookie(4), 0)).unwrap();
+    all.push(answering);
     // Some threads wait on both sides.
     std::thread::scope(|s| {
         for side in [a, b] {
@@ -112,7 +146,7 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
         // before `a` is closed.
         b.close();
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-        let mut heard = [0; 4];
+        let mut heard = [0; 5];
         for number in &mut heard {
             let _ = dat!(t, evd_wait_func(a.evd, TEN_SECONDS, 1, &mut event, &mut more));
             *number = event.event_number;
@@ -121,7 +155,8 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
         heard.sort_unstable();
         let (refused, gone) =
             (DAT_CONNECTION_EVENT_NON_PEER_REJECTED, DAT_CONNECTION_EVENT_DISCONNECTED);
-        assert_eq!(heard, [refused, refused, refused, gone]);
+        let unresolved = DAT_IB_UD_CONNECTION_ERROR_EVENT;
+        assert_eq!(heard, [refused, refused, refused, gone, unresolved]);
     });
     all.into_iter().map(|handle| handle as usize).collect()
 }

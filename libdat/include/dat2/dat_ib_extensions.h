@@ -256,19 +256,40 @@ typedef struct dat_ib_extension_event_data {
         (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(lbuf), (cookie), (DAT_RMR_TRIPLET *)(rbuf), \
         (DAT_UINT32)(idata), (DAT_COMPLETION_FLAGS)(flags))
 
-/* Datagram to ah_ptr; received with dat_ib_post_recv_ud. */
+/*
+ * Sends a datagram to a peer.
+ * ep: An endpoint (EP) with DAT_IB_SERVICE_TYPE_UD. DAT_HANDLE_NULL is invalid.
+ * segments: The number of local segments, from 0 to max_request_iov.
+ * lbuf: The local segments, in the order of the message. NULL is allowed if segments is 0.
+ * ah_ptr: The address of the peer, from an event (see dat_datagrams), or a copy of it. NULL is
+ *     invalid.
+ * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
+ * flags: A mask of completion flags.
+ * See dat_ib_post_send_ud(3dat).
+ */
 #define dat_ib_post_send_ud(ep, segments, lbuf, ah_ptr, cookie, flags) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_SEND_OP, \
         (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(lbuf), (DAT_IB_ADDR_HANDLE *)(ah_ptr), (cookie), \
         (DAT_COMPLETION_FLAGS)(flags))
 
+/* Posts a receive for a datagram, with 40 octets more than the message. See dat_datagrams(3dat). */
 #define dat_ib_post_recv_ud dat_ep_post_recv
 
-/* Frees the CM object of a UD connection, once its address handle and private data are copied. */
+/*
+ * Frees the private data of an event about a peer.
+ * ep: The endpoint (EP) of the event. DAT_HANDLE_NULL is invalid.
+ * cm: The context of the event, from its DAT_IB_EXTENSION_EVENT_DATA.
+ * See dat_ib_ud_cm_free(3dat).
+ */
 #define dat_ib_ud_cm_free(ep, cm) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_CM_FREE_OP, (cm))
 
-/* Frees an address handle, once all sends to it are complete. */
+/*
+ * Frees the address handle of a peer.
+ * ep: An endpoint (EP) for datagrams of the same interface adapter. DAT_HANDLE_NULL is invalid.
+ * ah: The address from an event (see dat_datagrams), or a copy of it. NULL is invalid.
+ * See dat_ib_ud_ah_free(3dat).
+ */
 #define dat_ib_ud_ah_free(ep, ah) \
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_AH_FREE_OP, (DAT_IB_ADDR_HANDLE *)(ah))
 

@@ -23,20 +23,19 @@
         (char *)(buffer), (DAT_COUNT)(size))
 
 /*
- * Sends a datagram with immediate data, as dat_ib_post_send_ud (dat_ib_extensions.h) sends one
- * without. The operation of the receiver's event is DAT_IB_DTO_RECV_UD_IMMED.
- * ep_handle: An endpoint (EP) with DAT_IB_SERVICE_TYPE_UD. DAT_HANDLE_NULL is invalid.
- * segments: The number of local segments. It may be 0.
- * local_iov: The local segments. NULL is valid if segments is 0.
- * remote_ah: The DAT_IB_ADDR_HANDLE of the peer. NULL is invalid.
- * cookie: The cookie of the event that reports the completion.
- * immediate: The immediate data.
- * flags: The completion flags of a send.
+ * Sends a datagram with 32 bits of immediate data to a peer.
+ * ep: An endpoint (EP) with DAT_IB_SERVICE_TYPE_UD. DAT_HANDLE_NULL is invalid.
+ * segments: The number of local segments, from 0 to max_request_iov.
+ * iov: The local segments, in the order of the message. NULL is allowed if segments is 0.
+ * ah: The address of the peer, from an event (see dat_datagrams), or a copy of it. NULL is invalid.
+ * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.
+ * immediate: The immediate data, a 32-bit number in the byte order of the host.
+ * flags: A mask of completion flags.
+ * See dat_opendat_post_send_ud_immed(3dat).
  */
-#define dat_opendat_post_send_ud_immed(ep_handle, segments, local_iov, remote_ah, cookie, \
-        immediate, flags) \
-    dat_extension_op((DAT_HANDLE)(ep_handle), DAT_OPENDAT_POST_SEND_UD_IMMED_OP, \
-        (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(local_iov), (void *)(remote_ah), \
-        (cookie), (DAT_UINT32)(immediate), (DAT_COMPLETION_FLAGS)(flags))
+#define dat_opendat_post_send_ud_immed(ep, segments, iov, ah, cookie, immediate, flags) \
+    dat_extension_op((DAT_HANDLE)(ep), DAT_OPENDAT_POST_SEND_UD_IMMED_OP, \
+        (DAT_COUNT)(segments), (DAT_LMR_TRIPLET *)(iov), (void *)(ah), (cookie), \
+        (DAT_UINT32)(immediate), (DAT_COMPLETION_FLAGS)(flags))
 
 #endif /* DAT2_DAT_VENDOR_SPECIFIC_H */

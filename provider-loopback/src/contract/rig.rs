@@ -125,6 +125,47 @@ impl<'t, T: Transport> Rig<'t, T> {
     }
 }
 
+/// An end that sends and receives datagrams, with the queue pair of its peer.
+pub struct DatagramEnd<'t, T: Transport> {
+    pub end: End<'t, T>,
+    pub peer: RemoteQp<T>,
+}
+
+impl<'t, T: Transport> Rig<'t, T> {
+    /// Creates two ends that know each other, of `a` and of `b`.
+    pub fn datagram_pair(&self) -> (DatagramEnd<'t, T>, DatagramEnd<'t, T>) {
+        let (x, y) = (End::for_datagrams(self.a), End::for_datagrams(self.b));
+        let [of_y, of_x] = self.introduce(&x, &y);
+        (DatagramEnd { end: x, peer: of_y }, DatagramEnd { end: y, peer: of_x })
+    }
+
+    /// Lets two ends know each other. Returns the queue pair of `y` for `x`, and that of `x` for
+    /// `y`.
+    pub fn introduce(&self, x: &End<'t, T>, y: &End<'t, T>) -> [RemoteQp<T>; 2] {
+        let (of_y, of_x) = self.resolve(x, y);
+        // Some wires do not tell the queue pair of the one that asks. Then the other one asks too.
+        let of_x = if of_x.qpn == 0 { self.resolve(y, x).0 } else { of_x };
+        [of_y, of_x]
+    }
+
+    /// Lets `asking` resolve the address of a service that answers with `answering`. Returns the
+    /// queue pair of each one as the other one sees it, that of `answering` first.
+    pub fn resolve(
+        &self,
+        asking: &End<'t, T>,
+        answering: &End<'t, T>,
+    ) -> (RemoteQp<T>, RemoteQp<T>) {
+        let service = Service::new(answering.t, 8);
+        asking.resolve(1, service.port(answering.t), b"", None).expect("the attempt begins");
+        let (request, ..) = service.datagram_request(self);
+        let passive = answering.qp.answer(request, b"").expect("the request is answered");
+        match self.next("the address", &asking.log) {
+            Event::Resolved { number: 1, remote, .. } => (remote, passive),
+            other => panic!("expected an address, got {other:?}"),
+        }
+    }
+}
+
 /// A service point, and the log of its upcalls.
 pub struct Service<'t, T: Transport> {
     pub listener: T::Listener,
@@ -148,6 +189,21 @@ impl<'t, T: Transport> Service<'t, T> {
         match rig.next("a connection request", &self.log) {
             Event::Request { request, from, to, private, .. } => (request, from, to, private),
             other => panic!("expected a request, got {other:?}"),
+        }
+    }
+}
+
+impl<'t, T: Transport> Service<'t, T> {
+    /// Waits for the next request for datagrams. Returns the same data as [`Service::request`].
+    pub fn datagram_request(
+        &self,
+        rig: &Rig<'t, T>,
+    ) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
+        match rig.next("a request for datagrams", &self.log) {
+            Event::Request { request, service: ServiceType::Datagram, from, to, private } => {
+                (request, from, to, private)
+            }
+            other => panic!("expected a request for datagrams, got {other:?}"),
         }
     }
 }
@@ -185,14 +241,29 @@ impl<'t, T: Transport> End<'t, T> {
         Self::in_pd(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
     }
 
+    /// Creates an end that sends and receives datagrams.
+    pub fn for_datagrams(t: &'t T) -> Self {
+        let pd = Arc::new(t.pd().expect("protection domain"));
+        Self::of_service(ServiceType::Datagram, pd, t, (2 * QUEUE, 1 << 16))
+    }
+
     fn in_pd(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
+        Self::of_service(ServiceType::Connection, pd, t, (depth, len))
+    }
+
+    fn of_service(
+        service: ServiceType,
+        pd: Arc<T::Pd>,
+        t: &'t T,
+        (depth, len): (usize, usize),
+    ) -> Self {
         let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
         // The thread that arms the queues does not sleep on them, except in `a_sleeper_is_woken`.
         requests.require_upcalls(true);
         recvs.require_upcalls(true);
-        let cfg = cfg::<T>(&pd, &requests, &recvs, None);
+        let cfg = QpCfg { service, ..cfg::<T>(&pd, &requests, &recvs, None) };
         let qp = t.qp(cfg, log.sink()).expect("queue pair");
         let mem = Buffer::new(t, &pd, len, ALL);
         End { qp, requests, recvs, mem, pd, log, requests_log, recvs_log, t }
@@ -203,6 +274,43 @@ impl<'t, T: Transport> End<'t, T> {
         self.qp
             .connect(&Connect { addr, port, private, timeout, depth: DEPTH })
             .expect("the attempt to connect begins");
+    }
+
+    /// Starts to resolve the address of a service at this port of the own host.
+    pub fn resolve(
+        &self,
+        number: u64,
+        port: u16,
+        private: &[u8],
+        timeout: Option<Duration>,
+    ) -> dat_core::Result<()> {
+        let addr = SocketAddr::new(self.t.attrs().address.ip(), 0);
+        self.qp.resolve(number, &Connect { addr, port, private, timeout, depth: DEPTH })
+    }
+
+    pub fn post_datagram(&self, id: u64, to: &RemoteQp<T>, segments: &[Segment]) {
+        self.try_post_datagram((id, true), to, None, segments).expect("the post succeeds");
+    }
+
+    pub fn try_post_datagram(
+        &self,
+        (id, signalled): (u64, bool),
+        to: &RemoteQp<T>,
+        immediate: Option<u32>,
+        segments: &[Segment],
+    ) -> Result<(), PostError> {
+        let wr = Datagram {
+            id,
+            address: &to.address,
+            qpn: to.qpn,
+            immediate,
+            segments,
+            signalled,
+            solicited: false,
+            quiet: false,
+        };
+        // SAFETY: the cases keep their buffers until the requests are done.
+        unsafe { self.qp.post_datagram(&wr) }
     }
 
     pub fn post(&self, id: u64, op: SendOp, segments: &[Segment]) {

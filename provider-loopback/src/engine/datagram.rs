@@ -23,8 +23,9 @@ const MAX_QPN: u32 = (1 << 24) - 1;
 /// A request of a queue pair that wants to send datagrams to the service behind a listener.
 pub(super) struct Resolution {
     caller: Id,
-    /// The number that the caller gave to the attempt.
-    number: u64,
+    /// The number that the caller gave to the attempt. `None` if the attempt has timed out, which
+    /// the side that answers does not know.
+    number: Option<u64>,
     listener: Id,
     from: SocketAddr,
     to: SocketAddr,
@@ -78,16 +79,25 @@ impl Engine {
         let from = SocketAddr::new(to.addr.ip(), self.next_port());
         let to_addr = SocketAddr::new(to.addr.ip(), to.port);
         let deadline = to.timeout.and_then(|t| Instant::now().checked_add(t));
-        let resolution = Resolution { caller: id, number, listener, from, to: to_addr, deadline };
-        self.resolutions.insert(call, resolution);
+        self.resolutions.insert(call, {
+            let (number, to) = (Some(number), to_addr);
+            Resolution { caller: id, number, listener, from, to, deadline }
+        });
         let private = to.private.to_vec();
         let upcall = OwnedUpcall::Request { call, datagrams: true, from, to: to_addr, private };
         self.upcalls.push_back(PendingUpcall { object: listener, sink, upcall });
         Ok(())
     }
 
-    /// Answers a request. Returns the address and the number of the caller's queue pair.
-    pub(crate) fn answer(&mut self, id: Id, call: Id, private: &[u8]) -> Result<(IpAddr, u32)> {
+    /// Answers a request. Returns the caller's address, and the numbers of the caller's queue pair
+    /// and of this one. If the caller waits no longer, it does not get the answer, and the call
+    /// succeeds nevertheless, as it does over a network.
+    pub(crate) fn answer(
+        &mut self,
+        id: Id,
+        call: Id,
+        private: &[u8],
+    ) -> Result<(IpAddr, [u32; 2])> {
         let qpn = match self.qps.get_mut(&id) {
             Some(super::Qp { link: LinkState::Datagram { qpn, active }, .. }) => {
                 *active = true;
@@ -99,16 +109,21 @@ impl Engine {
         let Resolution { caller, number, from, to, .. } = answered;
         let caller_qpn = match self.qps.get(&caller).map(|qp| qp.link) {
             Some(LinkState::Datagram { qpn, .. }) => qpn,
-            _ => return Ok((from.ip(), 0)),
+            _ => return Ok((from.ip(), [0, qpn])),
         };
         let private = private.to_vec();
-        self.notify(caller, OwnedUpcall::Resolved { number, qpn, peer: to, private });
-        Ok((from.ip(), caller_qpn))
+        let own_qpn = caller_qpn;
+        if let Some(number) = number {
+            let resolved = OwnedUpcall::Resolved { number, qpn, own_qpn, peer: to, private };
+            self.notify(caller, resolved);
+        }
+        Ok((from.ip(), [caller_qpn, qpn]))
     }
 
     /// Refuses a request, unless the consumer has answered it.
     pub(super) fn refuse_resolution(&mut self, call: Id, by_peer: bool, private: &[u8]) {
-        let Some(Resolution { caller, number, .. }) = self.resolutions.remove(&call) else {
+        let Some(Resolution { caller, number: Some(number), .. }) = self.resolutions.remove(&call)
+        else {
             return;
         };
         let why = match by_peer {
@@ -125,10 +140,12 @@ impl Engine {
         connections + resolutions.count()
     }
 
-    /// Forgets the number of a queue pair that is gone, and its attempts that wait for an answer.
+    /// Forgets the number of a queue pair that is gone, and ends its attempts.
     pub(super) fn forget_datagrams(&mut self, id: Id) {
         self.by_qpn.retain(|_, of| *of != id);
-        self.resolutions.retain(|_, resolution| resolution.caller != id);
+        for call in self.resolutions.values_mut().filter(|call| call.caller == id) {
+            (call.number, call.deadline) = (None, None);
+        }
     }
 
     pub(super) fn advance_resolutions(&mut self, by: Duration) {
@@ -139,9 +156,13 @@ impl Engine {
 
     /// Ends the attempts whose time limit has passed.
     pub(super) fn expire_resolutions(&mut self, now: Instant) {
-        let is_over = |_: &Id, call: &mut Resolution| call.deadline.is_some_and(|at| at <= now);
-        let over: Vec<_> = self.resolutions.extract_if(.., is_over).collect();
-        for (_, Resolution { caller, number, .. }) in over {
+        let mut over = Vec::new();
+        for call in self.resolutions.values_mut() {
+            if call.deadline.take_if(|at| *at <= now).is_some() {
+                over.extend(call.number.take().map(|number| (call.caller, number)));
+            }
+        }
+        for (caller, number) in over {
             self.notify(caller, OwnedUpcall::Unresolved { number, why: Failure::TimedOut });
         }
     }
