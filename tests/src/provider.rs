@@ -23,7 +23,7 @@ pub const VERBS: Provider = Provider {
     ia: "verbs",
     library: "libdat_verbs.so",
     least_ias: None,
-    datagrams: false,
+    datagrams: true,
     packets: false,
 };
 

@@ -2,6 +2,7 @@
 //! variable arguments are 64-bit words.
 
 use dat_sys::ib::*;
+use dat_sys::opendat::DAT_OPENDAT_POST_SEND_UD_IMMED_OP;
 use dat_sys::*;
 use libloading::os::unix::Library;
 use registry::{ia, table_of};
@@ -27,6 +28,10 @@ pub(crate) fn function(op: u32) -> &'static str {
         DAT_IB_FETCH_AND_ADD_OP => "dat_ib_post_fetch_and_add",
         DAT_IB_CMP_AND_SWAP_OP => "dat_ib_post_cmp_and_swap",
         DAT_IB_RDMA_WRITE_IMMED_OP => "dat_ib_post_rdma_write_immed",
+        DAT_IB_UD_SEND_OP => "dat_ib_post_send_ud",
+        DAT_IB_UD_CM_FREE_OP => "dat_ib_ud_cm_free",
+        DAT_IB_UD_AH_FREE_OP => "dat_ib_ud_ah_free",
+        _ if op == DAT_OPENDAT_POST_SEND_UD_IMMED_OP as u32 => "dat_opendat_post_send_ud_immed",
         DAT_IB_QUERY_COUNTERS_OP => "dat_ib_query_counters",
         DAT_IB_PRINT_COUNTERS_OP => "dat_ib_print_counters",
         DAT_IB_START_COUNTERS_OP => "dat_ib_start_counter",

@@ -3,6 +3,7 @@
 //! behave as other DTOs do (uDAPL 2.0, pages of the RDMA functions).
 
 use dat_sys::ib::*;
+use dat_sys::opendat::DAT_OPENDAT_POST_SEND_UD_IMMED_OP;
 use dat_sys::*;
 
 use crate::binding::extension::Words;
@@ -57,8 +58,8 @@ pub(super) const CASES: &[Row] = &[
         "If the provider does not list the attribute DAT_IB_UD, endpoints for datagrams are not \
          supported.",
         |rig| {
-            if has(rig, "DAT_IB_UD")? {
-                return unsupported("the provider has datagrams, which no case tests");
+            if has(rig, DATAGRAMS)? {
+                return unsupported("the provider lists DAT_IB_UD");
             }
             let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..rig.ep_attr() };
             let mut ep = DAT_HANDLE_NULL;
@@ -648,11 +649,17 @@ pub(super) const CASES: &[Row] = &[
         "2.0 headers: DAT_MODEL_NOT_SUPPORTED",
         "An operation that the extension has and that the provider does not list is not supported.",
         |rig| {
-            if has(rig, "DAT_IB_UD")? {
-                return unsupported("the provider has datagrams, which no case tests");
+            if has(rig, DATAGRAMS)? {
+                return unsupported("the provider lists DAT_IB_UD");
             }
-            let answer = rig.api.dat_extension_op(rig.ep()?.ep, DAT_IB_UD_SEND_OP, [0; 6]);
-            rig.answers_or(answer, DAT_MODEL_NOT_SUPPORTED, &[DAT_GET_TYPE(DAT_NOT_IMPLEMENTED)])
+            let ep = rig.ep()?.ep;
+            let own = DAT_OPENDAT_POST_SEND_UD_IMMED_OP as u32;
+            for op in [DAT_IB_UD_SEND_OP, DAT_IB_UD_CM_FREE_OP, DAT_IB_UD_AH_FREE_OP, own] {
+                let answer = rig.api.dat_extension_op(ep, op, [0; 6]);
+                let also = &[DAT_GET_TYPE(DAT_NOT_IMPLEMENTED)];
+                rig.answers_or(answer, DAT_MODEL_NOT_SUPPORTED, also)?;
+            }
+            Ok(())
         },
     ),
 ];
@@ -660,6 +667,7 @@ pub(super) const CASES: &[Row] = &[
 pub(super) const IMMEDIATE: &str = "DAT_IB_IMMED_DATA";
 pub(super) const FETCH_ADD: &str = "DAT_IB_FETCH_AND_ADD";
 pub(super) const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
+pub(super) const DATAGRAMS: &str = "DAT_IB_UD";
 const COUNTERS: &str = "DAT_COUNTERS";
 const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
 
@@ -713,7 +721,7 @@ fn atomics(rig: &Rig, name: &str) -> Outcome<Atomics> {
 }
 
 /// Converts a reference to a word, as an argument of dat_extension_op.
-fn word<V>(place: &V) -> u64 {
+pub(super) fn word<V>(place: &V) -> u64 {
     std::ptr::from_ref(place).expose_provenance() as u64
 }
 

@@ -6,6 +6,8 @@ mod arguments;
 mod attributes;
 mod cno;
 mod connect;
+mod datagram_posts;
+mod datagrams;
 mod dto;
 mod ep_create;
 mod ep_create_with_srq;
@@ -53,6 +55,8 @@ pub fn all() -> Vec<Case> {
         waiting::CASES,
         far::CASES,
         extension::CASES,
+        datagrams::CASES,
+        datagram_posts::CASES,
         ib_posts::CASES,
         ib_queries::CASES,
         rust::CASES,

@@ -6,6 +6,7 @@
 
 mod adapter;
 mod connect;
+mod datagrams;
 mod events;
 mod memory;
 mod named;
@@ -16,6 +17,7 @@ mod threads;
 
 pub(crate) use self::adapter::{Rig, event_timeout_us, text};
 pub(crate) use self::connect::{CommonPoint, Listener, Pair, RequestEvent};
+pub(crate) use self::datagrams::{DatagramPair, PeerEvent, to_port};
 pub(crate) use self::events::{async_error, cookie, dto_completion, event_name, software_value};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};

@@ -33,6 +33,8 @@ const NO_PEER: &str = "the adapter cannot connect to another process, which the 
 const ROOM_IN_A_REQ: &str =
     "RoCE's REQ has room for 56 octets of private data, not for the 64 of the standard";
 const DEREFERENCES_NULL: &str = "OFED's libdat2 dereferences a null argument";
+const NO_DATAGRAMS: &str = "iWARP has no datagrams";
+const DATAGRAMS: &str = "the case is about providers without datagrams";
 const NOT_EXPORTED: &str = "OFED's libdat2 does not export this function of uDAPL 2.0";
 
 const KNOWN: &[Known] = &[
@@ -46,6 +48,11 @@ const KNOWN: &[Known] = &[
     known("mem::*/half-received*", Unsupported, NO_PEER),
     known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     known("softroce::*::dat_ia_query/private-data-size", Fails, ROOM_IN_A_REQ),
+    known("tcp-emu::*::dat_extension_op/ud-*", Unsupported, NO_DATAGRAMS),
+    known("mem::*::dat_extension_op/datagrams-by-name-only", Unsupported, DATAGRAMS),
+    known("mem::*::dat_extension_op/known-but-unsupported", Unsupported, DATAGRAMS),
+    known("softroce::*::dat_extension_op/datagrams-by-name-only", Unsupported, DATAGRAMS),
+    known("softroce::*::dat_extension_op/known-but-unsupported", Unsupported, DATAGRAMS),
     // The reason of the following entries is the distribution's library, not a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),

@@ -13,10 +13,19 @@ use crate::rendezvous::{Answer, Rendezvous};
 /// The line that a server of dtestx prints when it listens, if it runs with verbose output.
 const LISTENS: &str = "Server waiting for connect[0] request";
 
+/// A run of dtestx in one of its datagram modes.
+pub(crate) struct Dtestx {
+    name: &'static str,
+    args: &'static [&'static str],
+}
+
 /// The options of dtestx: four resolutions of one endpoint, fifty of them, and four endpoints at
 /// the client with one at the server.
-const DTESTX: &[(&str, &[&str])] =
-    &[("dtestx::u", &["-u"]), ("dtestx::U", &["-U", "50"]), ("dtestx::m", &["-u", "-m"])];
+const DTESTX: &[Dtestx] = &[
+    Dtestx { name: "dtestx::u", args: &["-u"] },
+    Dtestx { name: "dtestx::U", args: &["-U", "50"] },
+    Dtestx { name: "dtestx::m", args: &["-u", "-m"] },
+];
 
 const CONNECTIONS: &[Connections] = &[
     Connections::of_dtestcm("dtestcm::polling", 21400, &["-u", "-c", "200", "-b", "50"]),
@@ -46,12 +55,71 @@ const CONNECTIONS: &[Connections] = &[
     ),
 ];
 
+/// Sets of options with smaller numbers, for an adapter in the guest, which is emulated and slow.
+const CONNECTIONS_IN_GUEST: &[Connections] = &[
+    Connections::of_dtestcm("dtestcm::polling", 21400, &["-u", "-c", "50", "-b", "25"]),
+    Connections::of_dtestcm("dtestcm::waiting", 21500, &["-u", "-c", "50", "-b", "25", "-w"]),
+    Connections::of_dtestcm(
+        "dtestcm::many_listeners",
+        21600,
+        &["-u", "-c", "20", "-b", "10", "-m", "-w"],
+    ),
+    Connections::of_dtestsrq(
+        "dtestsrq::one_endpoint",
+        21700,
+        "DAPL UD SRQ Test Complete.",
+        &["-u", "-c", "1", "-B", "1", "-t", "50"],
+    ),
+    Connections::of_dtestsrq(
+        "dtestsrq::many_endpoints",
+        21702,
+        "DAPL UD SRQ Test Complete.",
+        &["-u", "-c", "10", "-B", "10", "-t", "10"],
+    ),
+    Connections::of_dtestsrq(
+        "dtestsrq::own_queues",
+        21704,
+        "DAPL UD none SRQ Test Complete.",
+        &["-u", "-S", "0", "-c", "10", "-B", "5", "-t", "10"],
+    ),
+];
+
+/// A program that runs with an adapter in the guest.
+#[derive(Clone, Copy)]
+pub(crate) enum Program {
+    Dtestx(&'static Dtestx),
+    Connections(&'static Connections),
+}
+
+/// Returns the programs that run with an adapter in the guest.
+pub(crate) fn in_guest() -> impl Iterator<Item = Program> {
+    let connections = CONNECTIONS_IN_GUEST.iter().map(Program::Connections);
+    DTESTX.iter().map(Program::Dtestx).chain(connections)
+}
+
+impl Program {
+    pub(crate) fn title(self) -> String {
+        let name = match self {
+            Program::Dtestx(dtestx) => dtestx.name,
+            Program::Connections(connections) => connections.name,
+        };
+        format!("datagrams::{name}")
+    }
+
+    pub(crate) fn run(self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
+        match self {
+            Program::Dtestx(program) => dtestx(registry, route, program.args),
+            Program::Connections(connections) => connections.run(registry, route),
+        }
+    }
+}
+
 /// Returns the cases for a provider that supports datagrams.
 pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
     if !provider.datagrams {
         return Vec::new();
     }
-    let dtestx = DTESTX.iter().map(|&(name, args)| {
+    let dtestx = DTESTX.iter().map(|&Dtestx { name, args }| {
         Case::new(format!("datagrams::{name}"), move |registry| {
             dtestx(registry, &Route::LOOPBACK, args)
         })

@@ -14,7 +14,7 @@ use crate::connections::{self, Connections};
 use crate::dapltest::{self, Performance, Transaction};
 use crate::host::Family;
 use crate::pair::{Place, Route};
-use crate::{Case, dtest, dtestx};
+use crate::{Case, datagrams, dtest, dtestx};
 
 /// A provider in the guest, and the device that it uses.
 struct GuestProvider {
@@ -126,6 +126,7 @@ enum Program {
     Functions(&'static (&'static str, u32)),
     Ending(&'static Ending),
     Behaviour(&'static Behaviour),
+    Datagrams(datagrams::Program),
 }
 
 /// Checks which libdat2 a program of the guest loads.
@@ -245,6 +246,7 @@ fn all() -> Vec<Program> {
     programs.push(Program::Functions(&dapltest::QUERYINFO));
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs.extend(behaviour::BEHAVIOURS.iter().map(Program::Behaviour));
+    programs.extend(datagrams::in_guest().map(Program::Datagrams));
     programs
 }
 
@@ -288,6 +290,7 @@ impl Program {
             Program::Functions((feature, _)) => format!("dapltest::fft_{feature}"),
             Program::Ending(ending) => format!("ending_{}", ending.name),
             Program::Behaviour(behaviour) => format!("behaviour::{}", behaviour.name),
+            Program::Datagrams(program) => program.title(),
         }
     }
 
@@ -304,6 +307,7 @@ impl Program {
             }
             Program::Ending(ending) => ending.run(dist, registry, route),
             Program::Behaviour(behaviour) => behaviour.run(dist, registry, route),
+            Program::Datagrams(program) => program.run(registry, route),
         }
     }
 }

@@ -45,7 +45,7 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop, sett
 use crate::dapltest::Transaction;
 use crate::host::Family;
 use crate::pair::{Place, Route};
-use crate::{Case, dapltest, dtest, dtestx, outages};
+use crate::{Case, dapltest, datagrams, dtest, dtestx, outages};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
@@ -258,7 +258,17 @@ fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program>
     let dies = Some(if we_call { "client" } else { "server" });
     let supported = endings::ENDINGS.iter().filter(|ending| ending.dies != dies);
     let busy = endings::BUSY.iter().filter(|ending| ending.dies == dies);
-    supported.chain(busy).map(Program::Ending).chain([transaction]).collect()
+    // These programs cannot tell their clients an IPv6 address. dtestx is left out, because its
+    // server calls its client too, and the relay tells the server its own address.
+    let datagrams = datagrams::in_guest().filter(|program| {
+        matches!((family, program), (Family::V4, datagrams::Program::Connections(_)))
+    });
+    supported
+        .chain(busy)
+        .map(Program::Ending)
+        .chain([transaction])
+        .chain(datagrams.map(Program::Datagrams))
+        .collect()
 }
 
 /// Returns the route from a program on this host to a program in the guest, or from a program in
@@ -281,6 +291,7 @@ enum Program {
     Ending(&'static Ending),
     Perftest(&'static Perftest),
     Transaction(&'static Transaction),
+    Datagrams(datagrams::Program),
 }
 
 fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
@@ -352,6 +363,7 @@ impl Program {
             Program::Ending(ending) => format!("ending_{}", ending.name),
             Program::Perftest(perftest) => format!("perftest_{}", perftest.program),
             Program::Transaction(transaction) => transaction.title(),
+            Program::Datagrams(program) => program.title(),
         }
     }
 
@@ -364,6 +376,7 @@ impl Program {
             Program::Ending(ending) => ending.run(dist, registry, route),
             Program::Perftest(perftest) => perftest.run(dist, registry, route),
             Program::Transaction(transaction) => transaction.run(registry, route),
+            Program::Datagrams(program) => program.run(registry, route),
         }
     }
 }
