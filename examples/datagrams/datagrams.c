@@ -4,7 +4,7 @@
  *
  *   datagrams server [IA [CLIENTS]]          datagrams client ADDRESS [IA]
  *
- * The server ends when it has answered CLIENTS datagrams (default: 1). A datagram may be lost, so a
+ * The server ends when it has answered CLIENTS clients (default: 1). A datagram may be lost, so a
  * client sends its question again until it gets the answer. docs/softroce.md describes datagrams.
  */
 
@@ -44,6 +44,7 @@ static struct {
 } memory;
 static DAT_LMR_CONTEXT key;
 static DAT_IB_ADDR_HANDLE peers[CLIENTS_MAX];
+static bool is_answered[CLIENTS_MAX];
 static uint32_t peer_count;
 
 static void check(const char *what, DAT_RETURN answer)
@@ -160,7 +161,7 @@ static void meet_clients(DAT_TIMEOUT limit)
     }
 }
 
-static void serve(uint32_t questions)
+static void serve(uint32_t clients)
 {
     DAT_PSP_HANDLE psp;
     struct question question;
@@ -169,18 +170,21 @@ static void serve(uint32_t questions)
     puts("listening");
     fflush(stdout);
     meet_clients(DAT_TIMEOUT_INFINITE);
-    for (uint32_t answered = 0; answered < questions;) {
+    for (uint32_t answered = 0; answered < clients;) {
         meet_clients(0);
         if (!receive(ANSWER, &question))
             continue;
         uint32_t client = ntohl(question.client);
         if (client >= peer_count)
             continue; /* not a client of ours */
-        printf("client %u: %.*s\n", client, (int)sizeof question.text, question.text);
+        if (!is_answered[client]) {
+            is_answered[client] = true;
+            answered++;
+            printf("client %u: %.*s\n", client, (int)sizeof question.text, question.text);
+        }
         memory.message = question;
         strcpy(memory.message.text, "read you");
         send_to(&peers[client]);
-        answered++;
     }
 }
 

@@ -30,6 +30,8 @@ const TARGETS: &[(&str, &str)] = &[
     ("tcp-emu", "strict"),
     ("softroce", "linked"),
     ("softroce", "strict"),
+    ("tcp-emu", "libdat2"),
+    ("tcp-emu", "libdat1"),
 ];
 
 /// Returns the test.

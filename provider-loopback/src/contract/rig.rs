@@ -157,7 +157,12 @@ impl<'t, T: Transport> Rig<'t, T> {
     ) -> (RemoteQp<T>, RemoteQp<T>) {
         let service = Service::new(answering.t, 8);
         asking.resolve(1, service.port(answering.t), b"", None).expect("the attempt begins");
-        let (request, ..) = service.datagram_request(self);
+        let asked = || service.log.take().map(Ok).or_else(|| asking.log.take().map(Err));
+        let request = match self.until("a request for datagrams", asked) {
+            Ok(Event::Request { request, service: ServiceType::Datagram, .. }) => request,
+            Ok(Event::Request { .. }) => panic!("the request is for a connection"),
+            Ok(event) | Err(event) => panic!("expected a request, got {event:?}"),
+        };
         let passive = answering.qp.answer(request, b"").expect("the request is answered");
         match self.next("the address", &asking.log) {
             Event::Resolved { number: 1, remote, .. } => (remote, passive),
@@ -605,7 +610,10 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
             Event::CqOverflow => "CqOverflow",
             Event::Request { .. } => "Request",
             Event::Resolved { .. } => "Resolved",
-            Event::Unresolved { .. } => "Unresolved",
+            Event::Unresolved { why: Failure::Rejected(_), .. } => "Unresolved, rejected",
+            Event::Unresolved { why: Failure::Refused, .. } => "Unresolved, refused",
+            Event::Unresolved { why: Failure::Unreachable, .. } => "Unresolved, unreachable",
+            Event::Unresolved { why: Failure::TimedOut, .. } => "Unresolved, timed out",
             Event::Established { .. } => "Established",
             Event::Rejected { by_peer: true, .. } => "Rejected by the peer",
             Event::Rejected { by_peer: false, .. } => "Rejected, not by the peer",

@@ -115,6 +115,38 @@ fn the_program_for_two_versions_is_compiled_for_each() {
     });
 }
 
+/// The example of docs/softroce.md: a server answers two clients through one endpoint.
+#[test]
+fn the_example_of_datagrams_answers_each_client() {
+    skip_if_missing(|| {
+        let guide = Guide::compile()?;
+        text(&guide.run(
+            "cc -Wall -Wextra -Werror -o datagrams examples/datagrams/datagrams.c \
+             $(pkg-config --cflags --libs dat2)",
+        ));
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = format!("{}exec ./datagrams server softroce 2", guide.exports);
+        let mut command = shell(&guide.dir, &server);
+        let mut running = Killed(command.stdout(Stdio::piped()).spawn().expect("a server"));
+        let mut output = BufReader::new(running.0.stdout.take().expect("the output is piped"));
+        let mut printed = String::new();
+        output.read_line(&mut printed).expect("a line");
+        assert_eq!(printed, "listening\n");
+        for _ in 0..2 {
+            let client = text(&guide.run("./datagrams client 127.0.0.1 softroce"));
+            assert_eq!(client, "server: read you\n");
+        }
+        output.read_to_string(&mut printed).expect("text");
+        let questions = "listening\nclient 0: do you read me?\nclient 1: do you read me?\n";
+        assert_eq!(printed, questions);
+        assert!(running.0.wait().expect("an exit code").success());
+
+        let refused = guide.print("./datagrams server tcp-emu");
+        assert!(refused.starts_with("dat_ep_create: DAT_MODEL_NOT_SUPPORTED"), "{refused}");
+        Ok(())
+    });
+}
+
 /// Compiles the lines for uDAPL 1.2 with the header of 2.0. The compiler must object to everything
 /// that the page's first table of differences names.
 #[test]
