@@ -39,8 +39,9 @@ pub(crate) struct DatagramLink {
     ends: Vec<End>,
     /// The receiver of the last burst, with the number of the local address.
     receiver: Option<(u32, Peer)>,
-    /// The sender of the last packet.
-    sender: Option<Peer>,
+    /// The sender of the last packet, with the number of the local address at which the packet
+    /// arrived.
+    sender: Option<(u32, Peer)>,
     /// Attempts to resolve an address that have failed before a message was sent.
     failed_attempts: Vec<(u64, String)>,
     /// Why the queue pair has failed. It is reported when the consumer's call has returned.
@@ -155,10 +156,13 @@ impl DatagramLink {
         now: Instant,
     ) {
         let from = datagrams.from;
-        if self.sender.as_ref().is_none_or(|sender| sender.address.ip() != from.ip()) {
-            self.sender = local_address.peer(from.ip());
+        let number = local_address.number;
+        let is_sender =
+            |(at, peer): &(u32, Peer)| (*at, peer.address.ip()) == (number, from.ip());
+        if !self.sender.as_ref().is_some_and(is_sender) {
+            self.sender = local_address.peer(from.ip()).map(|peer| (number, peer));
         }
-        let Some(sender) = &mut self.sender else { return };
+        let Some((_, sender)) = &mut self.sender else { return };
         let mut last = LastSource::default();
         let ours = local_address.address();
         let Some((packet, ip)) = sender.check(ours, from, position, octets, &mut last) else {
@@ -189,27 +193,48 @@ impl DatagramLink {
         }
     }
 
-    /// Sends posted datagrams.
+    /// Sends posted datagrams. If the next one leaves from a local address that is not open in this
+    /// engine, returns the number of this address.
+    #[must_use]
     pub(crate) fn transmit(
         &mut self,
         local_addresses: &mut [LocalAddress],
         resources: &mut EngineResources,
         now: Instant,
-    ) {
+    ) -> Option<u32> {
         if self.has_ended {
-            return self.qp.flush();
+            self.qp.flush();
+            return None;
         }
         for _ in 0..BURSTS_PER_TURN {
-            let Some(to) = self.qp.next() else { return };
-            let sent = self.send_burst(to, local_addresses, resources, now);
-            match sent {
+            let to = self.qp.next()?;
+            let Some(index) = local_addresses.iter().position(|at| at.number == to.route) else {
+                return Some(to.route);
+            };
+            match self.send_burst(to, (index, &mut local_addresses[index]), resources, now) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(failure) => return self.fail(failure, resources),
+                Err(failure) => {
+                    self.fail(failure, resources);
+                    return None;
+                }
             }
         }
         if self.qp.next().is_some() && !resources.transmit_pending.contains(&self.index) {
             resources.transmit_pending.push(self.index);
+        }
+        None
+    }
+
+    /// Completes the next datagrams without sending them, as long as they leave from the local
+    /// address with this number. They are lost, because the address cannot be opened.
+    #[cold]
+    pub(crate) fn lose(&mut self, route: u32, resources: &mut EngineResources) {
+        while let Some(to) = self.qp.next().filter(|to| to.route == route) {
+            let mut lost = Burst::new(1, Icrc::MAX_DATAGRAM);
+            if let Err(failure) = self.qp.transmit(to, 0, &mut lost) {
+                return self.fail(failure, resources);
+            }
         }
     }
 
@@ -217,27 +242,26 @@ impl DatagramLink {
     fn send_burst(
         &mut self,
         to: Destination,
-        local_addresses: &mut [LocalAddress],
+        (index, local_address): (usize, &mut LocalAddress),
         resources: &mut EngineResources,
         now: Instant,
     ) -> std::result::Result<bool, Failure> {
-        let found = local_addresses.iter_mut().enumerate().find(|(_, at)| at.number == to.route);
-        let qpn_and_peer = found.and_then(|(index, local_address)| {
-            let qpn = self.qpn_at(index, local_address)?;
+        let qpn = self.qpn_at(index, local_address).filter(|&qpn| {
             let is_receiver = |(number, peer): &(u32, Peer)| {
                 (*number, peer.address.ip()) == (to.route, to.address)
             };
-            if !self.receiver.as_ref().is_some_and(is_receiver) {
-                let mut peer = local_address.peer(to.address)?;
-                local_address.packet_io.choose_sender(&mut peer, [qpn, 0]);
-                local_address.packet_io.prepare_connected_socket(peer.address);
-                self.receiver = Some((to.route, peer));
+            if self.receiver.as_ref().is_some_and(is_receiver) {
+                return true;
             }
-            Some((qpn, local_address))
+            let Some(mut peer) = local_address.peer(to.address) else { return false };
+            local_address.packet_io.choose_sender(&mut peer, [qpn, 0]);
+            local_address.packet_io.prepare_connected_socket(peer.address);
+            self.receiver = Some((to.route, peer));
+            true
         });
-        let (Some((qpn, local_address)), Some((_, peer))) = (qpn_and_peer, &self.receiver) else {
-            // The local address is not open in this engine, or it has no number left. So the
-            // datagrams to this destination are lost.
+        let (Some(qpn), Some((_, peer))) = (qpn, &self.receiver) else {
+            // The local address has no number left, or is of another family. So the datagrams to
+            // this destination are lost.
             let mut lost = Burst::new(1, Icrc::MAX_DATAGRAM);
             return self.qp.transmit(to, 0, &mut lost).map(|()| true);
         };

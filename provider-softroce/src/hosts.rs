@@ -9,7 +9,7 @@
 //! knows path MTUs, but it believes forged reports.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,10 @@ const HOSTS_MAX: usize = 4096;
 /// what it has learned for the same time.
 const PATH_VALIDITY: Duration = Duration::from_secs(600);
 
-/// What the engines of an adapter know of hosts, by the adapter's local addresses.
+/// What the engines of an adapter know of hosts, for each of the adapter's local addresses. The
+/// number of an address is its position.
 #[derive(Default)]
-pub(crate) struct HostsOfAdapter(Mutex<HashMap<IpAddr, (SharedHosts, u32)>>);
+pub(crate) struct HostsOfAdapter(Mutex<Vec<(SocketAddr, SharedHosts)>>);
 
 /// What the engines of an adapter know of hosts, for one local address.
 #[derive(Clone, Default)]
@@ -47,10 +48,19 @@ pub(crate) struct Hosts {
 impl HostsOfAdapter {
     /// What is known of hosts, for a local address, and the number of the local address in the
     /// adapter.
-    pub(crate) fn of(&self, local: IpAddr) -> (SharedHosts, u32) {
+    pub(crate) fn of(&self, local: SocketAddr) -> (SharedHosts, u32) {
         let mut addresses = lock(&self.0);
-        let number = addresses.len() as u32;
-        addresses.entry(local).or_insert_with(|| (SharedHosts::default(), number)).clone()
+        let known = addresses.iter().position(|(address, _)| address.ip() == local.ip());
+        let number = known.unwrap_or_else(|| {
+            addresses.push((local, SharedHosts::default()));
+            addresses.len() - 1
+        });
+        (addresses[number].1.clone(), number as u32)
+    }
+
+    /// The local address with this number, which an engine of the adapter has opened.
+    pub(crate) fn address(&self, number: u32) -> Option<SocketAddr> {
+        lock(&self.0).get(number as usize).map(|(address, _)| *address)
     }
 }
 
@@ -189,12 +199,15 @@ mod tests {
     #[test]
     fn engines_share_the_hosts_of_a_local_address() {
         let (local, peer, now) = (IpAddr::from([10; 4]), IpAddr::from([11; 4]), Instant::now());
+        let [local, other] = [local, peer].map(|ip| SocketAddr::new(ip, 0));
         let hosts = HostsOfAdapter::default();
         assert_eq!(hosts.of(local).0.lock().nonce_to_send(peer, now, || 7), Some(7));
         assert_eq!(hosts.of(local).0.lock().nonce_to_send(peer, now, || 8), None);
         hosts.of(local).0.lock().note_answer(peer, 7, now);
         assert!(hosts.of(local).0.lock().is_up(peer, now));
-        assert!(!hosts.of(peer).0.lock().is_up(peer, now));
+        assert!(!hosts.of(other).0.lock().is_up(peer, now));
+        assert_eq!((hosts.of(local).1, hosts.of(other).1), (0, 1));
+        assert_eq!([0, 1, 2].map(|n| hosts.address(n)), [Some(local), Some(other), None]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Engine {
             return Err(PortError::NoMemory(address.ip()));
         }
         let capture = self.resources.context.capture().cloned();
-        let (hosts, number) = self.hosts.of(address.ip());
+        let (hosts, number) = self.hosts.of(address);
         let hosts = (host, hosts, number);
         let local_address =
             LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;

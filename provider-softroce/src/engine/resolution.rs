@@ -36,7 +36,8 @@ pub struct DatagramRequest {
     /// The number of the request. Numbers are never reused.
     serial: u64,
     from: SocketAddr,
-    to: SocketAddr,
+    /// The local address at which the request arrived.
+    at: SocketAddr,
     caller: Option<DatagramQp>,
 }
 
@@ -98,7 +99,7 @@ impl Engine {
             return Err(Error::of(DAT_INVALID_STATE));
         };
         let unreachable = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
-        let index = self.index_of(request.to).map_err(unreachable)?;
+        let index = self.index_of(request.at).map_err(unreachable)?;
         let local_address = &mut self.local_addresses[index];
         let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
@@ -158,11 +159,20 @@ impl Engine {
         }
     }
 
-    /// Sends the posted datagrams of a queue pair.
+    /// Sends the posted datagrams of a queue pair. Another engine may have found out where they go.
+    /// Then this engine opens the local address from which they leave.
     pub(super) fn transmit_datagrams(&mut self, qp: usize, now: Instant) {
-        let Engine { local_addresses, datagram_links, resources, .. } = self;
-        if let Some(link) = datagram_links.get_mut(qp) {
-            link.transmit(local_addresses, resources, now);
+        loop {
+            let Engine { local_addresses, datagram_links, resources, hosts, .. } = self;
+            let Some(link) = datagram_links.get_mut(qp) else { return };
+            let Some(route) = link.transmit(local_addresses, resources, now) else { return };
+            let address = hosts.address(route);
+            if address.is_none_or(|address| self.index_of(address).is_err())
+                && let Engine { datagram_links, resources, .. } = self
+                && let Some(link) = datagram_links.get_mut(qp)
+            {
+                link.lose(route, resources);
+            }
         }
     }
 
@@ -194,7 +204,7 @@ impl Engine {
         let Engine { listeners, resources, local_addresses, .. } = self;
         let at = &mut local_addresses[local_address];
         let serial = listeners.next_serial();
-        let request = DatagramRequest { local_address, id, serial, from, to, caller };
+        let request = DatagramRequest { local_address, id, serial, from, at: at.address(), caller };
         let request = resources.context.request(None, PendingRequest::Datagram(request));
         let (Some(sink), Ok(request)) = (listeners.sink_of(to.port()), request) else {
             // The listener was closed after the request had arrived. If the answer cannot be sent,

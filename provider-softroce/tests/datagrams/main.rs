@@ -1,0 +1,4 @@
+//! Tests of datagrams over RoCEv2.
+
+mod ends;
+mod topology;
