@@ -157,8 +157,7 @@ impl DatagramLink {
     ) {
         let from = datagrams.from;
         let number = local_address.number;
-        let is_sender =
-            |(at, peer): &(u32, Peer)| (*at, peer.address.ip()) == (number, from.ip());
+        let is_sender = |(at, peer): &(u32, Peer)| (*at, peer.address.ip()) == (number, from.ip());
         if !self.sender.as_ref().is_some_and(is_sender) {
             self.sender = local_address.peer(from.ip()).map(|peer| (number, peer));
         }

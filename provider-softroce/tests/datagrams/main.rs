@@ -1,4 +1,5 @@
 //! Tests of datagrams over RoCEv2.
 
 mod ends;
+mod network;
 mod topology;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::process::Command;
 
-use dat_core::provider::Transport;
-use provider_loopback::contract::rig::{End, Rig, Service, pattern};
+use dat_core::provider::{Queue, Transport};
+use provider_loopback::contract::rig::{End, Event, Rig, Service, pattern};
 use provider_softroce::Roce;
 
 use super::ends::*;
@@ -151,13 +151,9 @@ fn requests_find_their_service() {
                 resolve(asking, round, (a.attrs().address.ip(), port), &port.to_be_bytes());
                 let (asked, _, private) = request(&rig, service);
                 assert_eq!(private, port.to_be_bytes());
-                let to_asking: To = dat_core::provider::Queue::answer(&answering.qp, asked, b"")
-                    .expect("the request is answered")
-                    .into();
+                let to_asking: To = answering.qp.answer(asked, b"").expect("an answer").into();
                 let event = rig.next("the address", &asking.log);
-                let provider_loopback::contract::rig::Event::Resolved { remote, .. } = event else {
-                    panic!("{event:?}")
-                };
+                let Event::Resolved { remote, .. } = event else { panic!("{event:?}") };
                 deliver(&rig, (asking, &remote.into()), answering, b"there");
                 deliver(&rig, (answering, &to_asking), asking, b"and back");
             }
