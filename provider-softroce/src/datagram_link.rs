@@ -165,10 +165,10 @@ impl DatagramLink {
         let mut last = LastSource::default();
         let ours = local_address.address();
         let Some((packet, ip)) = sender.check(ours, from, position, octets, &mut last) else {
-            return;
+            return self.qp.count_invalid();
         };
         local_address.packet_io.capture_received(now, from, ip, octets);
-        let Ok(packet) = Packet::parse(packet) else { return };
+        let Ok(packet) = Packet::parse(packet) else { return self.qp.count_invalid() };
         self.receive((ours.ip(), from, octets.len()), &packet, resources);
     }
 

@@ -447,7 +447,9 @@ unsafe impl adapter::Engine for Engine {
         self.datagram_links.iter().for_each(|link| link.count(&mut counts));
         list.extend(counts.into_list());
         list.push(("packets-from-elsewhere", self.resources.foreign_packets));
-        let dropped = self.local_addresses.iter().map(|of| of.cm.unanswered() + of.port.dropped());
+        let dropped =
+            |of: &LocalAddress| of.cm.unanswered() + of.sidr.dropped() + of.port.dropped();
+        let dropped = self.local_addresses.iter().map(dropped);
         list.push(("packets-of-strangers-dropped", dropped.sum()));
         list
     }

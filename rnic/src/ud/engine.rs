@@ -118,6 +118,12 @@ impl DatagramQp {
         Ok(())
     }
 
+    /// Counts a datagram of the network layer for this queue pair that is no valid packet.
+    #[cold]
+    pub fn count_invalid(&mut self) {
+        self.stats.rx_invalid += 1;
+    }
+
     /// The receive buffer for a datagram: the one that was too small for the previous datagram, or
     /// the next one.
     #[inline]

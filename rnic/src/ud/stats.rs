@@ -24,12 +24,15 @@ pub struct Stats {
     /// The number of datagrams that ended the queue pair: the memory of the receive was no longer
     /// registered, or the queue pair held too many receives.
     pub rx_failed: u64,
+    /// The number of datagrams of the network layer that were dropped because they are no valid
+    /// packets: their ICRC or their length is wrong.
+    pub rx_invalid: u64,
 }
 
 impl Stats {
     /// The names and values of the counters. The names and their order are the same for all queue
     /// pairs.
-    pub fn list(&self) -> [(&'static str, u64); 9] {
+    pub fn list(&self) -> [(&'static str, u64); 10] {
         [
             ("datagrams-sent", self.tx_datagrams),
             ("datagrams-too-long-to-send", self.tx_too_long),
@@ -40,6 +43,7 @@ impl Stats {
             ("dropped-no-receive", self.rx_no_receive),
             ("dropped-receive-too-small", self.rx_too_long),
             ("dropped-receive-failed", self.rx_failed),
+            ("dropped-invalid", self.rx_invalid),
         ]
     }
 }
