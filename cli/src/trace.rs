@@ -28,7 +28,8 @@ pub(crate) struct Options {
 const TARGETS: &str = "\
 Targets:
   dat::ia   adapters are opened and closed; asynchronous errors
-  dat::cm   connections: requested, accepted, rejected, established, ended
+  dat::cm   connections: requested, accepted, rejected, established, ended; addresses of
+            peers for datagrams: requested, answered, resolved or unresolved
   dat::ep   state changes of endpoints
   dat::dto  operations that failed or were flushed; messages that wait for a receive
   dat::evd  events that did not fit into the queue

@@ -112,6 +112,40 @@ fn refused_calls_and_broken_connections_are_logged() {
     has(&lines, "dto: failed ia=tcp-emu ep=0x", privilege);
 }
 
+/// Whoever asks for a peer's address for datagrams logs the answer, or why there is none.
+#[test]
+fn addresses_for_datagrams_are_logged() {
+    let dat = env!("CARGO_BIN_EXE_dat");
+    let told = |case: &str| {
+        let case = format!("dat_extension_op/{case}");
+        let program = [dat, "conformance", "--ia", "softroce", &case];
+        let output = trace(&["--log", "dat::cm=debug"], &program);
+        assert!(output.status.success(), "{output:?}");
+        lines(&output)
+    };
+    let count = |lines: &[String], start: &str, part: &str| {
+        lines.iter().filter(|line| line.starts_with(start) && line.contains(part)).count()
+    };
+    let lines = told("ud-established");
+    for (start, part) in [
+        ("cm: resolving ia=softroce ep=0x", " qualifier="),
+        ("cm: request ia=softroce cr=0x", " from="),
+        ("cm: answered ia=softroce cr=0x", " ep=0x"),
+        ("cm: resolved ia=softroce ep=0x", " passive=false"),
+        ("cm: resolved ia=softroce ep=0x", " passive=true"),
+    ] {
+        assert_eq!(count(&lines, start, part), 1, "{start}…{part}: {lines:#?}");
+    }
+    for (case, because) in [
+        ("ud-rejected", " rejected the connection request with dat_cr_reject"),
+        ("ud-nobody-listens", " refused the connection request: service ID not supported"),
+    ] {
+        let lines = told(case);
+        let unresolved = count(&lines, "cm: unresolved ia=softroce ep=0x", because);
+        assert_eq!(unresolved, 1, "{case}: {lines:#?}");
+    }
+}
+
 /// In the log, each thread wakes up before it falls asleep again. The test does not compare
 /// `waited_us` with `slept_us`, because the scheduler's accounting itself takes time.
 #[test]
