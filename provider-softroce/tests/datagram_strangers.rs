@@ -180,7 +180,7 @@ fn wrong_datagrams_are_dropped_and_counted() {
         _ => None,
     };
     let connected: Vec<Opcode> = (0..=0x17)
-        .filter_map(|code| Opcode::from_code(code))
+        .filter_map(Opcode::from_code)
         .filter(|&opcode| extension_of(opcode).is_some())
         .collect();
     wrong("dropped-wrong-opcode", &|stranger, n| {
@@ -398,10 +398,9 @@ fn a_flood_of_requests() {
             let Event::Request { request, .. } = event else { panic!("{event:?}") };
             x.qp.answer(request, b"").expect("the request is answered");
         }
-        match y.log.take()? {
-            Event::Resolved { number, .. } => Some(assert_eq!(number, served)),
-            other => panic!("{other:?}"),
-        }
+        let event = y.log.take()?;
+        assert!(matches!(event, Event::Resolved { number, .. } if number == served), "{event:?}");
+        Some(())
     });
     for log in [&x.log, &y.log, &a.log, &b.log, &of_connections.log] {
         log.assert_silent();
