@@ -737,7 +737,7 @@ impl Link {
                     return self.end(cx, End::Broken(reason));
                 }
                 if let Some(how) = established.closing
-                    && established.rc.is_drained()
+                    && established.can_close(how)
                 {
                     return self.end(cx, End::Local(how));
                 }

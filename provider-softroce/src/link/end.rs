@@ -165,7 +165,11 @@ impl Link {
     /// Closes the connection, or cancels the attempt to connect, for the consumer.
     pub(crate) fn disconnect(&mut self, cx: &mut EngineContext<'_>, how: Close) {
         match (&mut self.phase, how) {
-            (Phase::Established(established), Close::Graceful) if established.reported => {
+            // An abrupt end, too, waits until the peer may learn that its last message has arrived.
+            (Phase::Established(established), _)
+                if established.reported
+                    && (how == Close::Graceful || established.rc.withholds_ack()) =>
+            {
                 established.closing = Some(how);
                 self.transmit(cx);
             }
@@ -291,11 +295,11 @@ impl Link {
         let Some(mut established) = self.phase.take_established() else { return };
         cx.resources.ended_counts.add(&established.rc.stats().list());
         let burst = cx.burst_to(&established.peer);
-        if let End::Broken(_) = end {
-            established.rc.transmit_fatal_nak(burst);
-        } else {
+        match end {
+            End::Broken(_) => established.rc.transmit_fatal_nak(burst),
+            End::Local(_) => established.rc.acknowledge_finally(burst),
             // Before the end, send the acknowledgement that the peer has requested.
-            established.rc.acknowledge(burst);
+            End::Peer | End::NotAccepted => established.rc.acknowledge(burst),
         }
         let (reported, closing, conn) =
             (established.reported, established.closing.is_some(), established.conn);

@@ -44,8 +44,8 @@ pub(super) struct Established {
     pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
     /// Whether the connection has been reported to the consumer.
     pub(super) reported: bool,
-    /// Set if the consumer has requested a disconnect. It says how the connection ends when all
-    /// posted work is done.
+    /// Set if the consumer has requested a disconnect that must wait
+    /// ([`can_close`](Self::can_close)). It says how the connection ends.
     pub(super) closing: Option<Close>,
     /// Set when the peer has disconnected. The connection ends when the requests in flight are
     /// settled.
@@ -158,6 +158,14 @@ impl Established {
             link_index,
             queued: false,
             wants_receives: false,
+        }
+    }
+
+    /// Whether the consumer's disconnect can be carried out now.
+    pub(super) fn can_close(&self, how: Close) -> bool {
+        match how {
+            Close::Graceful => self.rc.is_drained(),
+            Close::Abrupt => !self.rc.withholds_ack(),
         }
     }
 

@@ -375,6 +375,22 @@ impl ReliableConnection {
         }
     }
 
+    /// Adds the last acknowledgement before this end disconnects. A peer like kernel rxe flushes
+    /// its requests as soon as it learns of the disconnect, also those that were carried out but
+    /// whose acknowledgement was lost. So the acknowledgement is sent twice.
+    pub fn acknowledge_finally(&mut self, burst: &mut Burst) {
+        if self.failure.is_none() {
+            let added = self.responder.acknowledge_finally(&self.path, burst);
+            self.stats.tx_packets += added as u64;
+        }
+    }
+
+    /// Whether the peer may be sending a message again, and so cannot learn yet that all of the
+    /// message has arrived.
+    pub fn withholds_ack(&self) -> bool {
+        self.failure.is_none() && self.responder.withholds_end()
+    }
+
     /// After a [`Failure`], adds the NAK that reports the failure to the peer, if there is one. The
     /// NAK is sent once, and only before [`flush`](Self::flush).
     pub fn transmit_fatal_nak(&mut self, burst: &mut Burst) {
@@ -569,7 +585,9 @@ impl ReliableConnection {
     /// Whether a graceful close can finish: no request is queued or in flight, and no response or
     /// acknowledgement is owed.
     pub fn is_drained(&self) -> bool {
-        let all_answered = !self.responder.is_ready() && !self.responder.owes_ack();
+        let all_answered = !self.responder.is_ready()
+            && !self.responder.owes_ack()
+            && !self.responder.withholds_end();
         !self.work.has_requests() && all_answered
     }
 

@@ -6,9 +6,11 @@
 //! when it sends a NAK for the missing packet.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use wire::rocev2::{Aeth, Extension, NakCode, Opcode, Operation, Packet, Psn, RnrTimer, Syndrome};
+use wire::rocev2::{
+    Aeth, Extension, NakCode, Opcode, Operation, Packet, Position, Psn, RnrTimer, Syndrome,
+};
 
 use super::burst::Burst;
 use super::early::{EARLY_PSNS, EarlyPackets, EarlyPool, Keeping};
@@ -23,6 +25,11 @@ use crate::wr::Arrival;
 const ACK_REQUESTS_MAX: u32 = 16;
 /// After this many packets, a requested acknowledgement is sent at once.
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 64;
+/// The end of a message that the peer sends again is acknowledged when the end arrives again, or
+/// when no packet of the message has arrived again for this time.
+const END_DELAY: Duration = Duration::from_millis(20);
+/// The maximum time for which the end of a message is not acknowledged.
+const END_DELAY_MAX: Duration = Duration::from_millis(200);
 /// The code of the longest time in a repeated RNR NAK: 0.64 ms.
 const RNR_TIMER_CODE_MAX: u8 = 12;
 
@@ -49,6 +56,12 @@ pub(super) struct Responder {
     pub(super) ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
+    /// Whether the packet before `expected` is the last one of several packets of a message, and
+    /// may have been sent by kernel rxe.
+    is_after_end: bool,
+    /// The packet before `expected` is not acknowledged yet. See
+    /// [`withhold_end`](Self::withhold_end).
+    withheld_end: Option<WithheldEnd>,
     /// The time in the first RNR NAK for a packet.
     rnr_timer: RnrTimer,
     /// The time in the last RNR NAK.
@@ -60,6 +73,13 @@ pub(super) struct Responder {
     /// The message that found no receive buffer, until [`take_rnr_arrival`](Self::take_rnr_arrival)
     /// returns it.
     rnr_arrival: Option<Arrival>,
+}
+
+/// The last packet of a message that the peer may be sending again.
+struct WithheldEnd {
+    since: Instant,
+    /// The time at which the packet is acknowledged.
+    until: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +102,8 @@ impl Responder {
             nak: None,
             ack_requests: 0,
             unacknowledged_packets: 0,
+            is_after_end: false,
+            withheld_end: None,
             rnr_timer: cfg.rnr_timer,
             last_rnr_timer: cfg.rnr_timer,
             last_rnr_psn: None,
@@ -117,6 +139,7 @@ impl Responder {
                 stats.duplicates += 1;
                 self.gap_policy.on_duplicate((psn, self.expected), self.gap.as_mut(), now);
                 self.on_duplicate(path, packet);
+                self.withhold_end(psn, now);
                 Ok(())
             }
         }
@@ -137,6 +160,10 @@ impl Responder {
         match self.execute(work, path, packet, stats) {
             Ok(psns) => {
                 self.expected = self.expected + psns;
+                // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
+                self.is_after_end =
+                    packet.bth.opcode.position() == Position::Last && !packet.bth.migrated;
+                self.withheld_end = None;
                 self.unacknowledged_packets += 1;
                 Ok(Some(psns))
             }
@@ -213,14 +240,13 @@ impl Responder {
         before: &Gap,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
-        let ack_requests = self.ack_requests;
+        let (ack_requests, last) = (self.ack_requests, self.expected.previous());
         let result = self.execute_early(work, path, now, before, stats);
         if self.gap_policy.peer_may_go_back(before) {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
-            // in the packets after it if the peer sends all of them again. Kernel rxe must not get
-            // an acknowledgement earlier. If it is sending a message again and the end of this
-            // message is acknowledged, it does not complete the message, and it stops its timer.
+            // in the packets after it if the peer sends all of them again.
             self.ack_requests = ack_requests;
+            self.withhold_end(last, now);
         }
         result
     }
@@ -300,7 +326,7 @@ impl Responder {
     /// be called for packets.
     pub(super) fn stop_accepting(&mut self) {
         (self.nak, self.message) = (None, Message::None);
-        (self.gap, self.early) = (None, None);
+        (self.gap, self.early, self.withheld_end) = (None, None, None);
     }
 
     /// Processes a request packet if it was received before.
@@ -356,9 +382,10 @@ impl Responder {
     /// The time at which to call [`expire`](Self::expire).
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let gap = self.gap.as_ref()?;
+        let end_due = self.withheld_end.as_ref().map(|end| end.until);
+        let Some(gap) = &self.gap else { return end_due };
         let drop_at = self.early.as_ref().map(EarlyPackets::drop_at);
-        [gap.nak_due(), drop_at].into_iter().flatten().min()
+        [gap.nak_due(), drop_at, end_due].into_iter().flatten().min()
     }
 
     /// Handles a deadline that has passed.
@@ -367,6 +394,37 @@ impl Responder {
             self.report_gap(now, stats);
         }
         self.early.take_if(|early| early.drop_at() <= now);
+        if self.withheld_end.take_if(|end| end.until <= now).is_some() {
+            self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
+        }
+    }
+
+    /// Decides whether the end of the message before `expected` may be acknowledged now that the
+    /// peer has sent the packet with this PSN again. All packets before `expected` have arrived.
+    ///
+    /// Kernel rxe sends all packets from that one on again. It must not get an acknowledgement of
+    /// the end of a message while it is sending the message again: it would stop its timer, but it
+    /// would not complete the message (`COMPST_WRITE_SEND`, `COMPST_UPDATE_COMP` and
+    /// `reset_retry_timer` in rxe_comp.c). Then it waits for the acknowledgement of the repeated
+    /// end, and if that is lost, it waits forever. So the end is acknowledged when it arrives
+    /// again. The delay is for an end that is lost on its way: rxe would repeat it only when its
+    /// timer expires.
+    ///
+    /// A message of one packet has no such state. Neither does an earlier message than the last
+    /// one: rxe ignores acknowledgements of later packets while it is sending a message.
+    #[cold]
+    fn withhold_end(&mut self, psn: Psn, now: Instant) {
+        let since = self.withheld_end.take().map_or(now, |end| end.since);
+        if self.is_after_end && psn != self.expected.previous() {
+            let until = (now + END_DELAY).min(since + END_DELAY_MAX);
+            self.withheld_end = Some(WithheldEnd { since, until });
+        }
+    }
+
+    /// Whether the end of a message is not acknowledged yet, because the peer may be sending the
+    /// message again.
+    pub(super) fn withholds_end(&self) -> bool {
+        self.withheld_end.is_some()
     }
 
     /// Handles a packet that was received before. The peer sends it again if the answer was lost.
@@ -470,8 +528,28 @@ impl Responder {
     /// whether it was added.
     #[inline]
     pub(super) fn acknowledge(&mut self, path: &Path, burst: &mut Burst) -> bool {
-        self.owes_ack()
-            && self.push_ack_packet(path, burst, self.expected.previous(), Syndrome::ACK)
+        self.owes_ack() && self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK)
+    }
+
+    /// The PSN of the latest packet that may be acknowledged.
+    #[inline]
+    fn acknowledged(&self) -> Psn {
+        let latest = self.expected.previous();
+        match self.withholds_end() {
+            true => latest.previous(),
+            false => latest,
+        }
+    }
+
+    /// Adds the last acknowledgement of all received packets, unless READ responses must come
+    /// first. Adds it twice, because it may be lost. Returns the number of added packets.
+    pub(super) fn acknowledge_finally(&mut self, path: &Path, burst: &mut Burst) -> usize {
+        if self.msn == 0 || self.resources.is_due() {
+            return 0;
+        }
+        self.withheld_end = None;
+        let mut push = || self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK);
+        usize::from(push()) + usize::from(push())
     }
 
     /// Adds the NAK that ends the connection, if there is one. Returns whether it was added.
@@ -484,7 +562,7 @@ impl Responder {
     /// Discards all answers that are owed to the peer.
     pub(super) fn clear_pending(&mut self) {
         (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
-        (self.gap, self.early) = (None, None);
+        (self.gap, self.early, self.withheld_end) = (None, None, None);
         self.resources = ResponderResources::new(0);
     }
 
@@ -498,7 +576,8 @@ impl Responder {
     #[cold]
     fn push_nak(&mut self, path: &Path, burst: &mut Burst, Nak { psn, syndrome }: Nak) -> bool {
         let is_sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
-        (!is_sequence_error || self.push_ack_packet(path, burst, psn.previous(), Syndrome::ACK))
+        (!is_sequence_error
+            || self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK))
             && self.push_ack_packet(path, burst, psn, syndrome)
     }
 

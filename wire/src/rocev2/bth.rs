@@ -37,7 +37,7 @@ pub struct Bth {
     /// a SEND, or of a WRITE with immediate data.
     pub solicited: bool,
     /// The bit MigReq: the sender's path migration is in the state "migrated". HCAs send 1, and
-    /// kernel rxe sends 0. Only implementations of path migration evaluate this bit.
+    /// kernel rxe sends 0.
     pub migrated: bool,
     /// The partition key. Bit 15 means full membership.
     pub p_key: u16,

@@ -13,6 +13,10 @@ pub(super) trait End {
     fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>>;
     fn deadline(&self) -> Option<Instant>;
     fn expire(&mut self, now: Instant);
+    /// Whether there are more packets to send.
+    fn is_ready(&self) -> bool {
+        false
+    }
 }
 
 impl End for Rxe {
@@ -21,7 +25,13 @@ impl End for Rxe {
     }
 
     fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| Rxe::transmit(self, now)).collect()
+        let mut packets: Vec<_> = std::iter::from_fn(|| self.transmit_response()).collect();
+        packets.extend(self.transmit_request(now));
+        packets
+    }
+
+    fn is_ready(&self) -> bool {
+        self.has_request()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -57,6 +67,9 @@ impl End for Side {
         self.rc.expire(now).unwrap();
     }
 }
+
+/// The time that rxe takes to send a packet.
+const PACKET_TIME: Duration = Duration::from_micros(8);
 
 /// Moves packets between two ends until `is_done`, or until no event follows. Returns the time that
 /// has passed.
@@ -95,10 +108,16 @@ fn drive<A: End, B: End>(
         send(&mut there, a.transmit(now), now);
         send(&mut back, b.transmit(now), now);
         let events = [there.deadline(), back.deadline(), a.deadline(), b.deadline()];
-        let Some(next) = events.into_iter().flatten().min() else { break };
+        let more = next_packet(a, b, now);
+        let Some(next) = events.into_iter().chain([more]).flatten().min() else { break };
         now = next.max(now + Duration::from_nanos(1));
     }
     now - start
+}
+
+/// The time at which one of the ends sends its next packet, if it has more to send.
+pub(super) fn next_packet<A: End, B: End>(a: &A, b: &B, now: Instant) -> Option<Instant> {
+    (a.is_ready() || b.is_ready()).then(|| now + PACKET_TIME)
 }
 
 const RXE_MTU: PathMtu = PathMtu::Octets1024;
@@ -189,6 +208,39 @@ fn rxe_writes_over_lossy_networks() {
     insta::assert_snapshot!(table);
 }
 
+/// If the end of a message is acknowledged while rxe sends the message again, rxe waits for another
+/// acknowledgement without a timer, and that may be lost. Or rxe sends an empty message when it
+/// goes back once more. On this short path, an acknowledgement arrives before rxe sends the next
+/// packet.
+#[test]
+#[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]
+fn rxe_never_waits_without_a_timer() {
+    const MESSAGES: usize = 3;
+    for (len, seeds) in [(2 << 10, 800), (8 << 10, 2000), (100 << 10, 100), (300 << 10, 30)] {
+        for seed in 0..seeds {
+            let conditions = Conditions { delay: Duration::from_micros(1), ..lossy(5, seed) };
+            let mut rxe = Rxe::new(rxe_cfg(1));
+            let cfg = RcCfg { mtu: RXE_MTU, ip_mtu: 1500, ..cfg(0) };
+            let mut side = Side::new(cfg, Instant::now());
+            let sink = side.buf(len);
+            for _ in 0..MESSAGES {
+                rxe.post(len, Some((sink.addr(), sink.key())));
+            }
+            let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES;
+            drive((&mut rxe, &mut side), &conditions, is_done);
+            let (completed, received) = (rxe.completed(), side.rc.stats().rx_messages);
+            assert!(
+                completed == MESSAGES || rxe.failure().is_some(),
+                "rxe waits after {completed} of {MESSAGES} messages of {len} octets, seed {seed}"
+            );
+            assert!(
+                received <= MESSAGES as u64,
+                "rxe sent {received} messages in place of {MESSAGES} of {len} octets, seed {seed}"
+            );
+        }
+    }
+}
+
 /// A responder, and the PSN that it expects first.
 pub(super) struct Fixture {
     pub(super) side: Side,
@@ -228,8 +280,26 @@ impl Fixture {
         self.take(&bytes).unwrap();
     }
 
+    /// The packets of a SEND, with or without the bit MigReq. The last one requests an
+    /// acknowledgement.
+    fn long_send(&self, migrated: bool) -> [Vec<u8>; 3] {
+        let opcodes = [Opcode::SendFirst, Opcode::SendMiddle, Opcode::SendLast];
+        std::array::from_fn(|at| {
+            let psn = self.psn + at as u32;
+            let bth = Bth { migrated, ack_request: at == 2, ..Bth::new(opcodes[at], 0, psn) };
+            let mut bytes = vec![0; packet_len(bth.opcode, FULL.len())];
+            Packet { bth, extension: Extension::None, payload: &FULL }.emit(&mut bytes);
+            bytes
+        })
+    }
+
     pub(super) fn sent(&mut self) -> Vec<String> {
         words(&self.side.transmit(self.now))
+    }
+
+    fn acknowledged_finally(&mut self) -> Vec<String> {
+        self.side.rc.acknowledge_finally(&mut self.side.burst);
+        words(&self.side.sent())
     }
 
     /// Advances the clock and handles deadlines.
@@ -348,6 +418,121 @@ fn a_peer_that_goes_back_is_acknowledged_when_it_asks_again() {
 }
 
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
+/// The time after which the end of a message that the peer sends again is acknowledged.
+const END_DELAY: Duration = Duration::from_millis(20);
+
+/// Kernel rxe must not learn that the end of a message has arrived while it sends the message
+/// again. It learns this when it sends the end again, or no packet for a while.
+#[test]
+fn the_end_of_a_repeated_message_is_acknowledged_late() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(false);
+    for bytes in &message {
+        fixture.take(bytes).unwrap();
+    }
+    assert_eq!(fixture.sent(), [fixture.ack(2)]);
+    for bytes in &message[..2] {
+        fixture.take(bytes).unwrap();
+        assert_eq!(fixture.sent(), [fixture.ack(1)]);
+        fixture.wait(END_DELAY / 2);
+    }
+    // The end is repeated.
+    fixture.take(&message[2]).unwrap();
+    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+    // No packet is repeated for a while.
+    fixture.take(&message[1]).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(1)]);
+    assert_eq!(fixture.side.rc.deadline(), Some(fixture.now + END_DELAY));
+    fixture.wait(END_DELAY);
+    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+    // The NAK for a later packet does not acknowledge the end, either.
+    fixture.take(&message[1]).unwrap();
+    fixture.send(4);
+    fixture.wait(FIRST_DELAY);
+    assert_eq!(fixture.sent(), [fixture.ack(1), fixture.nak(3)]);
+    fixture.take(&message[2]).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(2)]);
+}
+
+/// The acknowledgement of the end is not withheld without limit if the peer goes on sending the
+/// message again, or if somebody forges its packets.
+#[test]
+fn the_end_of_a_message_is_withheld_only_for_a_while() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(false);
+    for bytes in &message {
+        fixture.take(bytes).unwrap();
+    }
+    fixture.sent();
+    let start = fixture.now;
+    while fixture.sent() != [fixture.ack(2)] {
+        fixture.wait(END_DELAY / 4);
+        assert!(fixture.now < start + 11 * END_DELAY);
+        // The acknowledgement would otherwise be withheld anew.
+        if !fixture.side.rc.wants_tx() {
+            fixture.take(&message[0]).unwrap();
+        }
+    }
+    assert!(fixture.now > start + 9 * END_DELAY);
+}
+
+/// When this end disconnects, kernel rxe flushes its requests at once. So this end waits until rxe
+/// may learn that its last message has arrived, and then sends the acknowledgement twice.
+#[test]
+fn the_end_of_a_repeated_message_is_acknowledged_before_a_disconnect() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.acknowledged_finally(), [""; 0], "no message has arrived");
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(false);
+    for bytes in message.iter().chain(&message[..2]) {
+        fixture.take(bytes).unwrap();
+    }
+    assert_eq!(fixture.sent(), [fixture.ack(1)]);
+    assert!(fixture.side.rc.withholds_ack() && !fixture.side.rc.is_drained());
+    fixture.take(&message[2]).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(2)]);
+    assert!(!fixture.side.rc.withholds_ack() && fixture.side.rc.is_drained());
+    assert_eq!(fixture.acknowledged_finally(), [fixture.ack(2), fixture.ack(2)]);
+}
+
+/// Other peers than kernel rxe set the bit MigReq, and learn at once that a message has arrived.
+#[test]
+fn the_end_of_a_message_is_acknowledged_at_once_to_other_peers() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(true);
+    for bytes in &message {
+        fixture.take(bytes).unwrap();
+    }
+    assert_eq!(fixture.sent(), [fixture.ack(2)]);
+    fixture.take(&message[0]).unwrap();
+    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+}
+
+/// After a NAK, rxe repeats all packets from the missing one on, also those that were kept.
+#[test]
+fn the_end_of_a_message_that_was_kept_is_acknowledged_late() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(false);
+    fixture.take(&message[1]).unwrap();
+    fixture.take(&message[2]).unwrap();
+    fixture.wait(FIRST_DELAY);
+    assert_eq!(fixture.sent(), [fixture.ack(-1), fixture.nak(0)]);
+    fixture.take(&message[0]).unwrap();
+    assert_eq!(fixture.sent(), [""; 0]);
+    fixture.take(&message[1]).unwrap();
+    assert_eq!(fixture.sent(), [fixture.ack(1)]);
+    fixture.take(&message[2]).unwrap();
+    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+}
 
 /// Several packets of a flight are missing. Each costs a round trip, and only the missing ones are
 /// sent again.

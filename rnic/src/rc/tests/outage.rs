@@ -2,7 +2,7 @@
 
 use netem::Probability;
 
-use super::order::End;
+use super::order::{End, next_packet};
 use super::*;
 use crate::WcStatus;
 use rxe_model::{Rxe, RxeCfg};
@@ -85,7 +85,9 @@ fn drive<A: End, B: End>(
             }
         }
         let events = [there.deadline(), back.deadline(), a.deadline(), b.deadline()];
-        now = events.into_iter().flatten().min()?.max(now + Duration::from_nanos(1));
+        let more = next_packet(a, b, now);
+        let next = events.into_iter().chain([more]).flatten().min()?;
+        now = next.max(now + Duration::from_nanos(1));
         while let Some(packet) = there.receive(now) {
             b.receive(now, &packet);
         }
