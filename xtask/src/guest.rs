@@ -36,7 +36,7 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]);
     let environment = Environment { dist, settings: Vec::new() }.with("guest", machine);
     // With `guest-speed`, the test program measures this many rounds and does nothing else. With
-    // `guest-loss`, it has only the transfers on a wire that loses packets.
+    // `guest-loss`, it measures only the transfers on a wire that loses packets.
     let environment = match options.loss {
         true => environment.with("guest-loss", "on"),
         false => environment.with("guest-speed", options.rounds.to_string()),
@@ -94,7 +94,7 @@ fn build() -> Result<Guest> {
 /// Groups of tests. Each group has a guest and a network of its own, and runs at the same time as
 /// the other groups and tests: while the programs of one group wait, the programs of another group
 /// compute. Each entry has the name of the group and the prefixes of its tests' names.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "guest, siw and our provider",
         &[
@@ -117,6 +117,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     // These tests wait for outages that take real seconds.
     ("guest, outages", &["guest::rxe::outages::"]),
+    // These tests wait for rxe's ACK timeouts.
+    ("guest, loss", &["guest::rxe::loss::"]),
     ("guest, speed", &["guest::speed::small_operations_beside_libdaplofa"]),
 ];
 

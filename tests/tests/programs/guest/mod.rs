@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `guest::{rxe,siw}::` WIRE, caller, program | a program on this host, its peer in the guest |
 //! | `guest::rxe::outages::` | transfers between rxe and softroce that go on after outages |
+//! | `guest::rxe::loss::` | transfers between rxe and softroce on a wire that loses packets |
 //! | `guest::{rxe,siw}::verbs::` family, caller, program | the peer in the guest uses verbs |
 //! | `guest::matrix::` registry, provider, program | both programs in the guest |
 //! | `guest::rights::` | the error messages for a user with fewer rights than root |
@@ -17,9 +18,9 @@
 //! | `guest::verbs::` program | both programs in the guest, over provider-verbs |
 //!
 //! The registry of a test in the matrix is `ours` or `debian`. All other tests in the guest use
-//! this project's registry. `cargo xtask guest --loss` runs the transfers of `loss` instead.
-//! `guest::verbs::` also contains `ipv6::`, `behaviour::` and tests of
-//! devices that fail.
+//! this project's registry. `cargo xtask guest --loss` measures the transfers of `loss` and does
+//! nothing else. `guest::verbs::` also contains `ipv6::`, `behaviour::` and tests of devices that
+//! fail.
 
 mod behaviour;
 mod conformance;
@@ -133,7 +134,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     }
     let machine = Arc::new(Machine::new(image, dist));
     if loss::is_measured() {
-        return loss::trials(&machine, dist);
+        return loss::measured(&machine, dist);
     }
     let mut trials = in_guest::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
@@ -143,6 +144,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials.extend(across(&machine, dist));
     trials.extend(with_verbs(&machine, dist));
     trials.extend(through_outages(&machine, dist));
+    trials.extend(loss::trials(&machine, dist));
     trials
 }
 
