@@ -125,10 +125,10 @@
 //!
 //! rxe looks for the address handle of a datagram when it sends the datagram. If the handle does
 //! not exist any more, the queue pair fails. A consumer may free an address as soon as it has
-//! posted a datagram. So the address handle is destroyed only when every datagram of its protection domain
-//! has completed, or after a second. The completions must be known for that, so every datagram is
-//! signalled, and its completion is hidden if the consumer has not asked for it. This also shows
-//! when a datagram queue pair is flushed, so it needs no markers.
+//! posted a datagram. So the address handle is destroyed only when every datagram of its protection
+//! domain has completed, or after a second. The completions must be known for that, so every
+//! datagram is signalled, and its completion is hidden if the consumer has not asked for it. This
+//! also shows when a datagram queue pair is flushed, so it needs no markers.
 //!
 //! # Where a device deviates from dat-core's contract
 //!
@@ -146,8 +146,8 @@
 //!   operations when they are posted.
 //! - [`map::request`] and [`map::receive`] disambiguate the statuses of rxe and siw.
 //! - A shared receive queue of rxe completes a buffer that is too small for a datagram. The
-//!   consumer gets the completion as [`LocalLength`](dat_core::provider::WcStatus::LocalLength), and the
-//!   endpoint works as before.
+//!   consumer gets the completion as [`LocalLength`](dat_core::provider::WcStatus::LocalLength),
+//!   and the endpoint works as before.
 //! - InfiniBand devices have no datagrams here, because the address of a peer that calls must be
 //!   found out from the subnet manager. RoCE needs only its IP address.
 //! - siw connects the TCP socket before `rdma_connect` returns, so an address that does not answer

@@ -36,9 +36,19 @@ pub(crate) const SLOTS: Range<Slot> = 0..REQ_SLOT;
 const GSI: u32 = 1;
 /// The offset of the destination queue pair in a packet: in the BTH, after 8 reserved bits.
 const QPN_OFFSET: u32 = 4;
-/// The offset of the receiver's communication id in a message of the connection manager: the second
-/// word of its data, behind BTH, DETH and the MAD header. A request has 0 there (IBA, chapter 12).
-const REMOTE_ID_OFFSET: u32 = 12 + 8 + 24 + 4;
+/// The offset of the MAD header in a message of the connection manager: behind BTH and DETH.
+const MAD_OFFSET: u32 = 12 + 8;
+/// The offset of the attribute ID, which names the kind of message.
+const ATTRIBUTE_OFFSET: u32 = MAD_OFFSET + 16;
+/// The offset of the first word of a message's data. In the reply of a service ID resolution it is
+/// the ID that the receiver has chosen.
+const REQUEST_ID_OFFSET: u32 = MAD_OFFSET + 24;
+/// The offset of the receiver's communication id in the other messages: the second word of the
+/// data. A REQ has 0 there (IBA, chapter 12).
+const REMOTE_ID_OFFSET: u32 = REQUEST_ID_OFFSET + 4;
+/// The attribute IDs of service ID resolution.
+const SIDR_REQ: u32 = 0x17;
+const SIDR_REP: u32 = 0x18;
 
 /// Returns the slot that a queue pair number or communication id belongs to.
 pub(crate) fn slot_of(number: u32) -> Slot {
@@ -80,14 +90,16 @@ pub(super) fn datagram_for(slot: Slot, rest: [u8; 8]) -> [u8; 16] {
 /// A classic BPF program that computes the position of a packet's socket. If the position has no
 /// socket yet, the kernel selects any of the existing sockets. A packet that is too short for the
 /// words that the program loads goes to position 0, the REQ socket, where it is dropped.
-fn program() -> [libc::sock_filter; 15] {
+fn program() -> [libc::sock_filter; 20] {
     use libc::{
-        BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET,
-        BPF_RSH, BPF_W,
+        BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_H, BPF_JA, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K,
+        BPF_LD, BPF_RET, BPF_RSH, BPF_W,
     };
     const A: u32 = 0x10; // BPF_A, which libc does not have
     let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at: u32| op(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
+    let load_half = |at: u32| op(BPF_LD | BPF_H | BPF_ABS, at, 0, 0);
+    let jump = |count: u32| op(BPF_JMP | BPF_JA, count, 0, 0);
     let and = |mask: u32| op(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
     let add = |k: u32| op(BPF_ALU | BPF_ADD | BPF_K, k, 0, 0);
     let shift_right = |k: u32| op(BPF_ALU | BPF_RSH | BPF_K, k, 0, 0);
@@ -96,7 +108,12 @@ fn program() -> [libc::sock_filter; 15] {
     [
         load(QPN_OFFSET),
         and(0xff_ffff),
-        if_equal(GSI, 0, 3),
+        if_equal(GSI, 0, 8),
+        load_half(ATTRIBUTE_OFFSET),
+        if_equal(SIDR_REQ, 5, 0),
+        if_equal(SIDR_REP, 0, 2),
+        load(REQUEST_ID_OFFSET),
+        jump(1),
         load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
         op(BPF_RET | BPF_K, position_of(REQ_SLOT) as u32, 0, 0),

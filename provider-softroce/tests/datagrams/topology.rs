@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use dat_core::provider::{Queue, Transport};
-use provider_loopback::contract::rig::{End, Event, Rig, Service, pattern};
+use provider_loopback::contract::rig::{End, Event, Failure, Rig, Service, pattern};
 use provider_softroce::Roce;
 
 use super::ends::*;
@@ -59,6 +59,30 @@ fn adapters_at_one_ipv6_address() {
 fn adapters_at_several_addresses() {
     let places = ["127.0.0.91", "127.0.0.92", "127.0.0.91", "127.0.0.93"];
     everyone_talks_to_everyone(&places.map(|place| (place, place)), 2);
+}
+
+/// The sockets of an adapter may outlive it, because other processes and adapters hold them. No
+/// request or reply of the remaining adapters goes to such a socket.
+#[test]
+fn the_first_adapter_at_an_address_is_closed() {
+    let at = "127.0.0.95";
+    let first = open(at);
+    let [a, b] = [open(at), open(at)];
+    drop(end(&first));
+    drop(first);
+    let (x, y, rig) = (end(&a), end(&b), Rig { a: &a, b: &b });
+    let (to_y, to_x) = introduce(&rig, &x, (&y, ip(at)));
+    deliver(&rig, (&x, &to_y), &y, b"to the other");
+    deliver(&rig, (&y, &to_x), &x, b"and back");
+
+    let closed = Service::new(&b, 8);
+    let port = closed.port(&b);
+    drop(closed);
+    resolve(&x, 2, (ip(at), port), b"");
+    match rig.next("a refusal", &x.log) {
+        Event::Unresolved { why: Failure::Refused, .. } => {}
+        other => panic!("expected a refusal, got {other:?}"),
+    }
 }
 
 /// Adapters that serve every address of the host.

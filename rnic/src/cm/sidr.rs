@@ -1,5 +1,5 @@
-//! Service ID resolution (IBA volume 1, section 12.11), without I/O: how a datagram queue pair finds
-//! the queue pair behind a service, and how the service learns of its caller.
+//! Service ID resolution (IBA volume 1, section 12.11), without I/O: how a datagram queue pair
+//! finds the queue pair behind a service, and how the service learns of its caller.
 //!
 //! ```text
 //! caller                                                service

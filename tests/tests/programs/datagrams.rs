@@ -1,5 +1,5 @@
-//! The datagram modes (`-u`, `-U`, `-m`) of `dtestx`, `dtestcm` and `dtestsrq`. Their datagrams must
-//! not be lost: none of these programs sends a datagram again.
+//! The datagram modes (`-u`, `-U`, `-m`) of `dtestx`, `dtestcm` and `dtestsrq`. Their datagrams
+//! must not be lost: none of these programs sends a datagram again.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `udaddy` of rdmacm-utils in the guest, and `programs/udaddy.c` on this host: the client finds the
-//! server's queue pair and sends datagrams to it, which the server answers.
+//! `udaddy` of rdmacm-utils in the guest, and `programs/udaddy.c` on this host: the client finds
+//! the server's queue pair and sends datagrams to it, which the server answers.
 
 use std::process::Command;
 use std::time::Instant;
