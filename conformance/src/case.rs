@@ -109,6 +109,7 @@ const NEW_IN_2_0: &[&str] = &[
     "dat_ep_common_connect",
     "dat_ep_post_rdma_read_to_rmr",
     "dat_ep_post_send_with_invalidate",
+    "dat_extension_op",
     "dat_registry_providers_related",
     "dat_rmr_create_for_ep",
 ];

@@ -152,10 +152,11 @@ fn it_is_found_and_says_what_it_is() {
 
 #[test]
 fn it_does_what_the_standard_says() {
-    /// Unsupported features: multi-path, which no provider of this project has, and peers in
-    /// another process, whose memory is not shared.
-    const UNSUPPORTED: [&str; 2] = [
+    /// Unsupported features: multi-path, which no provider of this project has, datagrams, which
+    /// iWARP does not have, and peers in another process, whose memory is not shared.
+    const UNSUPPORTED: [&str; 3] = [
         "the provider attribute supports_multipath is false",
+        "the provider does not list DAT_IB_UD",
         "this adapter cannot connect to another process",
     ];
     let registered = Registered::new();
