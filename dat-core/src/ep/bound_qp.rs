@@ -56,7 +56,7 @@ impl<T: Transport> Ep<T> {
         let ep = self.shared.ep as *mut c_void;
         let (held, last_cause) = (Arc::clone(&holding), Arc::clone(&self.shared.last_cause));
         let mut flow = Flow::new(ep, &self.ia.name, depths, srq_share, held, tally, last_cause)?;
-        flow.is_datagram = self.shared.service == ServiceType::Datagram;
+        flow.is_datagram = self.service() == ServiceType::Datagram;
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
         // The flow is in an `Arc` and not in a `Box`, because other code keeps its address: moving
@@ -68,7 +68,7 @@ impl<T: Transport> Ep<T> {
         // Only a strict adapter applies the sizes in the attributes. Programs set them to 0, and
         // OFED's library does not check them.
         let max_size = |of_ep: u32, limit: u32| u64::from(if strict { of_ep } else { limit });
-        let service = self.shared.service;
+        let service = self.service();
         let max_message = match service {
             ServiceType::Connection => limits.max_message,
             ServiceType::Datagram => limits.max_datagram.unwrap_or(0),

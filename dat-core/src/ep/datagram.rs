@@ -97,22 +97,23 @@ impl Peers {
     }
 }
 
-pub(super) fn lock(peers: &Mutex<Peers>) -> MutexGuard<'_, Peers> {
+fn lock(peers: &Mutex<Peers>) -> MutexGuard<'_, Peers> {
     peers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Transport> Ep<T> {
     /// The service of the endpoint.
     pub(crate) fn service(&self) -> ServiceType {
-        self.shared.service
+        self.shared.service()
     }
 
     /// Starts to resolve the address of a service point: the part of dat_ep_connect that datagram
     /// endpoints do not share with others.
     pub(super) fn resolve(&self, bound: &BoundQp<T>, to: &Connect<'_>) -> Result<()> {
+        let peers = self.peers()?;
         let before = self.shared.apply(Event::Resolve)?.from;
         let number = {
-            let mut peers = lock(&self.shared.peers);
+            let mut peers = lock(peers);
             let number = peers.next_number();
             peers.pz = bound.pz;
             peers.resolving.insert(number, SocketAddr::new(to.addr.ip(), to.port));
@@ -125,7 +126,7 @@ impl<T: Transport> Ep<T> {
             qualifier = to.port, private, "resolving"
         );
         bound.qp.resolve(number, to).inspect_err(|_| {
-            lock(&self.shared.peers).resolving.remove(&number);
+            lock(peers).resolving.remove(&number);
             if before == State::Unconnected {
                 self.retract();
             }
@@ -145,21 +146,21 @@ impl<T: Transport> Ep<T> {
         (from, of_request): (SocketAddr, &[u8]),
         private: &[u8],
     ) -> Result<()> {
+        let peers = self.peers()?;
         let setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;
         let (ia, ep) = (&self.ia.name, Hex(self.shared.ep));
         debug!(target: "dat::cm", ia, %cr, %ep, private = private.len(), "answered");
-        lock(&self.shared.peers).pz = bound.pz;
+        lock(peers).pz = bound.pz;
         let remote = bound.qp.answer(request, private)?;
         drop(setup);
-        self.shared.report_peer(DAT_IB_UD_PASSIVE_REMOTE_AH, remote, from, of_request);
+        self.shared.report_peer(peers, DAT_IB_UD_PASSIVE_REMOTE_AH, remote, (from, of_request));
         Ok(())
     }
 
     /// Implements dat_ib_ud_cm_free: frees the private data of the event that has this `context`.
     pub fn free_private(&self, context: u64) -> Result<()> {
-        self.require_datagrams()?;
-        match lock(&self.shared.peers).private.remove(&context) {
+        match lock(self.peers()?).private.remove(&context) {
             Some(_) => Ok(()),
             None => Err(Error::handle(DAT_INVALID_HANDLE_EP)),
         }
@@ -179,30 +180,34 @@ impl<T: Transport> Ep<T> {
     /// Refuses a call that only datagram endpoints support.
     #[inline]
     pub fn require_datagrams(&self) -> Result<()> {
-        if self.shared.service == ServiceType::Datagram {
-            return Ok(());
-        }
-        let is_supported = self.ia.transport.attrs().max_datagram.is_some();
-        Err(match is_supported {
-            true => Error::handle(DAT_INVALID_HANDLE_EP),
-            false => Error::of(DAT_MODEL_NOT_SUPPORTED),
+        self.peers().map(drop)
+    }
+
+    #[inline]
+    fn peers(&self) -> Result<&Arc<Mutex<Peers>>> {
+        self.shared.peers.as_ref().ok_or_else(|| match self.ia.transport.attrs().max_datagram {
+            Some(_) => Error::handle(DAT_INVALID_HANDLE_EP),
+            None => Error::of(DAT_MODEL_NOT_SUPPORTED),
         })
     }
 
     /// Forgets the attempts of a queue pair that is gone. They end without an event.
     pub(super) fn forget_attempts(&self) {
-        lock(&self.shared.peers).resolving.clear();
+        if let Some(peers) = &self.shared.peers {
+            lock(peers).resolving.clear();
+        }
     }
 
     /// Frees all address handles that the endpoint has found out. The endpoint has no queue pair
     /// any more, so it finds out no more of them.
     pub(super) fn free_addresses(&self) {
-        let addresses = std::mem::take(&mut lock(&self.shared.peers).addresses);
+        let Some(peers) = &self.shared.peers else { return };
+        let addresses = std::mem::take(&mut lock(peers).addresses);
         for handle in addresses {
             let handle = handle as *mut c_void;
             // Another thread may have freed the handle meanwhile, and the same handle may then
             // belong to another endpoint.
-            let is_own = |node: &AddressHandle<T>| Arc::ptr_eq(&node.owner, &self.shared.peers);
+            let is_own = |node: &AddressHandle<T>| Arc::ptr_eq(&node.owner, peers);
             // SAFETY: no object depends on an address handle. The standard makes the consumer
             // responsible for concurrent uses of what is being freed.
             let _ = unsafe { free_address::<T>(&self.ia, handle, is_own) };
@@ -307,13 +312,13 @@ impl<T: Transport> EpShared<T> {
     /// Reports the queue pair of a peer, with a new address handle.
     pub(super) fn report_peer(
         &self,
+        peers: &Arc<Mutex<Peers>>,
         what: DAT_IB_EXT_TYPE,
         remote: RemoteQp<T>,
-        peer: SocketAddr,
-        private: &[u8],
+        (peer, private): (SocketAddr, &[u8]),
     ) {
         let RemoteQp { address, qpn, own_qpn } = remote;
-        let (pz, owner) = (lock(&self.peers).pz, Arc::clone(&self.peers));
+        let (pz, owner) = (lock(peers).pz, Arc::clone(peers));
         let peer_address = PeerAddress { address, pz };
         let ia = self.ia.handle() as usize;
         let made = self.ia.add(|_| Ok(AddressHandle::<T> { ia, peer: peer_address, owner }));
@@ -325,10 +330,11 @@ impl<T: Transport> EpShared<T> {
                     "there is no room for an address handle"
                 );
                 let error = Cause::Unreachable { why: Some(error.to_string()) };
-                return self.report_unresolved(peer, DAT_IB_UD_CONNECTION_ERROR_EVENT, &[], error);
+                let number = DAT_IB_UD_CONNECTION_ERROR_EVENT;
+                return self.report_unresolved(peers, peer, (number, &[]), error);
             }
         };
-        lock(&self.peers).addresses.insert(made.handle() as usize);
+        lock(peers).addresses.insert(made.handle() as usize);
         let passive = what == DAT_IB_UD_PASSIVE_REMOTE_AH;
         let (ia, ep) = (&self.ia.name, Hex(self.ep));
         info!(target: "dat::cm", ia, %ep, %peer, qpn, passive, "resolved");
@@ -340,7 +346,8 @@ impl<T: Transport> EpShared<T> {
             ia_addr: SockAddr::from(peer).to_sockaddr6(),
         };
         let number = DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED;
-        self.report_about_peer(number, (what, DAT_OP_SUCCESS), (of_peer, own_qpn), private);
+        let about = (what, DAT_OP_SUCCESS);
+        self.report_about_peer(peers, number, about, (of_peer, own_qpn), private);
     }
 
     /// Handles the success of an attempt to resolve an address.
@@ -351,15 +358,17 @@ impl<T: Transport> EpShared<T> {
         peer: SocketAddr,
         private: &[u8],
     ) {
-        if lock(&self.peers).resolving.remove(&number).is_some() {
-            self.report_peer(DAT_IB_UD_REMOTE_AH, remote, peer, private);
+        let Some(peers) = &self.peers else { return };
+        if lock(peers).resolving.remove(&number).is_some() {
+            self.report_peer(peers, DAT_IB_UD_REMOTE_AH, remote, (peer, private));
         }
     }
 
     /// Handles the failure of an attempt to resolve an address. The endpoint stays usable, because
     /// the failure concerns only one of its peers.
     pub(super) fn on_unresolved(&self, number: u64, why: ResolveFailure<'_>) {
-        let Some(peer) = lock(&self.peers).resolving.remove(&number) else { return };
+        let Some(peers) = &self.peers else { return };
+        let Some(peer) = lock(peers).resolving.remove(&number) else { return };
         let text = |because: Option<&dyn std::fmt::Display>| because.map(ToString::to_string);
         let error = DAT_IB_UD_CONNECTION_ERROR_EVENT;
         let (event, private, counter, cause) = match why {
@@ -379,14 +388,14 @@ impl<T: Transport> EpShared<T> {
             }
         };
         self.ia.counters.count(&[counter]);
-        self.report_unresolved(peer, event, private, cause);
+        self.report_unresolved(peers, peer, (event, private), cause);
     }
 
     fn report_unresolved(
         &self,
+        peers: &Mutex<Peers>,
         peer: SocketAddr,
-        number: DAT_IB_EVENT_NUMBER,
-        private: &[u8],
+        (number, private): (DAT_IB_EVENT_NUMBER, &[u8]),
         cause: Cause,
     ) {
         let (ia, ep, because) = (&self.ia.name, Hex(self.ep), cause.about(Some(peer.ip())));
@@ -401,7 +410,7 @@ impl<T: Transport> EpShared<T> {
             qpn: 0,
             ia_addr: SockAddr::from(peer).to_sockaddr6(),
         };
-        self.report_about_peer(number, (what, DAT_IB_OP_ERR), (of_peer, 0), private);
+        self.report_about_peer(peers, number, (what, DAT_IB_OP_ERR), (of_peer, 0), private);
     }
 
     /// Reports an event about a peer. The endpoint keeps `private` for the consumer until the
@@ -410,6 +419,7 @@ impl<T: Transport> EpShared<T> {
     /// `val` as it was.
     fn report_about_peer(
         &self,
+        peers: &Mutex<Peers>,
         number: DAT_IB_EVENT_NUMBER,
         (what, status): (DAT_IB_EXT_TYPE, DAT_IB_STATUS),
         (peer, own_qpn): (DAT_IB_ADDR_HANDLE, u32),
@@ -421,7 +431,7 @@ impl<T: Transport> EpShared<T> {
             false => (private.len() as DAT_COUNT, private.as_ptr().cast_mut().cast()),
         };
         let context = {
-            let mut peers = lock(&self.peers);
+            let mut peers = lock(peers);
             let context = peers.next_number();
             peers.private.insert(context, private);
             context

@@ -31,10 +31,8 @@ pub(super) struct EpShared<T: Transport> {
     pub(super) ia: Ref<Ia<T>>,
     /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
-    /// The service of the endpoint, which never changes.
-    pub(super) service: ServiceType,
-    /// The peers of a datagram endpoint.
-    pub(super) peers: Arc<Mutex<Peers>>,
+    /// The peers of a datagram endpoint. Other endpoints have none.
+    pub(super) peers: Option<Arc<Mutex<Peers>>>,
     pub(super) state: StateCell,
     /// The maximum number of RDMA reads and atomic operations that may be outstanding, as agreed
     /// with the peer of the latest connection.
@@ -99,13 +97,21 @@ impl<T: Transport> EpShared<T> {
             ep: ep as usize,
             ia,
             on_srq,
-            service,
-            peers: Arc::default(),
+            peers: (service == ServiceType::Datagram).then(Arc::default),
             state: StateCell::new(state),
             read_depth: AtomicU32::new(0),
             breaking: AtomicBool::new(false),
             last_cause: Arc::default(),
             conn: Mutex::new(conn),
+        }
+    }
+
+    /// The service of the endpoint, which never changes.
+    #[inline]
+    pub(super) fn service(&self) -> ServiceType {
+        match self.peers {
+            Some(_) => ServiceType::Datagram,
+            None => ServiceType::Connection,
         }
     }
 
@@ -335,7 +341,7 @@ impl<T: Transport> EpShared<T> {
 
     fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
-            _ if self.service == ServiceType::Datagram => number,
+            _ if self.service() == ServiceType::Datagram => number,
             // The consumer has requested the disconnect, so the event is the same for every cause.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,

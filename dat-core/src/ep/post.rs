@@ -148,7 +148,7 @@ impl<T: Transport> Node<Ep<T>> {
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
         let bound = unsafe { self.qp_for_post() }?;
-        if state != State::Connected && self.shared.service != ServiceType::Connection {
+        if state != State::Connected && self.shared.service() != ServiceType::Connection {
             return Err(Error::handle(DAT_INVALID_HANDLE_EP));
         }
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
