@@ -139,8 +139,9 @@ pub(super) struct GapPolicy {
     /// Whether the peer answers a NAK with all packets from the missing one on, if that is known.
     peer_goes_back: Option<bool>,
     /// The latest gaps for which a NAK was sent, the latest one first. The last place keeps its gap
-    /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered.
-    closed: [Option<ClosedGap>; 4],
+    /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered. Most
+    /// connections send no NAK, and so they have no memory for these gaps.
+    closed: Option<Box<[Option<ClosedGap>; 4]>>,
     /// Whether packets were kept when the latest of these gaps closed, and neither an early packet
     /// nor a later duplicate has arrived since. If none was kept, the next packets do not show
     /// whether the peer has sent them before.
@@ -226,12 +227,13 @@ impl GapPolicy {
             _ => Duration::ZERO,
         };
         let is_recent = |gap: &ClosedGap| now.saturating_duration_since(gap.nak) < ROUND_TRIP_MAX;
-        let [places @ .., last] = &mut self.closed;
+        let closed = self.closed.get_or_insert_default();
+        let [places @ .., last] = &mut **closed;
         match last.as_ref().is_some_and(is_recent) {
             true => places.rotate_right(1),
-            false => self.closed.rotate_right(1),
+            false => closed.rotate_right(1),
         }
-        self.closed[0] = Some(ClosedGap { psn, highest: gap.highest, nak: first, lasted });
+        closed[0] = Some(ClosedGap { psn, highest: gap.highest, nak: first, lasted });
         self.is_just_closed = has_kept;
         self.reordering = self.reordering * 7 / 8;
         let measured = now.saturating_duration_since(first);
@@ -290,7 +292,8 @@ impl GapPolicy {
         now: Instant,
     ) {
         let is_closed = |gap: &&mut Option<ClosedGap>| gap.is_some_and(|gap| gap.psn == psn);
-        if let Some(closed) = self.closed.iter_mut().find(is_closed).and_then(Option::take) {
+        let mut gaps = self.closed.iter_mut().flat_map(|gaps| gaps.iter_mut());
+        if let Some(closed) = gaps.find(is_closed).and_then(Option::take) {
             // Both the packet and its repetition have arrived, so the NAK was sent too soon. The
             // repetition has taken a round trip, unless a timer of the peer has caused it.
             let measured = now.saturating_duration_since(closed.nak);
@@ -301,7 +304,9 @@ impl GapPolicy {
             } else if measured <= ROUND_TRIP_MAX && has_sent_more {
                 self.round_trip = Some(self.round_trip() * ROUND_TRIP_GROWTH);
             }
-        } else if self.closed[0].is_some_and(|latest| psn.is_after(latest.psn)) {
+        } else if let Some([Some(latest), ..]) = self.closed.as_deref()
+            && psn.is_after(latest.psn)
+        {
             (self.peer_goes_back, self.is_just_closed) = (Some(true), false);
         }
         if let Some(Gap { report: Report::Waiting(due), .. }) = gap
