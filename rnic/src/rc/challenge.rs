@@ -65,7 +65,9 @@ impl Requester {
             return;
         }
         let tries_left = retries.saturating_add(1);
-        self.challenge.get_or_insert(Challenge { due: now, interval, tries_left, started_at: now });
+        self.challenge.get_or_insert_with(|| {
+            Box::new(Challenge { due: now, interval, tries_left, started_at: now })
+        });
     }
 
     /// Adds the challenge to the burst if it is due. Returns whether it was added.

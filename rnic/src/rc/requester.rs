@@ -95,7 +95,7 @@ pub(super) struct Requester {
     /// packets that had been sent before.
     repeated: (Psn, Psn),
     peer_close: PeerClose,
-    pub(super) challenge: Option<Challenge>,
+    pub(super) challenge: Option<Box<Challenge>>,
     /// The time at which the peer answered the last challenge.
     pub(super) challenge_answered_at: Option<Instant>,
 }

@@ -26,7 +26,8 @@ const ACK_REQUESTS_MAX: u32 = 16;
 /// After this many packets, a requested acknowledgement is sent at once.
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 64;
 /// The end of a message that the peer sends again is acknowledged when the end arrives again, or
-/// when no packet of the message has arrived again for this time.
+/// when no packet of the message has arrived again for this time. After the same time it is
+/// acknowledged once more.
 const END_DELAY: Duration = Duration::from_millis(20);
 /// The maximum time for which the end of a message is not acknowledged.
 const END_DELAY_MAX: Duration = Duration::from_millis(200);
@@ -59,9 +60,9 @@ pub(super) struct Responder {
     /// Whether the packet before `expected` is the last one of several packets of a message, and
     /// may have been sent by kernel rxe.
     is_after_end: bool,
-    /// The packet before `expected` is not acknowledged yet. See
-    /// [`withhold_end`](Self::withhold_end).
-    withheld_end: Option<WithheldEnd>,
+    /// The message of which this packet is the end, if the peer is sending it again. See
+    /// [`on_repeated`](Self::on_repeated).
+    repeated_message: Option<Box<RepeatedMessage>>,
     /// The time in the first RNR NAK for a packet.
     rnr_timer: RnrTimer,
     /// The time in the last RNR NAK.
@@ -75,11 +76,13 @@ pub(super) struct Responder {
     rnr_arrival: Option<Arrival>,
 }
 
-/// The last packet of a message that the peer may be sending again.
-struct WithheldEnd {
+/// A message that the peer is sending again although all of it has arrived.
+struct RepeatedMessage {
     since: Instant,
-    /// The time at which the packet is acknowledged.
-    until: Instant,
+    /// Whether the end has been acknowledged since the message arrived again.
+    is_acknowledged: bool,
+    /// The time at which the end is acknowledged, or acknowledged once more.
+    due: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -103,7 +106,7 @@ impl Responder {
             ack_requests: 0,
             unacknowledged_packets: 0,
             is_after_end: false,
-            withheld_end: None,
+            repeated_message: None,
             rnr_timer: cfg.rnr_timer,
             last_rnr_timer: cfg.rnr_timer,
             last_rnr_psn: None,
@@ -139,7 +142,7 @@ impl Responder {
                 stats.duplicates += 1;
                 self.gap_policy.on_duplicate((psn, self.expected), self.gap.as_mut(), now);
                 self.on_duplicate(path, packet);
-                self.withhold_end(psn, now);
+                self.on_repeated(psn, now);
                 Ok(())
             }
         }
@@ -163,7 +166,7 @@ impl Responder {
                 // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
                 self.is_after_end =
                     packet.bth.opcode.position() == Position::Last && !packet.bth.migrated;
-                self.withheld_end = None;
+                self.repeated_message = None;
                 self.unacknowledged_packets += 1;
                 Ok(Some(psns))
             }
@@ -246,7 +249,7 @@ impl Responder {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
             // in the packets after it if the peer sends all of them again.
             self.ack_requests = ack_requests;
-            self.withhold_end(last, now);
+            self.on_repeated(last, now);
         }
         result
     }
@@ -326,7 +329,7 @@ impl Responder {
     /// be called for packets.
     pub(super) fn stop_accepting(&mut self) {
         (self.nak, self.message) = (None, Message::None);
-        (self.gap, self.early, self.withheld_end) = (None, None, None);
+        (self.gap, self.early, self.repeated_message) = (None, None, None);
     }
 
     /// Processes a request packet if it was received before.
@@ -382,7 +385,7 @@ impl Responder {
     /// The time at which to call [`expire`](Self::expire).
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let end_due = self.withheld_end.as_ref().map(|end| end.until);
+        let end_due = self.repeated_message.as_ref().map(|message| message.due);
         let Some(gap) = &self.gap else { return end_due };
         let drop_at = self.early.as_ref().map(EarlyPackets::drop_at);
         [gap.nak_due(), drop_at, end_due].into_iter().flatten().min()
@@ -394,13 +397,18 @@ impl Responder {
             self.report_gap(now, stats);
         }
         self.early.take_if(|early| early.drop_at() <= now);
-        if self.withheld_end.take_if(|end| end.until <= now).is_some() {
+        if let Some(message) = self.repeated_message.as_mut().filter(|message| message.due <= now) {
             self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
+            if std::mem::replace(&mut message.is_acknowledged, true) {
+                self.repeated_message = None;
+            } else {
+                message.due = now + END_DELAY;
+            }
         }
     }
 
-    /// Decides whether the end of the message before `expected` may be acknowledged now that the
-    /// peer has sent the packet with this PSN again. All packets before `expected` have arrived.
+    /// Decides when the end of the message before `expected` is acknowledged now that the peer has
+    /// sent the packet with this PSN again. All packets before `expected` have arrived.
     ///
     /// Kernel rxe sends all packets from that one on again. It must not get an acknowledgement of
     /// the end of a message while it is sending the message again: it would stop its timer, but it
@@ -410,21 +418,31 @@ impl Responder {
     /// again. The delay is for an end that is lost on its way: rxe would repeat it only when its
     /// timer expires.
     ///
+    /// The first acknowledgement of the end may have been under way when the timer of rxe expired.
+    /// Then rxe does wait for the acknowledgement of the repeated end, so that one is sent twice.
+    ///
     /// A message of one packet has no such state. Neither does an earlier message than the last
     /// one: rxe ignores acknowledgements of later packets while it is sending a message.
     #[cold]
-    fn withhold_end(&mut self, psn: Psn, now: Instant) {
-        let since = self.withheld_end.take().map_or(now, |end| end.since);
-        if self.is_after_end && psn != self.expected.previous() {
-            let until = (now + END_DELAY).min(since + END_DELAY_MAX);
-            self.withheld_end = Some(WithheldEnd { since, until });
+    fn on_repeated(&mut self, psn: Psn, now: Instant) {
+        if !self.is_after_end {
+            return;
         }
+        let is_acknowledged = psn == self.expected.previous();
+        let message = self.repeated_message.get_or_insert_with(|| {
+            Box::new(RepeatedMessage { since: now, is_acknowledged, due: now })
+        });
+        if message.is_acknowledged {
+            message.since = now;
+        }
+        message.is_acknowledged = is_acknowledged;
+        message.due = (now + END_DELAY).min(message.since + END_DELAY_MAX);
     }
 
     /// Whether the end of a message is not acknowledged yet, because the peer may be sending the
     /// message again.
     pub(super) fn withholds_end(&self) -> bool {
-        self.withheld_end.is_some()
+        self.repeated_message.as_ref().is_some_and(|message| !message.is_acknowledged)
     }
 
     /// Handles a packet that was received before. The peer sends it again if the answer was lost.
@@ -547,7 +565,7 @@ impl Responder {
         if self.msn == 0 || self.resources.is_due() {
             return 0;
         }
-        self.withheld_end = None;
+        self.repeated_message = None;
         let mut push = || self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK);
         usize::from(push()) + usize::from(push())
     }
@@ -562,7 +580,7 @@ impl Responder {
     /// Discards all answers that are owed to the peer.
     pub(super) fn clear_pending(&mut self) {
         (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
-        (self.gap, self.early, self.withheld_end) = (None, None, None);
+        (self.gap, self.early, self.repeated_message) = (None, None, None);
         self.resources = ResponderResources::new(0);
     }
 

@@ -310,6 +310,14 @@ impl Fixture {
         }
     }
 
+    /// Checks that this packet of a repeated message is acknowledged now, and once more later.
+    fn assert_acknowledged_twice(&mut self, ahead: i32) {
+        assert_eq!(self.sent(), [self.ack(ahead)]);
+        assert_eq!(self.side.rc.deadline(), Some(self.now + END_DELAY));
+        self.wait(END_DELAY);
+        assert_eq!((self.sent(), self.side.rc.deadline()), (vec![self.ack(ahead)], None));
+    }
+
     pub(super) fn ack(&self, ahead: i32) -> String {
         format!("{} ACK ACK 0", self.psn + ahead as u32)
     }
@@ -438,15 +446,15 @@ fn the_end_of_a_repeated_message_is_acknowledged_late() {
         assert_eq!(fixture.sent(), [fixture.ack(1)]);
         fixture.wait(END_DELAY / 2);
     }
-    // The end is repeated.
+    // The end is repeated. Its acknowledgement may be lost, so there is another one.
     fixture.take(&message[2]).unwrap();
-    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+    fixture.assert_acknowledged_twice(2);
     // No packet is repeated for a while.
     fixture.take(&message[1]).unwrap();
     assert_eq!(fixture.sent(), [fixture.ack(1)]);
     assert_eq!(fixture.side.rc.deadline(), Some(fixture.now + END_DELAY));
     fixture.wait(END_DELAY);
-    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+    fixture.assert_acknowledged_twice(2);
     // The NAK for a later packet does not acknowledge the end, either.
     fixture.take(&message[1]).unwrap();
     fixture.send(4);
@@ -454,6 +462,22 @@ fn the_end_of_a_repeated_message_is_acknowledged_late() {
     assert_eq!(fixture.sent(), [fixture.ack(1), fixture.nak(3)]);
     fixture.take(&message[2]).unwrap();
     assert_eq!(fixture.sent(), [fixture.ack(2)]);
+}
+
+/// The second acknowledgement of a repeated message is not needed if the peer goes on.
+#[test]
+fn a_repeated_message_is_acknowledged_once_if_another_one_follows() {
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    fixture.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(false);
+    for bytes in message.iter().chain(&message[2..]) {
+        fixture.take(bytes).unwrap();
+    }
+    assert_eq!(fixture.sent(), [fixture.ack(2)]);
+    fixture.send(3);
+    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(3)], None));
 }
 
 /// The acknowledgement of the end is not withheld without limit if the peer goes on sending the
@@ -531,7 +555,7 @@ fn the_end_of_a_message_that_was_kept_is_acknowledged_late() {
     fixture.take(&message[1]).unwrap();
     assert_eq!(fixture.sent(), [fixture.ack(1)]);
     fixture.take(&message[2]).unwrap();
-    assert_eq!((fixture.sent(), fixture.side.rc.deadline()), (vec![fixture.ack(2)], None));
+    fixture.assert_acknowledged_twice(2);
 }
 
 /// Several packets of a flight are missing. Each costs a round trip, and only the missing ones are
