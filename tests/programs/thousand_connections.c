@@ -11,7 +11,7 @@
 
 #include <sys/resource.h>
 
-enum { CONNECTIONS = 1000, BURST = 200, LENGTH = 64, DTOS = 8, MAX_BYTES = 8448 };
+enum { CONNECTIONS = 1000, BURST = 200, LENGTH = 64, DTOS = 8, MAX_BYTES = 8192 };
 /*
  * For each connection the buffer holds octets to send, a received message, and octets that the peer
  * writes.

@@ -133,7 +133,7 @@ impl Cm {
         self.half_open.remove_undecided(source);
         self.admit_after_decision(now, port);
         self.evict_excess(now, source);
-        Some(HandedOver { conn: Box::new(conn), alternate })
+        Some(HandedOver { conn, alternate })
     }
 
     /// Adopts a request that another manager of the same address has handed over. It can then be

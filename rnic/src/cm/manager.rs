@@ -27,7 +27,8 @@ const ABRUPT_END_TIMEOUT: Duration = Duration::from_millis(250);
 pub struct Cm {
     pub(super) cfg: Cfg,
     pub(super) ids: Ids,
-    pub(super) conns: HashMap<u32, Conn>,
+    /// The connections are boxed, because a growing table has room for twice as many.
+    pub(super) conns: HashMap<u32, Box<Conn>>,
     /// The requests that another manager answers.
     pub(super) records: Records,
     /// Passive connections and requests that another manager answers, by the values that identify
@@ -137,7 +138,7 @@ impl Cm {
             Mad { transaction: conn.transaction, message: Message::Req(req) }.emit(),
         );
         let id = conn.id;
-        self.conns.insert(id, conn);
+        self.conns.insert(id, Box::new(conn));
         self.send_kept(id);
         self.arm(id);
         Ok(ConnId(id))
@@ -168,7 +169,7 @@ impl Cm {
     /// Whether a request to a port is open: the consumer has not decided, or the caller may not
     /// have the answer yet and may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
-        let is_open = |conn: &Conn| conn.state.is_open_request() && conn.local.port() == port;
+        let is_open = |conn: &Box<Conn>| conn.state.is_open_request() && conn.local.port() == port;
         self.conns.values().any(is_open) || self.records.any_open(port)
     }
 

@@ -339,7 +339,7 @@ impl Cm {
         let id = conn.id;
         self.by_request.insert(conn.request_key(), id);
         self.by_peer_qp.insert(conn.peer_qp(), id);
-        self.conns.insert(id, conn);
+        self.conns.insert(id, Box::new(conn));
         self.arm(id);
     }
 
