@@ -154,7 +154,10 @@ impl Engine {
     pub(super) fn cancel_resolutions(&mut self, qp: usize) {
         for local_address in &mut self.local_addresses {
             let LocalAddress { resolutions, sidr, .. } = local_address;
-            let is_of_qp = |_: &ResolveId, owner: &mut ResolutionOwner| matches!(owner, ResolutionOwner::Attempt { link, .. } if *link == qp);
+            let is_of_qp = |_: &ResolveId, owner: &mut ResolutionOwner| match owner {
+                ResolutionOwner::Attempt { link, .. } => *link == qp,
+                ResolutionOwner::Request(_) => false,
+            };
             resolutions.extract_if(is_of_qp).for_each(|(id, _)| sidr.cancel(id));
         }
     }
