@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use opendat_tests::{Dist, PROVIDERS, Skip, Stop, VERBS, c_program, find_program, has_own_network};
+use opendat_tests::{
+    Dist, PROVIDERS, Skip, Stop, VERBS, c_preload, c_program, find_program, has_own_network,
+};
 use tempfile::TempDir;
 
 use super::{in_guest, relay};
@@ -116,6 +118,8 @@ pub(crate) struct Guest {
 }
 
 const CONSOLE: &str = "console";
+/// The library that all programs in the guest preload.
+const STAYS_LOADED: &str = "stays_loaded";
 /// The time limit of a boot under emulation, on a machine that does other work.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// The time limit of a command in the guest. On a real machine, such a command takes almost no
@@ -157,6 +161,7 @@ impl Guest {
         let console = dir.path().join(CONSOLE);
         let share =
             tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        c_preload(STAYS_LOADED, share.path())?;
         let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
         let start = || start(image, processors, &console, &shared, &addresses);
         let guest = Guest { qemu: Mutex::new(start()?), device: Mutex::default(), share, dir };
@@ -268,7 +273,7 @@ impl Guest {
             environment.map(|(name, value)| format!("{}={}", name.display(), quoted(value)));
         let words = std::iter::once(program.get_program()).chain(program.get_args()).map(quoted);
         let line = format!(
-            "{} {} exec {} stdbuf -oL -eL {}",
+            "{} {} LD_PRELOAD=/share/{STAYS_LOADED}.so exec {} stdbuf -oL -eL {}",
             there.registry,
             environment.collect::<Vec<_>>().join(" "),
             there.network,
