@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 
 use dat_core::Error;
 use dat_sys::ib::*;
+use dat_sys::opendat::DAT_OPENDAT_POST_SEND_UD_IMMED_OP;
 use dat_sys::*;
 
 use crate::client::{cookie, dat, extended, word};
@@ -49,6 +50,8 @@ const CONNECT_TIMEOUT_US: DAT_TIMEOUT = 50_000;
 const WAIT_TIMEOUT_US: DAT_TIMEOUT = 50;
 /// The average number of calls between two that close an adapter with all its objects.
 const CALLS_PER_CLOSE: usize = 64;
+/// The average number of calls between two that create an endpoint for datagrams.
+const CALLS_PER_CREATION: usize = 32;
 
 /// The agent of a CNO. From time to time it frees the EVD that it is called with.
 unsafe extern "C" fn agent(table: *mut c_void, evd: DAT_EVD_HANDLE) {
@@ -277,6 +280,20 @@ calls! {
             ep_create_with_srq_func(ia, pz, recv, request, connect, srq, &attr, &mut ep)
         );
         c.publish(Kind::Ep, ep, made)
+    }
+    ep_create_for_datagrams(c) {
+        // An endpoint lasts for a while, because it can send only after the requests for it were
+        // accepted and its events were taken.
+        if !c.one_in(CALLS_PER_CREATION) && !c.pick(Kind::DatagramEp).is_null() {
+            return Ok(());
+        }
+        let (ia, pz, mut ep) = (c.pick(Kind::Ia), c.pick(Kind::Pz), null_mut());
+        let [recv, request, connect] = [(); 3].map(|()| c.pick(Kind::Evd));
+        let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..c.attr() };
+        let made = dat!(
+            c.world.table, ep_create_func(ia, pz, recv, request, connect, &attr, &mut ep)
+        );
+        c.publish(Kind::DatagramEp, ep, made)
     }
     ep_query(c) { query!(c, Ep, ep_query_func, DAT_EP_FIELD_ALL, DAT_EP_PARAM).map(drop) }
     ep_modify(c) {
@@ -516,5 +533,27 @@ calls! {
         let (ep, segment, to, flags) = (c.pick(Kind::Ep), c.local(), c.remote(), c.flags());
         let args = [1, word(&segment), 8, word(&to), 9, u64::from(flags)];
         extended(c.world.table, ep, DAT_IB_RDMA_WRITE_IMMED_OP, &args, 4)
+    }
+    ib_post_send_ud(c) {
+        let (ep, address, segment) = (c.pick(Kind::DatagramEp), c.pick(Kind::Address), c.local());
+        let (peer, flags) = (c.peer(address), c.flags());
+        let args = [1, word(&segment), word(&peer), 10, u64::from(flags)];
+        extended(c.world.table, ep, DAT_IB_UD_SEND_OP, &args, 4)
+    }
+    opendat_post_send_ud_immed(c) {
+        let (ep, address, segment) = (c.pick(Kind::DatagramEp), c.pick(Kind::Address), c.local());
+        let (peer, flags) = (c.peer(address), c.flags());
+        let args = [1, word(&segment), word(&peer), 11, 12, u64::from(flags)];
+        extended(c.world.table, ep, DAT_OPENDAT_POST_SEND_UD_IMMED_OP as DAT_IB_OP, &args, 4)
+    }
+    ib_ud_cm_free(c) {
+        let ep = c.pick(Kind::DatagramEp);
+        let context = c.world.peer_context.load(std::sync::atomic::Ordering::Relaxed);
+        extended(c.world.table, ep, DAT_IB_UD_CM_FREE_OP, &[context], 4)
+    }
+    ib_ud_ah_free(c) {
+        let (ep, address) = (c.pick(Kind::DatagramEp), c.pick(Kind::Address));
+        let peer = c.peer(address);
+        extended(c.world.table, ep, DAT_IB_UD_AH_FREE_OP, &[word(&peer)], 4)
     }
 }

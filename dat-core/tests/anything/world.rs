@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use dat_core::Error;
 use dat_core::addr::SockAddr;
+use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::calls::CALLS;
-use crate::client::{Table, dat};
+use crate::client::{Table, dat, extended, word};
 use crate::random::{Random, setting};
 
 const THREADS: u64 = 8;
@@ -41,13 +42,16 @@ pub(crate) enum Kind {
     Rmr,
     Srq,
     Ep,
+    DatagramEp,
     Psp,
     Rsp,
     Csp,
     Cr,
+    /// The address handle of a datagram endpoint's peer.
+    Address,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind::Ia,
     Kind::Cno,
     Kind::Evd,
@@ -56,10 +60,12 @@ const KINDS: [Kind; 12] = [
     Kind::Rmr,
     Kind::Srq,
     Kind::Ep,
+    Kind::DatagramEp,
     Kind::Psp,
     Kind::Rsp,
     Kind::Csp,
     Kind::Cr,
+    Kind::Address,
 ];
 
 /// The data that all threads share.
@@ -74,6 +80,10 @@ pub(crate) struct World {
     pub(crate) qualifier: AtomicU64,
     pub(crate) lmr_context: AtomicU32,
     pub(crate) rmr_context: AtomicU32,
+    /// The number of a datagram queue pair.
+    pub(crate) qpn: AtomicU32,
+    /// The context of an event about a peer of a datagram endpoint.
+    pub(crate) peer_context: AtomicU64,
     calls: AtomicU64,
     /// For each function, the number of calls that succeeded and the number of calls that reported
     /// an invalid handle.
@@ -110,6 +120,8 @@ pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str)
         qualifier: AtomicU64::new(1),
         lmr_context: AtomicU32::new(0),
         rmr_context: AtomicU32::new(0),
+        qpn: AtomicU32::new(1),
+        peer_context: AtomicU64::new(0),
         calls: AtomicU64::new(0),
         answers: [const { [const { AtomicU64::new(0) }; 2] }; CALLS.len()],
     };
@@ -230,6 +242,8 @@ impl Caller<'_> {
             0 => return null_mut(),
             1 => (KINDS[self.below(KINDS.len())], self.group),
             2..=4 => (kind, self.below(ADAPTER_COUNT)),
+            // All functions of endpoints are also called with endpoints for datagrams.
+            5..=24 if kind == Kind::Ep => (Kind::DatagramEp, self.group),
             _ => (kind, self.group),
         };
         let place = self.place(kind);
@@ -270,20 +284,49 @@ impl Caller<'_> {
             Kind::Lmr => dat!(table, lmr_free_func(handle)),
             Kind::Rmr => dat!(table, rmr_free_func(handle)),
             Kind::Srq => dat!(table, srq_free_func(handle)),
-            Kind::Ep => dat!(table, ep_free_func(handle)),
+            Kind::Ep | Kind::DatagramEp => dat!(table, ep_free_func(handle)),
             Kind::Psp => dat!(table, psp_free_func(handle)),
             Kind::Rsp => dat!(table, rsp_free_func(handle)),
             Kind::Csp => dat!(table, csp_free_func(handle)),
             Kind::Cr => dat!(table, cr_reject_func(handle, 0, null_mut())),
+            Kind::Address => {
+                let (ep, peer) = (self.pick(Kind::DatagramEp), self.peer(handle));
+                extended(table, ep, DAT_IB_UD_AH_FREE_OP, &[word(&peer)], 4)
+            }
         };
+    }
+
+    /// The address of a datagram queue pair.
+    pub(crate) fn peer(&self, address: *mut std::ffi::c_void) -> DAT_IB_ADDR_HANDLE {
+        let qpn = self.world.qpn.load(Ordering::Relaxed);
+        DAT_IB_ADDR_HANDLE { ah: address.cast(), qpn, ..DAT_IB_ADDR_HANDLE::zeroed() }
     }
 
     /// Makes the new handles that an event contains known to all threads.
     pub(crate) fn publish_handles_of(&mut self, event: &DAT_EVENT) {
-        if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: the number of the event says that this member of the union is valid.
-            let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
-            let _ = self.publish(Kind::Cr, request, Ok(()));
+        match event.event_number {
+            DAT_CONNECTION_REQUEST_EVENT | DAT_IB_UD_CONNECTION_REQUEST_EVENT => {
+                // SAFETY: the number of the event says that this member of the union is valid.
+                let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
+                let _ = self.publish(Kind::Cr, request, Ok(()));
+                // Few other calls accept such a request with an endpoint for datagrams.
+                if event.event_number == DAT_IB_UD_CONNECTION_REQUEST_EVENT {
+                    let ep = self.pick(Kind::DatagramEp);
+                    let _ = dat!(self.world.table, cr_accept_func(request, ep, 0, null_mut()));
+                }
+            }
+            DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED => {
+                let data = &raw const event.event_extension_data;
+                // SAFETY: the number of the event says that these members of the unions are valid.
+                let (peer, context) = unsafe {
+                    let data = data.cast::<DAT_IB_EXTENSION_EVENT_DATA>().read();
+                    (data.detail.remote_ah, data.context.as_64)
+                };
+                self.world.qpn.store(peer.qpn, Ordering::Relaxed);
+                self.world.peer_context.store(context, Ordering::Relaxed);
+                let _ = self.publish(Kind::Address, peer.ah.cast(), Ok(()));
+            }
+            _ => {}
         }
     }
 }
