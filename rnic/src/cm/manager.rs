@@ -169,8 +169,8 @@ impl Cm {
     /// Whether a request to a port is open: the consumer has not decided, or the caller may not
     /// have the answer yet and may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
-        let is_open = |conn: &Box<Conn>| conn.state.is_open_request() && conn.local.port() == port;
-        self.conns.values().any(is_open) || self.records.any_open(port)
+        let mut open = self.conns.values().filter(|conn| conn.state.is_open_request());
+        open.any(|conn| conn.local.port() == port) || self.records.any_open(port)
     }
 
     /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows. The peer may

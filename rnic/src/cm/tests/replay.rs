@@ -44,7 +44,7 @@ fn every_exchange_of_the_captures() {
 }
 
 /// The messages that were sent from QP 1 to QP 1.
-fn mads(file: &[u8]) -> Vec<Transmit> {
+pub(super) fn mads(file: &[u8]) -> Vec<Transmit> {
     const UDP: u8 = 17;
     let gsi = Extension::Deth(Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN });
     let datagrams = capture::packets(file)

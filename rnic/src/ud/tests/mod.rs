@@ -4,6 +4,7 @@
 mod hostile;
 mod network;
 mod receive;
+mod replay;
 mod send;
 
 use std::net::{IpAddr, Ipv4Addr};

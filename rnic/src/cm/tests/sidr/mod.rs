@@ -3,6 +3,7 @@
 mod findings;
 mod hostile;
 mod network;
+mod replay;
 mod resolve;
 
 use netem::{Conditions, Link};
