@@ -4,7 +4,7 @@
 //! sender's kernel delivers the error to the source port of the datagram. If several sockets share
 //! that port, the kernel selects one of them by the two addresses. This is rarely the socket that
 //! has sent the datagram. Therefore the adapter sends probes from a socket with a port of its own.
-//! It sends a probe with each REQ, with each DREQ, and at each timeout of a connection:
+//! It sends a probe with each REQ, SIDR REQ and DREQ, and at each timeout of a connection:
 //!
 //! | probe | sent to | an ICMP error means |
 //! |---|---|---|
@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use rnic::cm::ConnId;
+use rnic::cm::sidr::ResolveId;
 use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
@@ -36,6 +37,9 @@ pub(crate) struct HostProbe {
 const TRANSACTION_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
 const LOCAL_ID_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 
+/// The queue pair number in the probe for a service ID resolution.
+const NO_QPN: u32 = 0;
+
 /// The port of the discard service (RFC 863).
 const DISCARD_PORT: u16 = 9;
 
@@ -44,6 +48,8 @@ const DISCARD_PORT: u16 = 9;
 pub(crate) enum Answer {
     /// No process has the port.
     Refused(Refusal),
+    /// No process has the port. A service ID resolution was waiting for the answer.
+    Unresolvable(ResolveId),
     /// The host is up and has repeated this nonce.
     HostUp(IpAddr, u64),
 }
@@ -71,10 +77,19 @@ impl HostProbe {
     /// Asks a host whether any process has the port. `id` and `qpn` name the connection and the
     /// queue pair that are waiting for an answer.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
+        self.send_drep(host, id.0, qpn);
+    }
+
+    /// Asks a host whether any process has the port, for a service ID resolution.
+    pub(crate) fn probe_port_for(&self, host: SocketAddr, resolution: ResolveId) {
+        self.send_drep(host, resolution.0, NO_QPN);
+    }
+
+    fn send_drep(&self, host: SocketAddr, id: u32, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
         // The probe is a DREP without a DREQ, for no connection of that host. The DREP arrives at
         // the REQ socket, where every adapter ignores it.
-        let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
+        let drep = Drep { local_id: id, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);
         let mut octets = vec![0; packet.len() + Icrc::SIZE];
@@ -110,11 +125,11 @@ impl HostProbe {
             if let (Cause::Refused, Some(qpn), Some(id)) =
                 (report.cause, word(TRANSACTION_OFFSET + 4), word(LOCAL_ID_OFFSET))
             {
-                answers.push(Answer::Refused(Refusal {
-                    host: report.to.ip(),
-                    id: ConnId(id),
-                    qpn,
-                }));
+                let host = report.to.ip();
+                answers.push(match qpn {
+                    NO_QPN => Answer::Unresolvable(ResolveId(id)),
+                    _ => Answer::Refused(Refusal { host, id: ConnId(id), qpn }),
+                });
             }
         });
         answers

@@ -11,7 +11,7 @@ use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
 use rnic::cm::sidr::{ResolveId, Sidr};
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
-use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
+use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, SidrReq, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
 use crate::engine::ResolutionOwner;
@@ -210,11 +210,16 @@ impl LocalAddress {
             if let Some(buffer) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
                 cm_packet(&message.mad, self.qpns.next_gsi_psn()).emit(buffer);
             }
-            let sent = Mad::parse(&message.mad).map(|mad| mad.message);
-            if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) =
-                sent
-            {
-                self.probe_port(peer.address, ConnId(local_id), GSI);
+            match Mad::parse(&message.mad).map(|mad| mad.message) {
+                Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) => {
+                    self.probe_port(peer.address, ConnId(local_id), GSI);
+                }
+                Ok(Message::SidrReq(SidrReq { request_id, .. })) => {
+                    if let Some(host_probe) = self.host_probe_to(peer.address) {
+                        host_probe.probe_port_for(peer.address, ResolveId(request_id));
+                    }
+                }
+                _ => {}
             }
         }
         any
@@ -228,10 +233,14 @@ impl LocalAddress {
 
     /// Asks a host whether any process has the port, for a connection with this queue pair.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
-        // This adapter's own address needs no probe.
-        if let Some(host_probe) = self.host_probe.as_ref().filter(|_| host != self.address()) {
+        if let Some(host_probe) = self.host_probe_to(host) {
             host_probe.probe_port(host, id, qpn);
         }
+    }
+
+    /// The prober of a host. This adapter's own address needs no probe.
+    fn host_probe_to(&self, host: SocketAddr) -> Option<&HostProbe> {
+        self.host_probe.as_ref().filter(|_| host != self.address())
     }
 
     /// Returns a peer at this address. Returns `None` if the peer's address is not of the same

@@ -224,6 +224,10 @@ impl Engine {
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
+                Answer::Unresolvable(id) => {
+                    local_address.sidr.unreachable(id);
+                    continue;
+                }
                 Answer::HostUp(host, nonce) => {
                     local_address.hosts.lock().note_answer(host, nonce, now);
                     continue;

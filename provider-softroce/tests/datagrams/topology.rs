@@ -85,6 +85,18 @@ fn the_first_adapter_at_an_address_is_closed() {
     }
 }
 
+/// A host that is up reports that no process has the port, so the attempt does not take a minute.
+#[test]
+fn nobody_is_at_the_address() {
+    let adapter = open("127.0.0.96");
+    let (end, rig) = (end(&adapter), Rig { a: &adapter, b: &adapter });
+    resolve(&end, 3, (ip("127.0.0.97"), 4000), b"");
+    match rig.next("a failure", &end.log) {
+        Event::Unresolved { why: Failure::Unreachable, .. } => {}
+        other => panic!("expected that the peer is unreachable, got {other:?}"),
+    }
+}
+
 /// Adapters that serve every address of the host.
 #[test]
 fn adapters_at_every_address() {

@@ -107,7 +107,7 @@ pub enum Event {
         /// The private data of the service.
         private: Vec<u8>,
     },
-    /// There was no answer, although the request was repeated.
+    /// There was no answer, although the request was repeated, or nobody can answer.
     NoAnswer,
     /// There was no answer before the consumer's deadline.
     TimedOut,
@@ -536,6 +536,15 @@ impl Sidr {
     fn new_id(&mut self) -> u32 {
         let Sidr { ids, attempts, requests, .. } = self;
         ids.communication(|id| attempts.contains_key(&id) || requests.contains_key(&id))
+    }
+
+    /// Reports that the peer's host has no receiver of RoCE packets (an ICMP message said that the
+    /// port is unreachable), so repetitions are useless.
+    pub fn unreachable(&mut self, id: ResolveId) {
+        if self.attempts.contains_key(&id.0) {
+            self.end_attempt(id.0);
+            self.events.push_back((id, Event::NoAnswer));
+        }
     }
 
     fn end_attempt(&mut self, id: u32) {

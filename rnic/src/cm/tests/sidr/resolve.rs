@@ -174,6 +174,21 @@ fn repetitions_are_used_up() {
     assert_eq!((net.event(A), net.now - start), ((a, Event::NoAnswer), 60 * SECOND));
 }
 
+/// A host may report that it has no receiver. The report counts only for an attempt that waits.
+#[test]
+fn a_host_without_a_receiver_ends_an_attempt() {
+    let mut net = Net::new();
+    net.lose[A] = usize::MAX;
+    let a = net.resolve(b"");
+    net.run();
+    net.managers[A].unreachable(ResolveId(a.0 ^ 0x80));
+    assert_eq!(net.events(A), []);
+    net.managers[A].unreachable(a);
+    assert_eq!((net.event(A), net.managers[A].deadline()), ((a, Event::NoAnswer), None));
+    net.managers[A].unreachable(a);
+    assert_eq!(net.events(A), []);
+}
+
 #[test]
 fn a_req_is_lost() {
     let mut net = Net::listening(1);
