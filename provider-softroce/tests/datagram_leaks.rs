@@ -5,6 +5,8 @@
 #[path = "datagrams/ends.rs"]
 #[allow(dead_code)] // Other tests use the rest.
 mod ends;
+#[path = "../../adapter/tests/leaks/usage.rs"]
+mod usage;
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -14,27 +16,7 @@ use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Event, Rig, Service, 
 use provider_softroce::Roce;
 
 use self::ends::*;
-
-#[derive(Debug, PartialEq)]
-struct Footprint {
-    fds: usize,
-    threads: usize,
-}
-
-fn count(dir: &str) -> usize {
-    std::fs::read_dir(dir).expect("procfs").count()
-}
-
-fn footprint() -> Footprint {
-    Footprint { fds: count("/proc/self/fd"), threads: count("/proc/self/task") }
-}
-
-/// The number of octets that malloc has handed out, in all its arenas.
-fn bytes_in_use() -> usize {
-    // SAFETY: the function takes no arguments.
-    let info = unsafe { libc::mallinfo2() };
-    info.uordblks + info.hblkhd
-}
+use self::usage::{bytes_in_use, footprint};
 
 /// If each of a thousand ends leaked one small object, the process would use more additional memory
 /// than this.

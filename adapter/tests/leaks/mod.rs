@@ -4,33 +4,15 @@
 //! `NAME`, its `PARAMS`, and `FDS`: the number of descriptors of two open adapters that have had
 //! connections with each other.
 
+mod usage;
+
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Provider, Queue, Transport};
 use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig};
 
+use self::usage::{Footprint, bytes_in_use, footprint};
 use super::{FDS, NAME, PARAMS, PROVIDER};
-
-#[derive(Debug, PartialEq)]
-struct Footprint {
-    fds: usize,
-    threads: usize,
-}
-
-fn count(dir: &str) -> usize {
-    std::fs::read_dir(dir).expect("procfs").count()
-}
-
-fn footprint() -> Footprint {
-    Footprint { fds: count("/proc/self/fd"), threads: count("/proc/self/task") }
-}
-
-/// The number of octets that malloc has handed out, in all its arenas.
-fn bytes_in_use() -> usize {
-    // SAFETY: the function takes no arguments.
-    let info = unsafe { libc::mallinfo2() };
-    info.uordblks + info.hblkhd
-}
 
 /// If each of a thousand connections leaked one small object, the process would use more additional
 /// memory than this.

@@ -109,21 +109,23 @@ impl Pair {
         Ok((server, client))
     }
 
-    /// Returns an error with the complaints and the output of both programs, or success if there
-    /// are no complaints.
+    /// Returns the [verdict] about both programs.
     pub(crate) fn verdict(&self, complaints: &[String]) -> Result<(), String> {
-        if complaints.is_empty() {
-            return Ok(());
-        }
-        let mut why = String::new();
-        for complaint in complaints {
-            let _ = writeln!(why, "{complaint}");
-        }
-        Err(format!(
-            "{why}--- output of server\n{}--- output of client\n{}",
-            self.server.text, self.client.text
-        ))
+        verdict(complaints, [("server", &self.server), ("client", &self.client)])
     }
+}
+
+/// Returns an error with the complaints and the output of both programs, or success if there are no
+/// complaints.
+pub(crate) fn verdict(complaints: &[String], programs: [(&str, &Ended); 2]) -> Result<(), String> {
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let mut why = complaints.join("\n");
+    for (who, Ended { status, text, .. }) in programs {
+        let _ = write!(why, "\n--- output of {who} ({status})\n{text}");
+    }
+    Err(why)
 }
 
 /// Returns the lines of `text` that contain one of `bad` and none of `harmless`.

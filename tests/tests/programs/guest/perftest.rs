@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route};
+use crate::pair::{LIMIT, Place, Route, verdict};
 
 const PORT: &str = "18515";
 
@@ -69,30 +69,20 @@ impl Perftest {
         let figures = [self.size, self.rounds].map(|number| number.to_string());
         let says = |line: &str| line.split_whitespace().take(2).eq(figures.iter());
         if !theirs.status.success() || !theirs.text.lines().any(says) {
-            complaints.push("perftest has printed no figures");
+            complaints.push("perftest has printed no figures".to_owned());
         }
         if ours.text.lines().last() != Some("ok") {
-            complaints.push("the server on this host does not end with ok");
+            complaints.push("the server on this host does not end with ok".to_owned());
         }
         let messages = if self.does == ClientOperation::Send { self.rounds } else { 0 };
         if !ours.text.contains(&format!("\n{messages} messages, ")) {
-            complaints.push("the server did not count all messages");
+            complaints.push("the server did not count all messages".to_owned());
         }
         // The client of perftest fills its memory with random numbers. Sends and writes copy them
         // to the server's memory, and reads do not.
         if (self.does == ClientOperation::Read) != ours.text.contains(" messages, 0 octets") {
-            complaints.push("the server's memory has the wrong contents");
+            complaints.push("the server's memory has the wrong contents".to_owned());
         }
-        match complaints.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
-                "{}\n--- perftest ({})\n{}--- ours ({})\n{}",
-                complaints.join("\n"),
-                theirs.status,
-                theirs.text,
-                ours.status,
-                ours.text
-            )),
-        }
+        verdict(&complaints, [("perftest", theirs), ("ours", ours)])
     }
 }

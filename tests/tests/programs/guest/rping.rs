@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route, bad_lines};
+use crate::pair::{LIMIT, Place, Route, bad_lines, verdict};
 
 const PORT: &str = "7174";
 
@@ -102,16 +102,6 @@ impl Rping {
         if ours.text.lines().last() != Some("ok") {
             complaints.push("the program on this host does not end with ok".to_owned());
         }
-        match complaints.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
-                "{}\n--- rping ({})\n{}--- ours ({})\n{}",
-                complaints.join("\n"),
-                theirs.status,
-                theirs.text,
-                ours.status,
-                ours.text
-            )),
-        }
+        verdict(&complaints, [("rping", theirs), ("ours", ours)])
     }
 }

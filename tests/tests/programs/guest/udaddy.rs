@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route, bad_lines, missing_texts};
+use crate::pair::{LIMIT, Place, Route, bad_lines, missing_texts, verdict};
 
 /// The port of udaddy, which cannot be changed.
 const PORT: &str = "7174";
@@ -77,16 +77,6 @@ impl Udaddy {
         if ours.text.lines().last() != Some("ok") {
             complaints.push("the program on this host does not end with ok".to_owned());
         }
-        match complaints.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
-                "{}\n--- udaddy ({})\n{}--- ours ({})\n{}",
-                complaints.join("\n"),
-                theirs.status,
-                theirs.text,
-                ours.status,
-                ours.text
-            )),
-        }
+        verdict(&complaints, [("udaddy", theirs), ("ours", ours)])
     }
 }
