@@ -425,6 +425,16 @@ fn a_peer_that_goes_back_is_acknowledged_when_it_asks_again() {
     assert_eq!(fixture.sent(), [fixture.ack(2), fixture.nak(3)]);
 }
 
+/// A fixture with a receive for a [long message](Fixture::long_send), the memory of the receive, and
+/// the packets of the message.
+fn with_long_message(migrated: bool) -> (Fixture, Buf, [Vec<u8>; 3]) {
+    let fixture = Fixture::new();
+    let sink = fixture.side.buf(4 * OCTETS);
+    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let message = fixture.long_send(migrated);
+    (fixture, sink, message)
+}
+
 const NAK_DELAY_MIN: Duration = Duration::from_micros(25);
 /// The time after which the end of a message that the peer sends again is acknowledged.
 const END_DELAY: Duration = Duration::from_millis(20);
@@ -433,10 +443,7 @@ const END_DELAY: Duration = Duration::from_millis(20);
 /// again. It learns this when it sends the end again, or no packet for a while.
 #[test]
 fn the_end_of_a_repeated_message_is_acknowledged_late() {
-    let mut fixture = Fixture::new();
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(false);
+    let (mut fixture, _sink, message) = with_long_message(false);
     for bytes in &message {
         fixture.take(bytes).unwrap();
     }
@@ -467,11 +474,8 @@ fn the_end_of_a_repeated_message_is_acknowledged_late() {
 /// The second acknowledgement of a repeated message is not needed if the peer goes on.
 #[test]
 fn a_repeated_message_is_acknowledged_once_if_another_one_follows() {
-    let mut fixture = Fixture::new();
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
+    let (mut fixture, sink, message) = with_long_message(false);
     fixture.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(false);
     for bytes in message.iter().chain(&message[2..]) {
         fixture.take(bytes).unwrap();
     }
@@ -484,10 +488,7 @@ fn a_repeated_message_is_acknowledged_once_if_another_one_follows() {
 /// message again, or if somebody forges its packets.
 #[test]
 fn the_end_of_a_message_is_withheld_only_for_a_while() {
-    let mut fixture = Fixture::new();
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(false);
+    let (mut fixture, _sink, message) = with_long_message(false);
     for bytes in &message {
         fixture.take(bytes).unwrap();
     }
@@ -508,11 +509,8 @@ fn the_end_of_a_message_is_withheld_only_for_a_while() {
 /// may learn that its last message has arrived, and then sends the acknowledgement twice.
 #[test]
 fn the_end_of_a_repeated_message_is_acknowledged_before_a_disconnect() {
-    let mut fixture = Fixture::new();
+    let (mut fixture, _sink, message) = with_long_message(false);
     assert_eq!(fixture.acknowledged_finally(), [""; 0], "no message has arrived");
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(false);
     for bytes in message.iter().chain(&message[..2]) {
         fixture.take(bytes).unwrap();
     }
@@ -527,10 +525,7 @@ fn the_end_of_a_repeated_message_is_acknowledged_before_a_disconnect() {
 /// Other peers than kernel rxe set the bit MigReq, and learn at once that a message has arrived.
 #[test]
 fn the_end_of_a_message_is_acknowledged_at_once_to_other_peers() {
-    let mut fixture = Fixture::new();
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(true);
+    let (mut fixture, _sink, message) = with_long_message(true);
     for bytes in &message {
         fixture.take(bytes).unwrap();
     }
@@ -542,10 +537,7 @@ fn the_end_of_a_message_is_acknowledged_at_once_to_other_peers() {
 /// After a NAK, rxe repeats all packets from the missing one on, also those that were kept.
 #[test]
 fn the_end_of_a_message_that_was_kept_is_acknowledged_late() {
-    let mut fixture = Fixture::new();
-    let sink = fixture.side.buf(4 * OCTETS);
-    fixture.side.recv(0, &[sink.seg(0, 4 * OCTETS)]);
-    let message = fixture.long_send(false);
+    let (mut fixture, _sink, message) = with_long_message(false);
     fixture.take(&message[1]).unwrap();
     fixture.take(&message[2]).unwrap();
     fixture.wait(FIRST_DELAY);
