@@ -155,6 +155,10 @@ const WITH_PACKETS: &[Behaviour] = &[
     ),
 ];
 
+/// Tests for providers that have datagrams.
+const WITH_DATAGRAMS: &[Behaviour] =
+    &[built_in("an_endpoint_has_a_thousand_peers_in_little_memory", "thousand_peers", &[])];
+
 /// Tests for providers that have a socket for each connection.
 const WITH_STREAMS: &[Behaviour] = &[
     under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"]),
@@ -238,9 +242,11 @@ fn main() -> ExitCode {
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let name = move |behaviour: &Behaviour| format!("{}::{}", provider.ia, behaviour.name);
         let of_wire = if provider.packets { WITH_PACKETS } else { WITH_STREAMS };
+        let of_datagrams = if provider.datagrams { WITH_DATAGRAMS } else { &[] };
         BEHAVIOURS
             .iter()
             .chain(of_wire)
+            .chain(of_datagrams)
             .map(move |behaviour| trial(name(behaviour), || behaviour.run(provider)))
     });
     opendat_tests::run(&arguments, trials.collect())
