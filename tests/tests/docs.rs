@@ -161,7 +161,7 @@ fn what_commands_print_is_as_the_pages_show() {
 }
 
 /// The maximum number of times that lines are run until their programs pass.
-const MAX_ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Runs these lines of shell. Each server `dtest -s &` in them has a client, and both must pass.
 fn dtests_pass(dir: &TempDir, lines: &str) {

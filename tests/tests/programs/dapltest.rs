@@ -195,6 +195,15 @@ pub(crate) const READS: Transaction = of_one("reads", &[Op("client", Read, 1 << 
 pub(crate) const WRITES: Transaction = of_one("writes", &[Op("client", Write, 1 << 20, 1)]);
 pub(crate) const SENDS: Transaction = of_one("sends", &[Op("client", Send, 1 << 20, 1)]);
 
+/// The same for twenty endpoints.
+pub(crate) const READS_OF_20: Transaction = Transaction {
+    endpoints: 20,
+    iterations: 1,
+    ..of_one("reads_of_20", &[Op("client", Read, 1 << 18, 1)])
+};
+pub(crate) const WRITES_OF_20: Transaction =
+    Transaction { endpoints: 20, iterations: 1, ..of_one("writes_of_20", WRITES.operations) };
+
 const fn of_one(name: &'static str, operations: &'static [Op]) -> Transaction {
     Transaction { threads: 1, endpoints: 8, iterations: 4, operations, ..transaction(name, &[]) }
 }
