@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::notification::NotificationObject;
 use crate::object::{Interface, Object, call};
+use crate::owners::EventOwners;
 
 bitflags! {
     /// The kinds of events that a dispatcher accepts. Combine them with `|`. The default is all of
@@ -64,6 +65,8 @@ pub struct DispatcherId(pub(crate) usize);
 /// ```
 pub struct EventDispatcher {
     pub(crate) object: Arc<Object>,
+    /// The endpoints whose connection events this dispatcher reports.
+    pub(crate) owners: Arc<EventOwners>,
     /// The buffer for events that the provider writes. It is always initialised.
     event: DAT_EVENT,
 }
@@ -75,7 +78,11 @@ unsafe impl Sync for EventDispatcher {}
 
 impl EventDispatcher {
     pub(crate) fn new(object: Object) -> Self {
-        EventDispatcher { object: Arc::new(object), event: DAT_EVENT::zeroed() }
+        EventDispatcher {
+            object: Arc::new(object),
+            owners: Arc::default(),
+            event: DAT_EVENT::zeroed(),
+        }
     }
 
     pub(crate) fn create(
@@ -117,7 +124,11 @@ impl EventDispatcher {
     /// events.
     #[cfg(feature = "async")]
     pub(crate) fn share(&self) -> Self {
-        EventDispatcher { object: self.object.clone(), event: DAT_EVENT::zeroed() }
+        EventDispatcher {
+            object: self.object.clone(),
+            owners: self.owners.clone(),
+            event: DAT_EVENT::zeroed(),
+        }
     }
 
     /// Identifies this dispatcher in events.
@@ -137,13 +148,17 @@ impl EventDispatcher {
         let Some(dequeue) = interface.table().evd_dequeue_func else {
             return Err(crate::error::not_implemented("dat_evd_dequeue"));
         };
+        let latest_free = self.owners.latest_free();
         // SAFETY: this value owns the handle, the event is writable, and `&mut` makes this thread
         // the only user.
         let status = unsafe { dequeue(self.object.handle, &mut self.event) };
         match DAT_GET_TYPE(status) {
             // SAFETY: success means that the provider has filled in the event.
-            DAT_SUCCESS => Ok(Some(unsafe { Event::decode(&self.event, interface) })),
-            DAT_QUEUE_EMPTY => Ok(None),
+            DAT_SUCCESS => Ok(Some(unsafe { self.decode() })),
+            DAT_QUEUE_EMPTY => {
+                self.owners.on_empty(latest_free);
+                Ok(None)
+            }
             _ => Err(Error::new("dat_evd_dequeue", status)),
         }
     }
@@ -156,9 +171,7 @@ impl EventDispatcher {
     /// [`InterruptedCall`](ErrorKind::InterruptedCall), and other errors of the provider.
     #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Event> {
-        self.wait_in_place(1, timeout)?;
-        // SAFETY: the wait has succeeded, so the provider has filled in the event.
-        Ok(unsafe { Event::decode(&self.event, &self.object.interface) })
+        self.wait_for(1, timeout).map(|(event, _)| event)
     }
 
     /// Waits until there are `threshold` events. Returns the first event and the number of
@@ -168,14 +181,31 @@ impl EventDispatcher {
     ///
     /// The errors of [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) if
     /// `threshold` is 0 or more than the length of the queue.
+    #[inline]
     pub fn wait_for(
         &mut self,
         threshold: usize,
         timeout: Option<Duration>,
     ) -> Result<(Event, usize)> {
+        let latest_free = self.owners.latest_free();
         let more = self.wait_in_place(threshold, timeout)?;
         // SAFETY: the wait has succeeded, so the provider has filled in the event.
-        Ok((unsafe { Event::decode(&self.event, &self.object.interface) }, more))
+        let event = unsafe { self.decode() };
+        if more == 0 {
+            self.owners.on_empty(latest_free);
+        }
+        Ok((event, more))
+    }
+
+    /// Converts `self.event` from C.
+    ///
+    /// # Safety
+    ///
+    /// The provider must have just filled in `self.event`.
+    #[inline]
+    unsafe fn decode(&self) -> Event {
+        // SAFETY: the caller guarantees that the provider has just filled in the event.
+        unsafe { Event::decode(&self.event, &self.object.interface, &self.owners) }
     }
 
     /// Waits until there are `threshold` events. Writes the first one to `self.event` and returns

@@ -9,6 +9,7 @@ use crate::adapter::{count_to_c, timeout_to_c};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::ProtectionZone;
 use crate::object::{Interface, Object, call};
+use crate::owners::EndpointNumber;
 use crate::post::Limits;
 use crate::srq::SharedReceiveQueue;
 use crate::{Adapter, Address, EventDispatcher};
@@ -176,6 +177,31 @@ impl<'a> EndpointBuilder<'a> {
     /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for attributes beyond those of the
     /// adapter, and other errors of the provider.
     pub fn create(self) -> Result<Endpoint> {
+        // These endpoints have handles of which old events may be queued. They exist until another
+        // one is created, which then has another handle.
+        let mut unusable = Vec::new();
+        let object = loop {
+            let object = self.create_object()?;
+            let Some(EventDispatcher { owners, .. }) = self.connections else { break object };
+            match owners.register(object.handle, EndpointNumber::new()) {
+                Some(registration) => break object.registered(registration),
+                None => unusable.push(object),
+            }
+        };
+        let attr = &self.attr;
+        let limits = Limits {
+            requests: attr.max_request_dtos,
+            receives: attr.max_recv_dtos,
+            request_segments: attr.max_request_iov,
+            receive_segments: attr.max_recv_iov,
+            message: attr.max_message_size,
+            rdma: attr.max_rdma_size,
+        };
+        Ok(Endpoint { object: Arc::new(object), limits })
+    }
+
+    /// Creates the provider's object.
+    fn create_object(&self) -> Result<Object> {
         let interface = &self.adapter.interface;
         let objects = [
             self.zone.map(|zone| &zone.object),
@@ -225,18 +251,7 @@ impl<'a> EndpointBuilder<'a> {
         .map_err(|error| self.explain(error))?;
         let needs = objects.into_iter().flatten().cloned().collect();
         // SAFETY: the object was just created, and only this value frees it.
-        let object =
-            unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) };
-        let attr = &self.attr;
-        let limits = Limits {
-            requests: attr.max_request_dtos,
-            receives: attr.max_recv_dtos,
-            request_segments: attr.max_request_iov,
-            receive_segments: attr.max_recv_iov,
-            message: attr.max_message_size,
-            rdma: attr.max_rdma_size,
-        };
-        Ok(Endpoint { object: Arc::new(object), limits })
+        Ok(unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) })
     }
 
     /// Adds to an error the attribute that exceeds the limit of the adapter.

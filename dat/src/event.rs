@@ -9,6 +9,7 @@ use dat_sys::*;
 use crate::endpoint::EndpointId;
 use crate::listener::ConnectionRequest;
 use crate::object::Interface;
+use crate::owners::EventOwners;
 
 /// An event.
 ///
@@ -32,7 +33,8 @@ pub enum Event {
     Completion(Completion),
     /// A peer has called a listener. Dropping the request rejects it.
     ConnectionRequest(ConnectionRequest),
-    /// A connection was established, was not established, or ended.
+    /// A connection was established, was not established, or ended. The event has no private data
+    /// if its endpoint was dropped before the event was taken.
     Connection {
         /// The endpoint of the connection.
         endpoint: EndpointId,
@@ -51,18 +53,22 @@ impl Event {
     ///
     /// # Safety
     ///
-    /// The provider of this interface must have just filled in the event.
+    /// The provider of this interface must have just filled in the event, which a dispatcher with
+    /// these `owners` has reported.
     #[inline]
-    pub(crate) unsafe fn decode(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
+    pub(crate) unsafe fn decode(
+        event: &DAT_EVENT,
+        interface: &Arc<Interface>,
+        owners: &EventOwners,
+    ) -> Self {
         if event.event_number == DAT_DTO_COMPLETION_EVENT {
             // SAFETY: the event number selects this member.
             return Event::Completion(Completion::new(unsafe {
                 &event.event_data.dto_completion_event_data
             }));
         }
-        // SAFETY: the caller guarantees that the provider of this interface has just filled in the
-        // event.
-        unsafe { Self::decode_rare(event, interface) }
+        // SAFETY: the caller fulfils the contract of this function.
+        unsafe { Self::decode_rare(event, interface, owners) }
     }
 
     /// Converts an event of a rare kind from C.
@@ -71,7 +77,11 @@ impl Event {
     ///
     /// The caller must ensure the same as for [`decode`](Self::decode).
     #[cold]
-    unsafe fn decode_rare(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
+    unsafe fn decode_rare(
+        event: &DAT_EVENT,
+        interface: &Arc<Interface>,
+        owners: &EventOwners,
+    ) -> Self {
         let data = &event.event_data;
         let number = event.event_number;
         if number == DAT_CONNECTION_REQUEST_EVENT {
@@ -82,14 +92,16 @@ impl Event {
             });
         }
         if let Some(what) = ConnectionKind::of(number) {
-            // SAFETY: the event number selects this member. The private data are valid at least
-            // until the endpoint is used again.
-            let (handle, private) = unsafe {
-                let data = data.connect_event_data;
-                (data.ep_handle, private_data(data.private_data, data.private_data_size))
-            };
+            // SAFETY: the event number selects this member.
+            let data = unsafe { data.connect_event_data };
+            let private = owners.with_owner(data.ep_handle, |owner| match owner {
+                // SAFETY: the private data are valid at least until the endpoint is used again or
+                // freed, and this dispatcher's list has the endpoint.
+                Some(_) => unsafe { private_data(data.private_data, data.private_data_size) },
+                None => Vec::new(),
+            });
             return Event::Connection {
-                endpoint: EndpointId(handle.addr()),
+                endpoint: EndpointId(data.ep_handle.addr()),
                 event: what.with(private),
             };
         }

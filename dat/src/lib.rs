@@ -89,9 +89,10 @@ mod error;
 mod event;
 mod standard;
 
-// The common part of objects, addresses, and the registry:
+// The common part of objects, the owners of events, addresses, and the registry:
 mod address;
 mod object;
+mod owners;
 mod providers;
 
 pub use adapter::{Adapter, Attributes};

@@ -7,6 +7,7 @@ use registry::Opened;
 
 use crate::adapter::Attributes;
 use crate::error::Error;
+use crate::owners::Registration;
 
 /// Calls a function of a provider's table. A missing function is `DAT_NOT_IMPLEMENTED`.
 ///
@@ -76,6 +77,8 @@ pub(crate) struct Object {
     pub(crate) handle: DAT_HANDLE,
     free: Option<FreeFn>,
     pub(crate) interface: Arc<Interface>,
+    /// The place of an endpoint in the list of the dispatcher that reports its connection events.
+    registration: Option<Registration>,
     /// Objects that the provider does not free while this object exists.
     _needs: Vec<Arc<Object>>,
 }
@@ -98,7 +101,13 @@ impl Object {
         free: Option<FreeFn>,
         needs: Vec<Arc<Object>>,
     ) -> Self {
-        Object { handle, free, interface: interface.clone(), _needs: needs }
+        Object { handle, free, interface: interface.clone(), registration: None, _needs: needs }
+    }
+
+    /// Makes this object an endpoint that is in the list of a dispatcher until it is dropped.
+    pub(crate) fn registered(mut self, registration: Registration) -> Self {
+        self.registration = Some(registration);
+        self
     }
 
     /// Frees the object now. If this fails, `drop` tries again.
@@ -114,7 +123,12 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
+        let registration = self.registration.take();
         // An object that cannot be freed now is freed when its adapter closes.
-        let _ = self.free("free");
+        let mut free = || self.free("free").is_ok();
+        let _is_freed = match registration {
+            Some(registration) => registration.end(free),
+            None => free(),
+        };
     }
 }

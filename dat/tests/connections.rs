@@ -305,6 +305,35 @@ fn endpoints_go_while_another_thread_takes_their_events() {
 }
 
 #[test]
+fn an_event_outlives_its_endpoint() {
+    let (client, mut server) = (Peer::new(), Peer::new());
+    let mut notification = client.adapter.notification_object().expect("a notification object");
+    let mut events = client
+        .adapter
+        .dispatcher_for(8, Streams::CONNECTIONS, Some(&notification))
+        .expect("a dispatcher");
+    let builder = || client.adapter.endpoint().zone(&client.zone).connections(&events);
+    let mut endpoint = builder().create().expect("an endpoint");
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
+    endpoint
+        .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+        .expect("the attempt to connect begins");
+    server.request().accept(&mut server.endpoint, b"answer").expect("the request is accepted");
+    notification.wait(TIME_LIMIT).expect("an event");
+    let first = endpoint.id();
+    drop(endpoint);
+    let second = builder().create().expect("an endpoint");
+    assert_ne!(second.id(), first, "an event of the first one is still queued");
+    match events.wait(TIME_LIMIT).expect("an event") {
+        Event::Connection { endpoint, event: ConnectionEvent::Established { private_data } } => {
+            assert_eq!(endpoint, first);
+            assert_eq!(private_data, b"", "the provider has freed them");
+        }
+        other => panic!("expected that the connection is established, got {other:?}"),
+    }
+}
+
+#[test]
 fn everything_can_go_to_another_thread() {
     fn can<T: Send + Sync>() {}
     can::<Adapter>();
