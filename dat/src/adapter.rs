@@ -228,6 +228,9 @@ pub struct Attributes {
     pub max_write_segments: usize,
     /// The maximum size of a send.
     pub max_message: u32,
+    /// The maximum size of a datagram, or `None` if the adapter has no datagrams: see
+    /// [`EndpointBuilder::datagrams`].
+    pub max_datagram: Option<u32>,
     /// The maximum size of an RDMA operation.
     pub max_rdma: u32,
     /// The name of the provider.
@@ -260,6 +263,10 @@ impl Attributes {
                 DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),
             ));
         }
+        // SAFETY: the count and the array are the provider's own, and are valid while the IA is
+        // open.
+        let of_provider =
+            unsafe { named(provider.provider_specific_attr, provider.num_provider_specific_attr) };
         Ok(Attributes {
             adapter: text(&ia.adapter_name),
             vendor: text(&ia.vendor_name),
@@ -275,6 +282,7 @@ impl Attributes {
             max_read_segments: count(ia.max_iov_segments_per_rdma_read),
             max_write_segments: count(ia.max_iov_segments_per_rdma_write),
             max_message: ia.max_message_size,
+            max_datagram: max_datagram(&of_provider),
             max_rdma: ia.max_rdma_size,
             provider: text(&provider.provider_name),
             provider_version: (provider.provider_version_major, provider.provider_version_minor),
@@ -316,6 +324,14 @@ pub(crate) fn query(interface: &Interface) -> Result<(DAT_IA_ATTR, DAT_PROVIDER_
 
 fn count(value: DAT_COUNT) -> usize {
     usize::try_from(value).unwrap_or(0)
+}
+
+/// Returns the maximum size of a datagram, from the attributes of a provider. They are those of the
+/// IB extension.
+fn max_datagram(of_provider: &[(String, String)]) -> Option<u32> {
+    let value = |wanted: &str| of_provider.iter().find(|(name, _)| name == wanted);
+    value("DAT_IB_UD").filter(|(_, value)| value == "TRUE")?;
+    value("DAT_IB_TRANSPORT_MTU")?.1.parse().ok()
 }
 
 /// Converts named attributes.

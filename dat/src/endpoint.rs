@@ -25,7 +25,7 @@ use crate::{Adapter, Address, EventDispatcher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndpointId(pub(crate) usize);
 
-/// One end of a connection (EP in the standard).
+/// One end of a connection, or a sender and receiver of datagrams (EP in the standard).
 ///
 /// ```
 /// use dat::{Access, Adapter, EndpointState};
@@ -41,6 +41,7 @@ pub struct EndpointId(pub(crate) usize);
 /// ```
 pub struct Endpoint {
     pub(crate) object: Arc<Object>,
+    pub(crate) number: EndpointNumber,
     pub(crate) limits: Limits,
 }
 
@@ -61,13 +62,13 @@ pub struct Endpoint {
 /// ```
 #[must_use = "only `create` creates the endpoint"]
 pub struct EndpointBuilder<'a> {
-    adapter: &'a Adapter,
+    pub(crate) adapter: &'a Adapter,
     zone: Option<&'a ProtectionZone>,
     receives: Option<&'a EventDispatcher>,
     requests: Option<&'a EventDispatcher>,
     connections: Option<&'a EventDispatcher>,
     queue: Option<&'a SharedReceiveQueue>,
-    attr: DAT_EP_ATTR,
+    pub(crate) attr: DAT_EP_ATTR,
 }
 
 impl<'a> EndpointBuilder<'a> {
@@ -177,13 +178,14 @@ impl<'a> EndpointBuilder<'a> {
     /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for attributes beyond those of the
     /// adapter, and other errors of the provider.
     pub fn create(self) -> Result<Endpoint> {
+        let number = EndpointNumber::new();
         // These endpoints have handles of which old events may be queued. They exist until another
         // one is created, which then has another handle.
         let mut unusable = Vec::new();
         let object = loop {
             let object = self.create_object()?;
             let Some(EventDispatcher { owners, .. }) = self.connections else { break object };
-            match owners.register(object.handle, EndpointNumber::new()) {
+            match owners.register(object.handle, number) {
                 Some(registration) => break object.registered(registration),
                 None => unusable.push(object),
             }
@@ -197,7 +199,7 @@ impl<'a> EndpointBuilder<'a> {
             message: attr.max_message_size,
             rdma: attr.max_rdma_size,
         };
-        Ok(Endpoint { object: Arc::new(object), limits })
+        Ok(Endpoint { object: Arc::new(object), number, limits })
     }
 
     /// Creates the provider's object.
@@ -332,12 +334,16 @@ impl Endpoint {
     /// [`Event::Connection`](crate::Event::Connection). Without a time limit, the provider's own
     /// limit applies.
     ///
+    /// A [datagram endpoint](EndpointBuilder::datagrams) finds out a peer in this way, and may call
+    /// this method again for other peers, also while it waits for the results of earlier calls. If
+    /// the peer is found, the result is an [`Event::Peer`](crate::Event::Peer).
+    ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is unconnected, and
-    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data (see
-    /// [`Attributes::max_private_data`](crate::Attributes::max_private_data)) and for a time limit
-    /// of 0.
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is unconnected or a
+    /// datagram endpoint, and [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much
+    /// private data (see [`Attributes::max_private_data`](crate::Attributes::max_private_data)) and
+    /// for a time limit of 0.
     pub fn connect(
         &mut self,
         peer: Address,

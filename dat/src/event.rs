@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dat_sys::ib::*;
 use dat_sys::*;
 
+use crate::datagrams::DatagramPeer;
 use crate::endpoint::EndpointId;
 use crate::listener::ConnectionRequest;
 use crate::object::Interface;
@@ -41,6 +42,8 @@ pub enum Event {
         /// What happened to the connection.
         event: ConnectionEvent,
     },
+    /// A datagram endpoint can send to one more peer.
+    Peer(DatagramPeer),
     /// A failure that belongs to no request.
     Asynchronous(AsynchronousError),
     /// Another event, by its number. Such events come from C programs or from extensions of the
@@ -67,6 +70,11 @@ impl Event {
                 &event.event_data.dto_completion_event_data
             }));
         }
+        if event.event_number == DAT_IB_DTO_EVENT {
+            // SAFETY: this is the event number that the function needs, and the caller guarantees
+            // the rest.
+            return Event::Completion(unsafe { Completion::new_extended(event) });
+        }
         // SAFETY: the caller fulfils the contract of this function.
         unsafe { Self::decode_rare(event, interface, owners) }
     }
@@ -84,14 +92,18 @@ impl Event {
     ) -> Self {
         let data = &event.event_data;
         let number = event.event_number;
-        if number == DAT_CONNECTION_REQUEST_EVENT {
+        // Another extension may use the numbers of the IB extension for events of its own.
+        let is_extended = interface.attributes.extended;
+        if number == DAT_CONNECTION_REQUEST_EVENT
+            || is_extended && number == DAT_IB_UD_CONNECTION_REQUEST_EVENT
+        {
             // SAFETY: the event number selects this member. From now on this value owns the
             // request.
             return Event::ConnectionRequest(unsafe {
                 ConnectionRequest::new(interface, &data.cr_arrival_event_data)
             });
         }
-        if let Some(what) = ConnectionKind::of(number) {
+        if let Some(what) = ConnectionKind::of(number, is_extended) {
             // SAFETY: the event number selects this member.
             let data = unsafe { data.connect_event_data };
             let private = owners.with_owner(data.ep_handle, |owner| match owner {
@@ -105,19 +117,10 @@ impl Event {
                 event: what.with(private),
             };
         }
-        if number == DAT_IB_DTO_EVENT {
-            // SAFETY: the event number selects these members. The extension's data are shorter than
-            // their field, which is sufficiently aligned.
-            let (completion, more) = unsafe {
-                let more =
-                    (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
-                (Completion::new(&data.dto_completion_event_data), &*more)
-            };
-            let arrived =
-                matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA);
-            // SAFETY: the type selects this member, and any bits are a valid number.
-            let immediate = if arrived { Some(unsafe { more.val.immed.data }) } else { None };
-            return Event::Completion(Completion { immediate, ..completion });
+        if is_extended && number == DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED {
+            // SAFETY: this is the event number that the function needs, and the caller guarantees
+            // the rest.
+            return Event::Peer(unsafe { DatagramPeer::read(event, owners) });
         }
         AsynchronousError::of(number).map_or(Event::Other(number), Event::Asynchronous)
     }
@@ -160,7 +163,7 @@ pub struct Completion {
     /// The number of bytes transferred. 0 if the operation was not successful.
     pub length: u32,
     /// The immediate data of the peer's
-    /// [`post_write_immediate`](crate::Endpoint::post_write_immediate).
+    /// [`post_write_immediate`](crate::Endpoint::post_write_immediate), or of its datagram.
     pub immediate: Option<u32>,
 }
 
@@ -178,6 +181,27 @@ impl Completion {
             length: if status == Status::Success { data.transfered_length } else { 0 },
             immediate: None,
         }
+    }
+
+    /// Converts the completion of an extended operation from C.
+    ///
+    /// # Safety
+    ///
+    /// The event must be `DAT_IB_DTO_EVENT`, and the provider must have just filled it in.
+    #[inline]
+    unsafe fn new_extended(event: &DAT_EVENT) -> Self {
+        // SAFETY: the event number, which the caller vouches for, selects these members. The
+        // extension's data are shorter than their field, which is sufficiently aligned.
+        let (completion, more) = unsafe {
+            let more =
+                (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
+            (Completion::new(&event.event_data.dto_completion_event_data), &*more)
+        };
+        let arrived = matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA)
+            || completion.operation == Operation::ReceiveDatagramImmediate;
+        // SAFETY: the type or the operation selects this member, and any bits are a valid number.
+        let immediate = if arrived { Some(unsafe { more.val.immed.data }) } else { None };
+        Completion { immediate, ..completion }
     }
 }
 
@@ -255,6 +279,9 @@ numbers! {
     ReceiveImmediate = DAT_IB_DTO_RECV_IMMED: "receive of immediate data",
     FetchAdd = DAT_IB_DTO_FETCH_ADD: "fetch and add",
     CompareSwap = DAT_IB_DTO_CMP_SWAP: "compare and swap",
+    SendDatagram = DAT_IB_DTO_SEND_UD: "send of a datagram",
+    ReceiveDatagram = DAT_IB_DTO_RECV_UD: "receive of a datagram",
+    ReceiveDatagramImmediate = DAT_IB_DTO_RECV_UD_IMMED: "receive of a datagram with immediate data",
 }
 
 /// An event of a connection. It is displayed as a description.
@@ -290,7 +317,8 @@ pub enum ConnectionEvent {
     Broken,
     /// The peer did not answer within the time limit.
     TimedOut,
-    /// There is no route to the peer.
+    /// There is no route to the peer. A datagram endpoint reports all failures to find a peer in
+    /// this way, and [`Endpoint::last_cause`](crate::Endpoint::last_cause) tells them apart.
     Unreachable,
 }
 
@@ -321,11 +349,14 @@ enum ConnectionKind {
 }
 
 impl ConnectionKind {
-    fn of(number: DAT_EVENT_NUMBER) -> Option<Self> {
+    /// Returns the kind of a connection event. `is_extended` says whether the adapter has the
+    /// events of the IB extension.
+    fn of(number: DAT_EVENT_NUMBER, is_extended: bool) -> Option<Self> {
         use ConnectionKind::*;
         Some(match number {
             DAT_CONNECTION_EVENT_ESTABLISHED => Established,
             DAT_CONNECTION_EVENT_PEER_REJECTED => PeerRejected,
+            DAT_IB_UD_CONNECTION_REJECT_EVENT if is_extended => PeerRejected,
             DAT_CONNECTION_EVENT_NON_PEER_REJECTED => {
                 WithoutData(|| ConnectionEvent::NonPeerRejected)
             }
@@ -336,6 +367,9 @@ impl ConnectionKind {
             DAT_CONNECTION_EVENT_BROKEN => WithoutData(|| ConnectionEvent::Broken),
             DAT_CONNECTION_EVENT_TIMED_OUT => WithoutData(|| ConnectionEvent::TimedOut),
             DAT_CONNECTION_EVENT_UNREACHABLE => WithoutData(|| ConnectionEvent::Unreachable),
+            DAT_IB_UD_CONNECTION_ERROR_EVENT if is_extended => {
+                WithoutData(|| ConnectionEvent::Unreachable)
+            }
             _ => return None,
         })
     }

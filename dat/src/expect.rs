@@ -3,7 +3,7 @@
 
 use std::{fmt, io};
 
-use crate::{Completion, ConnectionEvent, ConnectionRequest, Event, Status};
+use crate::{Completion, ConnectionEvent, ConnectionRequest, DatagramPeer, Event, Status};
 
 /// An event other than the expected one. It converts to [`io::Error`].
 ///
@@ -58,6 +58,19 @@ impl Event {
                 Ok(private_data)
             }
             other => Err(other.instead_of("an established connection")),
+        }
+    }
+
+    /// Expects that a datagram endpoint can send to a peer. Returns the peer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the event is a different one. That event usually contains the reason for which the
+    /// peer was not found.
+    pub fn peer(self) -> Result<DatagramPeer, Unexpected> {
+        match self {
+            Event::Peer(peer) => Ok(peer),
+            other => Err(other.instead_of("a peer for datagrams")),
         }
     }
 
@@ -122,6 +135,7 @@ impl fmt::Display for Event {
             }
             Event::ConnectionRequest(_) => f.write_str("connection request"),
             Event::Connection { event, .. } => event.fmt(f),
+            Event::Peer(_) => f.write_str("peer for datagrams"),
             Event::Asynchronous(error) => error.fmt(f),
             Event::Other(number) => write!(f, "event {number:#x}"),
         }

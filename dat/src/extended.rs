@@ -36,7 +36,8 @@ impl Endpoint {
         flags: Flags,
     ) -> Result<()> {
         let arguments = [add, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
-        self.extended(DAT_IB_FETCH_AND_ADD_OP, &arguments)
+        // SAFETY: these are the arguments of the operation.
+        unsafe { self.extended(DAT_IB_FETCH_AND_ADD_OP, &arguments) }
     }
 
     /// Like [`post_fetch_add`](Self::post_fetch_add), but stores `swap` if the old value is
@@ -56,7 +57,8 @@ impl Endpoint {
     ) -> Result<()> {
         let arguments =
             [compare, swap, pointer(&local), cookie, pointer(&remote), flags.bits().into()];
-        self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments)
+        // SAFETY: these are the arguments of the operation.
+        unsafe { self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments) }
     }
 
     /// Writes the segments to memory of the peer. Then one of the peer's receives completes. Its
@@ -79,7 +81,8 @@ impl Endpoint {
         let iov = iov.expose_provenance() as u64;
         let flags = flags.bits().into();
         let arguments = [count as u64, iov, cookie, pointer(&remote), immediate.into(), flags];
-        self.extended(DAT_IB_RDMA_WRITE_IMMED_OP, &arguments)
+        // SAFETY: these are the arguments of the operation.
+        unsafe { self.extended(DAT_IB_RDMA_WRITE_IMMED_OP, &arguments) }
     }
 
     /// Says in a sentence why the latest connection of the endpoint ended, its operation failed or
@@ -112,16 +115,19 @@ impl Endpoint {
         error.with_cause(self.last_cause())
     }
 
-    /// Calls dat_extension_op on this endpoint, if the provider has extensions. As in the macros of
-    /// dat_ib_extensions.h, each argument is a number, or the address of a value that exists until
-    /// the call returns.
+    /// Calls dat_extension_op on this endpoint, if the provider has extensions.
+    ///
+    /// # Safety
+    ///
+    /// The arguments must be those of the operation. As in the macros of dat_ib_extensions.h, each
+    /// argument is a number, or the address of a value that exists until the call returns.
     #[inline]
-    fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
+    pub(crate) unsafe fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
         if !self.object.interface.attributes.extended {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
-        // SAFETY: `&mut` makes this thread the only user of the endpoint, the arguments are those
-        // of the C macros, and the provider has reported the extension.
+        // SAFETY: `&mut` makes this thread the only user of the endpoint, and the provider has
+        // reported the extension. The caller guarantees the arguments.
         unsafe { self.extension_op(op as c_int, arguments) }
     }
 
@@ -147,6 +153,8 @@ impl Endpoint {
 /// The size of the buffer for a last cause. A longer sentence is cut off.
 const LAST_CAUSE_MAX_OCTETS: usize = 1024;
 
-fn pointer<T>(to: &T) -> u64 {
+/// The address of a value, as an argument of an extended operation.
+#[inline]
+pub(crate) fn pointer<T>(to: &T) -> u64 {
     (&raw const *to).expose_provenance() as u64
 }

@@ -6,7 +6,8 @@
 //!
 //! - [`EventDispatcher`]s, which report all events.
 //! - A [`ProtectionZone`], which registers memory as a [`MemoryRegion`].
-//! - [`Endpoint`]s, which connect, send, receive, write and read.
+//! - [`Endpoint`]s, which connect, send, receive, write and read, or exchange datagrams
+//!   ([`EndpointBuilder::datagrams`]).
 //! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
 //!
 //! `examples/hello.rs` uses most of them on a page. The other examples are longer.
@@ -75,6 +76,7 @@ mod expect;
 
 // The objects and their operations:
 mod adapter;
+mod datagrams;
 mod dispatcher;
 mod endpoint;
 mod extended;
@@ -97,6 +99,7 @@ mod providers;
 
 pub use adapter::{Adapter, Attributes};
 pub use address::{Address, NotAnAddress};
+pub use datagrams::DatagramPeer;
 pub use dispatcher::{DispatcherId, Drain, EventDispatcher, Incoming, Streams};
 pub use endpoint::{Close, Endpoint, EndpointBuilder, EndpointId, EndpointState};
 pub use error::{Error, ErrorKind, Result};

@@ -148,11 +148,16 @@ impl ConnectionRequest {
     /// Accepts the request with an unconnected endpoint. The endpoint's dispatcher reports that the
     /// connection is established.
     ///
+    /// Only a [datagram endpoint](crate::EndpointBuilder::datagrams) accepts a request of a
+    /// datagram endpoint. Its dispatcher reports an [`Event::Peer`](crate::Event::Peer). One
+    /// endpoint may accept the requests of many peers.
+    ///
     /// # Errors
     ///
     /// [`InvalidState`](crate::ErrorKind::InvalidState) for an endpoint that is not unconnected or
     /// has no zone or dispatcher; [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too
-    /// much private data. In both cases the request is rejected.
+    /// much private data; [`InvalidHandle`](crate::ErrorKind::InvalidHandle) for an endpoint of the
+    /// other service. In all cases the request is rejected.
     pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
         // SAFETY: the request was not answered, the endpoint is valid, and the private data are

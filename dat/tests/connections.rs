@@ -344,6 +344,7 @@ fn everything_can_go_to_another_thread() {
     can::<dat::Endpoint>();
     can::<dat::SharedReceiveQueue>();
     can::<dat::Listener>();
+    can::<dat::DatagramPeer>();
     can::<Event>();
     can::<Error>();
 }

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use dat_sys::{DAT_ERROR, DAT_INVALID_ARG1, DAT_INVALID_PARAMETER};
+use dat_sys::{
+    DAT_ERROR, DAT_INVALID_ARG1, DAT_INVALID_PARAMETER, DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE,
+};
 
 use super::endpoint::{AsyncEndpoint, AsyncSharedReceiveQueue};
 use super::listener::AsyncListener;
@@ -73,11 +75,18 @@ impl AsyncAdapter {
     /// # Errors
     ///
     /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for a builder with other
-    /// dispatchers, and the errors of [`EndpointBuilder::create`].
+    /// dispatchers, [`ModelNotSupported`](crate::ErrorKind::ModelNotSupported) for
+    /// [datagrams](EndpointBuilder::datagrams), and the errors of [`EndpointBuilder::create`].
     pub fn create(&self, builder: EndpointBuilder<'_>) -> Result<AsyncEndpoint> {
         if !builder.reports_all_to(&self.events) {
             let status = DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
             let detail = "the endpoint's events do not go to the dispatcher of this adapter";
+            return Err(Error::new("AsyncAdapter::create", status).explained(Some(detail.into())));
+        }
+        if builder.is_for_datagrams() {
+            let status = DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
+            let detail = "there are no futures for datagrams: create the endpoint with `create` of \
+                          the builder, and give it dispatchers of its own";
             return Err(Error::new("AsyncAdapter::create", status).explained(Some(detail.into())));
         }
         Ok(AsyncEndpoint::new(builder.create()?, &self.shared))

@@ -331,6 +331,17 @@ fn the_events_of_an_endpoint_must_go_to_its_adapter() {
 }
 
 #[test]
+fn there_are_no_futures_for_datagrams() {
+    over_each(async |runtime, name| {
+        let peer = Peer::new(runtime, name);
+        let builder = peer.adapter.endpoint().zone(&peer.zone).datagrams();
+        let refused = peer.adapter.create(builder).err().expect("datagrams must be refused");
+        assert_eq!(refused.kind(), ErrorKind::ModelNotSupported);
+        assert!(refused.to_string().contains("no futures for datagrams"), "{refused}");
+    });
+}
+
+#[test]
 fn a_stream_of_requests_ends_after_an_error() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let tokio = tokio.expect("tokio starts");

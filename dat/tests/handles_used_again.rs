@@ -1,0 +1,348 @@
+//! A provider that gives the handle of a freed endpoint to the next endpoint, while events of the
+//! freed one are still queued. The standard permits this. OpenDAT's providers use a handle again as
+//! late as possible.
+
+use std::collections::{HashMap, VecDeque};
+use std::ptr::without_provenance_mut;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use dat::{
+    Adapter, ConnectionEvent, DatagramPeer, Endpoint, ErrorKind, Event, EventDispatcher, Flags,
+    Registry,
+};
+use dat_sys::ib::*;
+use dat_sys::*;
+use registry::{Api, Builtin, Builtins};
+
+/// The private data of each event. They are overwritten when the endpoint is freed, but stay in
+/// memory, so that the test notices if they are read.
+const PRIVATE_DATA: [u8; 4] = *b"data";
+const FREED_DATA: [u8; 4] = *b"gone";
+
+/// The handle of each object except endpoints, which the provider needs not tell apart.
+const OTHER_HANDLE: usize = 64;
+
+/// An endpoint of the provider.
+struct ProviderEndpoint {
+    service: DAT_SERVICE_TYPE,
+    private_data: *mut [u8; 4],
+    /// The address handles that the endpoint has found out and not freed.
+    addresses: Vec<usize>,
+}
+
+#[derive(Default)]
+struct Provider {
+    /// The handles of freed endpoints. The last one is used first.
+    free_handles: Vec<usize>,
+    endpoints: HashMap<usize, ProviderEndpoint>,
+    events: VecDeque<DAT_EVENT>,
+    /// The number of handles of endpoints and of addresses that were ever used.
+    handles: usize,
+}
+
+// SAFETY: the pointers are to memory that is never freed, and a lock guards the provider.
+unsafe impl Send for Provider {}
+
+fn provider() -> MutexGuard<'static, Provider> {
+    static PROVIDER: LazyLock<Mutex<Provider>> = LazyLock::new(Mutex::default);
+    PROVIDER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Provider {
+    fn new_handle(&mut self) -> usize {
+        self.handles += 1;
+        OTHER_HANDLE + 64 * self.handles
+    }
+
+    fn create(&mut self, service: DAT_SERVICE_TYPE) -> usize {
+        let handle = self.free_handles.pop().unwrap_or_else(|| self.new_handle());
+        let private_data = Box::into_raw(Box::new(PRIVATE_DATA));
+        self.endpoints
+            .insert(handle, ProviderEndpoint { service, private_data, addresses: vec![] });
+        handle
+    }
+
+    fn free(&mut self, handle: usize) {
+        let endpoint = self.endpoints.remove(&handle).expect("each endpoint is freed once");
+        // SAFETY: the memory is never freed, and nobody else accesses it during this call.
+        unsafe { endpoint.private_data.write(FREED_DATA) };
+        self.free_handles.push(handle);
+    }
+
+    /// Queues the event that the endpoint has found its peer.
+    fn connect(&mut self, handle: usize) {
+        let address = self.new_handle();
+        let endpoint = self.endpoints.get_mut(&handle).expect("the endpoint exists");
+        let mut event = DAT_EVENT::zeroed();
+        event.event_data.connect_event_data = DAT_CONNECTION_EVENT_DATA {
+            ep_handle: without_provenance_mut(handle),
+            private_data_size: PRIVATE_DATA.len() as DAT_COUNT,
+            private_data: endpoint.private_data.cast(),
+        };
+        event.event_number = DAT_CONNECTION_EVENT_ESTABLISHED;
+        if endpoint.service == DAT_IB_SERVICE_TYPE_UD {
+            endpoint.addresses.push(address);
+            event.event_number = DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED;
+            let mut more = DAT_IB_EXTENSION_EVENT_DATA::zeroed();
+            more.detail.remote_ah.ah = without_provenance_mut(address);
+            let data = (&raw mut event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
+            // SAFETY: the data of the extension are shorter than their field in the event.
+            unsafe { data.write_unaligned(more) };
+        }
+        self.events.push_back(event);
+    }
+
+    /// Checks that an endpoint gets an address handle that it has found out and not freed.
+    fn addresses(&mut self, handle: usize, address: usize) -> &mut Vec<usize> {
+        let endpoint = self.endpoints.get_mut(&handle).expect("the endpoint exists");
+        assert!(endpoint.addresses.contains(&address), "the address handle must be valid");
+        &mut endpoint.addresses
+    }
+}
+
+unsafe extern "C" fn ia_open(
+    _name: DAT_NAME_PTR,
+    _min_qlen: DAT_COUNT,
+    evd: *mut DAT_EVD_HANDLE,
+    ia: *mut DAT_IA_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: the registry passes writable variables.
+    unsafe {
+        evd.write(without_provenance_mut(OTHER_HANDLE));
+        ia.write(without_provenance_mut(OTHER_HANDLE));
+    }
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn ia_query(
+    _ia: DAT_IA_HANDLE,
+    _evd: *mut DAT_EVD_HANDLE,
+    _ia_mask: DAT_IA_ATTR_MASK,
+    ia_attr: *mut DAT_IA_ATTR,
+    _provider_mask: DAT_PROVIDER_ATTR_MASK,
+    provider_attr: *mut DAT_PROVIDER_ATTR,
+) -> DAT_RETURN {
+    let of_ia =
+        DAT_IA_ATTR { extension_supported: DAT_EXTENSION_IB, max_eps: 8, ..DAT_IA_ATTR::zeroed() };
+    let of_provider = DAT_PROVIDER_ATTR {
+        iov_ownership_on_return: DAT_IOV_CONSUMER,
+        ..DAT_PROVIDER_ATTR::zeroed()
+    };
+    // SAFETY: the caller passes pointers to writable variables or NULL.
+    unsafe {
+        if !ia_attr.is_null() {
+            ia_attr.write(of_ia);
+        }
+        if !provider_attr.is_null() {
+            provider_attr.write(of_provider);
+        }
+    }
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn ia_close(_ia: DAT_IA_HANDLE, _flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn evd_create(
+    _ia: DAT_IA_HANDLE,
+    _min_qlen: DAT_COUNT,
+    _cno: DAT_CNO_HANDLE,
+    _flags: DAT_EVD_FLAGS,
+    evd: *mut DAT_EVD_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: the caller passes a writable variable.
+    unsafe { evd.write(without_provenance_mut(OTHER_HANDLE)) };
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn evd_free(_evd: DAT_EVD_HANDLE) -> DAT_RETURN {
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn evd_dequeue(_evd: DAT_EVD_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
+    let Some(next) = provider().events.pop_front() else { return DAT_ERROR(DAT_QUEUE_EMPTY, 0) };
+    // SAFETY: the caller passes a writable variable.
+    unsafe { event.write(next) };
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn evd_wait(
+    evd: DAT_EVD_HANDLE,
+    _timeout: DAT_TIMEOUT,
+    _threshold: DAT_COUNT,
+    event: *mut DAT_EVENT,
+    more: *mut DAT_COUNT,
+) -> DAT_RETURN {
+    // SAFETY: the caller passes writable variables.
+    unsafe {
+        let status = evd_dequeue(evd, event);
+        more.write(provider().events.len() as DAT_COUNT);
+        status
+    }
+}
+
+unsafe extern "C" fn ep_create(
+    _ia: DAT_IA_HANDLE,
+    _pz: DAT_PZ_HANDLE,
+    _receives: DAT_EVD_HANDLE,
+    _requests: DAT_EVD_HANDLE,
+    _connections: DAT_EVD_HANDLE,
+    attr: *const DAT_EP_ATTR,
+    ep: *mut DAT_EP_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: the caller passes a readable and a writable variable.
+    unsafe { ep.write(without_provenance_mut(provider().create((*attr).service_type))) };
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn ep_free(ep: DAT_EP_HANDLE) -> DAT_RETURN {
+    provider().free(ep.addr());
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn ep_connect(
+    ep: DAT_EP_HANDLE,
+    _address: DAT_IA_ADDRESS_PTR,
+    _qualifier: DAT_CONN_QUAL,
+    _timeout: DAT_TIMEOUT,
+    _private_data_size: DAT_COUNT,
+    _private_data: DAT_PVOID,
+    _qos: DAT_QOS,
+    _flags: DAT_CONNECT_FLAGS,
+) -> DAT_RETURN {
+    provider().connect(ep.addr());
+    DAT_SUCCESS
+}
+
+unsafe extern "C" fn extension_op(
+    handle: DAT_HANDLE,
+    op: DAT_EXTENDED_OP,
+    arguments: DAT_VA_LIST,
+) -> DAT_RETURN {
+    let mut provider = provider();
+    // SAFETY: the arguments are those of the operation, and addresses are readable.
+    unsafe {
+        let arguments = &mut *arguments.cast::<VaList>();
+        let address = |word: u64| {
+            let of_peer = std::ptr::with_exposed_provenance::<DAT_IB_ADDR_HANDLE>(word as usize);
+            (*of_peer).ah.addr()
+        };
+        match op as DAT_IB_OP {
+            DAT_IB_UD_SEND_OP => {
+                let [_count, _segments, to] = [(); 3].map(|()| arguments.next());
+                provider.addresses(handle.addr(), address(to));
+            }
+            DAT_IB_UD_AH_FREE_OP => {
+                let address = address(arguments.next());
+                provider.addresses(handle.addr(), address).retain(|one| *one != address);
+            }
+            DAT_IB_UD_CM_FREE_OP => {}
+            _ => return DAT_ERROR(DAT_NOT_IMPLEMENTED, 0),
+        }
+    }
+    DAT_SUCCESS
+}
+
+static TABLE: DAT_PROVIDER = DAT_PROVIDER {
+    device_name: c"again".as_ptr(),
+    ia_open_func: Some(ia_open),
+    ia_query_func: Some(ia_query),
+    ia_close_func: Some(ia_close),
+    evd_create_func: Some(evd_create),
+    evd_free_func: Some(evd_free),
+    evd_dequeue_func: Some(evd_dequeue),
+    evd_wait_func: Some(evd_wait),
+    ep_create_func: Some(ep_create),
+    ep_free_func: Some(ep_free),
+    ep_connect_func: Some(ep_connect),
+    handle_extendedop_func: Some(extension_op),
+    ..DAT_PROVIDER::zeroed()
+};
+
+static REGISTRY: Registry = Registry::new(Builtins {
+    adapters: &[&[Builtin {
+        name: "again",
+        params: "",
+        table: |_, _| Ok(&raw const TABLE),
+        discover: None,
+    }]],
+    api: Api::U2_0,
+    threadsafe: &[false],
+});
+
+fn connect(endpoint: &mut Endpoint) {
+    let address = "127.0.0.1".parse().expect("an address");
+    endpoint.connect(address, 1, b"", None).expect("the attempt begins");
+}
+
+fn peer(events: &mut EventDispatcher) -> DatagramPeer {
+    events.wait(None).expect("an event").peer().expect("a peer")
+}
+
+fn send(endpoint: &mut Endpoint, to: &DatagramPeer) -> dat::Result<()> {
+    endpoint.post_datagram(&[], to, 1, Flags::default())
+}
+
+#[test]
+fn what_an_event_points_to_is_read_only_while_its_endpoint_exists() {
+    let adapter = Adapter::open_in(&REGISTRY, "again").expect("the adapter opens");
+    let mut events = adapter.dispatcher(8).expect("a dispatcher");
+
+    // Datagrams: the events of the first endpoint are taken while the second one exists.
+    let builder = || adapter.endpoint().datagrams().connections(&events);
+    let mut first = builder().create().expect("an endpoint");
+    let first_id = first.id();
+    connect(&mut first);
+    connect(&mut first);
+    drop(first);
+    let mut second = builder().create().expect("an endpoint");
+    assert_ne!(second.id(), first_id, "an event of the first endpoint is queued");
+    assert_eq!(provider().endpoints.len(), 1, "the one with the old handle was freed again");
+    connect(&mut second);
+    for _ in 0..2 {
+        let stale = peer(&mut events);
+        assert_eq!((stale.endpoint(), stale.private_data()), (first_id, &b""[..]));
+        let refused = send(&mut second, &stale).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::InvalidParameter));
+    }
+    let of_second = peer(&mut events);
+    assert_eq!(of_second.endpoint(), second.id());
+    assert_eq!(of_second.private_data(), PRIVATE_DATA);
+    send(&mut second, &of_second).expect("the post succeeds");
+    second.forget(of_second).expect("the peer is forgotten");
+
+    // The wait has found the queue empty, so the handle is used again. A peer of the first endpoint
+    // does not become one of the third, which has the same handle.
+    let builder = || adapter.endpoint().datagrams().connections(&events);
+    let mut third = builder().create().expect("an endpoint");
+    assert_eq!(third.id(), first_id);
+    connect(&mut third);
+    let of_third = peer(&mut events);
+    drop(third);
+    assert!(events.dequeue().expect("no error").is_none());
+    let mut fourth = adapter.endpoint().datagrams().connections(&events).create().expect("one");
+    assert_eq!(fourth.id(), of_third.endpoint(), "the fourth has the handle of the third");
+    let refused = send(&mut fourth, &of_third).map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::InvalidParameter));
+    drop((second, fourth));
+
+    // Connections.
+    let mut connected = adapter.endpoint().connections(&events).create().expect("an endpoint");
+    connect(&mut connected);
+    match events.wait(None).expect("an event") {
+        Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
+            assert_eq!(private_data, PRIVATE_DATA);
+        }
+        other => panic!("expected that the connection is established, got {other:?}"),
+    }
+    connect(&mut connected);
+    drop(connected);
+    match events.wait(None).expect("an event") {
+        Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
+            assert_eq!(private_data, b"", "they are gone");
+        }
+        other => panic!("expected that the connection is established, got {other:?}"),
+    }
+    assert!(provider().endpoints.is_empty());
+}
