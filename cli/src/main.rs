@@ -28,6 +28,7 @@ mod work;
 
 // Measurements with DAT and with plain sockets:
 mod connection;
+mod datagrams;
 mod measure;
 mod operation;
 mod plain_sockets;

@@ -110,6 +110,10 @@ impl Workload {
             Workload::Watch { size, .. } => {
                 latency_trial(start, &sockets.watched(role, size, count)?)
             }
+            Workload::Stream { size, .. } if sockets.uses_udp => {
+                let (arrived, seconds) = sockets.datagrams(role, size, count)?;
+                datagrams_trial(seconds, size, count, arrived)
+            }
             Workload::Stream { operation, size, .. } => {
                 let direction = if operation.is_round_trip() {
                     Direction::ToClient
@@ -123,10 +127,21 @@ impl Workload {
 }
 
 /// Returns a trial that began at `start`, with the median of its latencies as the value.
-fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
+pub(crate) fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
     let seconds = start.elapsed().as_secs_f64();
     let (value, mean) = (median(times), times.iter().sum::<f64>() / times.len() as f64);
     Trial { operations: times.len(), seconds, sample: Value { value, tail: mean / value } }
+}
+
+/// Returns a trial that sent `sent` datagrams, with the bytes per second of the `arrived` ones as
+/// the value.
+pub(crate) fn datagrams_trial(
+    seconds: f64,
+    size: usize,
+    sent: usize,
+    arrived: usize,
+) -> Trial<Value> {
+    Trial { operations: sent, ..bandwidth_trial(seconds, size, arrived) }
 }
 
 /// Returns a trial whose value is in bytes per second.

@@ -124,11 +124,11 @@ fn run_plan() -> Result<()> {
     let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
     let congestion_control = sockets.congestion_control();
     send(&Message::Connected(ConnectionInfo { providers, congestion_control }));
-    let first = connections.first_mut().context("the plan names no adapter")?;
+    let first = connections.first_mut().context("the plan names no connection");
     let progress = |done| send(&Message::Progress(done));
     match &plan.work {
         Work::Demo(work) => {
-            work.run(first, &mut sockets, plan.role, progress, |row| send(&Message::Row(row)))?;
+            work.run(first?, &mut sockets, plan.role, progress, |row| send(&Message::Row(row)))?;
         }
         Work::Plain(work) => {
             let (adapter, server) = (&adapters[0], plan.address.parse()?);
@@ -139,7 +139,7 @@ fn run_plan() -> Result<()> {
         }
         Work::Ping(work) => {
             let answered = |seconds| send(&Message::Answered(seconds));
-            let times = work.run(first, &mut sockets, plan.role, progress, answered)?;
+            let times = work.run(first?, &mut sockets, plan.role, progress, answered)?;
             times.into_iter().for_each(|times| send(&Message::Pinged(times)));
         }
         Work::Bench(work) => {

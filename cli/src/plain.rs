@@ -175,6 +175,11 @@ const fn softroce_requests_row(name: &'static str, connections: usize) -> Row {
     row(name, "softroce", requests(connections, 64), Against::Tcp, [Wait::Poll; 2], "")
 }
 
+/// Returns a row of softroce for datagram endpoints.
+const fn datagrams_row(name: &'static str, workload: Workload) -> Row {
+    row(name, "softroce", What::Datagrams(workload), Against::Udp, [Wait::Poll; 2], "")
+}
+
 const fn requests(connections: usize, outstanding: usize) -> What {
     What::Many(Requests { size: 64, connections, outstanding })
 }
@@ -194,7 +199,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     }
 }
 
-const ROWS: [Row; 42] = [
+const ROWS: [Row; 44] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -270,6 +275,8 @@ const ROWS: [Row; 42] = [
         "mtu=1024",
     ),
     row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [Wait::Poll; 2], ""),
+    datagrams_row("64 B datagrams, ping-pong", ROUND_TRIPS),
+    datagrams_row("64 B datagrams, 64 outst.", MANY_SENDS),
     softroce_requests_row("64 B req., 16 conn., RoCE", 16),
     softroce_requests_row("64 B req., 64 conn., RoCE", 64),
     softroce_requests_row("64 B req., 256 conn., RoCE", 256),

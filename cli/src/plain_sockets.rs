@@ -18,6 +18,9 @@ const READ_AHEAD_BYTES: usize = 64 << 10;
 
 /// The maximum size of a UDP datagram over IPv4, in octets.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
+/// The number of looks at an empty queue after which the receiver of datagrams asks whether the
+/// sender has sent all of them, and then the number after which it regards the rest as lost.
+const LOOKS_PER_CHECK: usize = 256;
 /// The size of the receive buffer of the UDP socket, in octets.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
@@ -57,6 +60,9 @@ impl PlainSockets {
             stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         }
         datagrams.set_nonblocking(true)?;
+        // The buffer should have room for the datagrams of a large message. The system may permit
+        // only a smaller buffer. In that case such a message is incomplete.
+        SockRef::from(&datagrams).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         Ok(PlainSockets {
             stream,
             datagrams,
@@ -189,9 +195,6 @@ impl PlainSockets {
                 (&*stream).read_exact(room)
             });
         }
-        // The buffer should have room for a whole message. The system may permit only a smaller
-        // buffer. In that case a large message is incomplete.
-        SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         datagrams.set_nonblocking(false)?;
         datagrams.set_read_timeout(Some(PEER_TIMEOUT))?;
         let write = |octets: &[u8]| {
@@ -226,27 +229,86 @@ impl PlainSockets {
         Ok(times)
     }
 
-    /// Sends `count` datagrams of `size` bytes, one call each. Returns the client's seconds until
-    /// all are sent. The server reads at the same time. If the server is too slow, datagrams are
-    /// lost, which only makes the client faster.
-    fn datagrams(&mut self, role: Role, size: usize, count: usize) -> Result<f64> {
+    /// Sends `count` datagrams of `size` bytes, one call each. The server reads at the same time.
+    /// Returns how many have arrived, and the client's seconds until it knows that.
+    pub(crate) fn datagrams(
+        &mut self,
+        role: Role,
+        size: usize,
+        count: usize,
+    ) -> Result<(usize, f64)> {
         let start = Instant::now();
-        if role == Role::Client {
-            for _ in 0..count {
-                self.send_datagram(size)?;
+        let arrived = match role {
+            Role::Client => {
+                for _ in 0..count {
+                    self.send_datagram(size)?;
+                }
+                self.ask_for_arrivals()?
             }
-        }
-        let took = start.elapsed().as_secs_f64();
-        if role == Role::Client {
-            self.send(1)?;
-        } else {
-            let mut octet = [0];
-            while self.stream.peek(&mut octet).is_err() {
-                while self.datagrams.recv(&mut self.buffer).is_ok() {}
+            Role::Server => {
+                self.count_arrivals(count, |sockets| match sockets.try_receive()? {
+                    Some(length) => {
+                        ensure!(length == size, "expected {size} bytes, got {length}");
+                        Ok(true)
+                    }
+                    None => Ok(false),
+                })?
             }
-            self.receive(1)?;
+        };
+        Ok((arrived, start.elapsed().as_secs_f64()))
+    }
+
+    /// Receives a datagram if one has arrived. Returns its length.
+    #[inline]
+    fn try_receive(&mut self) -> Result<Option<usize>> {
+        match self.datagrams.recv(&mut self.buffer) {
+            Ok(length) => Ok(Some(length)),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error).context("reading a datagram"),
         }
-        Ok(took)
+    }
+
+    /// Tells the other process, which calls [`count_arrivals`](Self::count_arrivals), that all
+    /// datagrams are sent. Returns how many of them have arrived there.
+    pub(crate) fn ask_for_arrivals(&mut self) -> Result<usize> {
+        self.send(1)?;
+        Ok(usize::try_from(self.tell(Role::Server, Role::Client, 0)?)?)
+    }
+
+    /// Receives up to `count` datagrams with `receive`, which never blocks and returns whether it
+    /// has received one. Ends when all have arrived, or when the other process has sent all and no
+    /// further one is found. Tells the other process how many have arrived, and returns the number.
+    /// The stream must not block.
+    pub(crate) fn count_arrivals(
+        &mut self,
+        count: usize,
+        mut receive: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<usize> {
+        let mut limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+        let (mut arrived, mut looks, mut are_all_sent) = (0, 0, false);
+        while arrived < count {
+            if receive(self)? {
+                (arrived, looks) = (arrived + 1, 0);
+                limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+                continue;
+            }
+            limit.check("a datagram")?;
+            looks += 1;
+            if looks < LOOKS_PER_CHECK {
+                continue;
+            }
+            if are_all_sent {
+                break;
+            }
+            (are_all_sent, looks) = (self.stream.peek(&mut [0]).is_ok(), 0);
+        }
+        self.receive(1)?;
+        self.tell(Role::Server, Role::Server, arrived as u64)?;
+        Ok(arrived)
     }
 
     /// Sends `count` messages of `size` bytes, one `write` each. Returns the seconds until the
@@ -258,9 +320,6 @@ impl PlainSockets {
         size: usize,
         count: usize,
     ) -> Result<f64> {
-        if self.uses_udp {
-            return self.datagrams(role, size, count);
-        }
         let start = Instant::now();
         match (role, direction) {
             (Role::Client, Direction::ToServer) => {

@@ -569,6 +569,25 @@ fn bench_measures_a_row_against_plain_tcp() {
 }
 
 #[test]
+fn bench_measures_datagrams_against_plain_udp() {
+    let rows = ["bench", "--plain", "--adapter", "softroce", "--json", "--rounds", "1"];
+    let output = run(&mut dat(&[&rows[..], &["--row", "datagrams"]].concat()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document = json(&output);
+    let rows = document["rows"].as_array().expect("rows").iter();
+    let row = |row: &Value| {
+        assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
+        [&row["name"], &row["unit"], &row["against"]].map(|text| text.as_str().map(str::to_owned))
+    };
+    let expected = [
+        ["64 B datagrams, ping-pong", "seconds", "udp"],
+        ["64 B datagrams, 64 outst.", "bytes_per_second", "udp"],
+    ];
+    let expected = expected.map(|row| row.map(|text| Some(text.to_owned())));
+    assert_eq!(rows.map(row).collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn conformance_counts_unsupported_separately() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let junit = dir.path().join("result.xml");

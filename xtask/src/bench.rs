@@ -50,7 +50,7 @@ impl fmt::Display for Bar {
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 42] = [
+const BARS: [(&str, Bar); 44] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.05)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -73,6 +73,8 @@ const BARS: [(&str, Bar); 42] = [
     ("1 MiB RDMA write, MTU 4096", Bar::AtLeast(0.55)),
     ("1 MiB RDMA write, MTU 1024", Bar::AtLeast(0.40)),
     ("64 B sends, 64 outst., UDP", Bar::AtLeast(2.0)),
+    ("64 B datagrams, ping-pong", Bar::AtMost(1.15)),
+    ("64 B datagrams, 64 outst.", Bar::AtLeast(4.0)),
     ("64 B req., 16 conn., RoCE", Bar::AtLeast(2.0)),
     ("64 B req., 64 conn., RoCE", Bar::AtLeast(1.0)),
     ("64 B req., 256 conn., RoCE", Bar::AtLeast(1.0)),

@@ -7,6 +7,7 @@ use dat::{Adapter, Address};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
+use crate::datagrams::Datagrams;
 use crate::measure::{Workload, run_schedule};
 use crate::plain_sockets::PlainSockets;
 use crate::requests::{Endpoints, Requests, WatchedSockets};
@@ -39,12 +40,16 @@ pub(crate) enum What {
     Threads(Workload),
     /// Requests over many connections.
     Many(Requests),
+    /// A workload of two datagram endpoints.
+    Datagrams(Workload),
 }
 
 impl What {
     pub(crate) fn size(self) -> usize {
         match self {
-            What::One(workload) | What::Threads(workload) => workload.size(),
+            What::One(workload) | What::Threads(workload) | What::Datagrams(workload) => {
+                workload.size()
+            }
             What::Many(requests) => requests.size,
         }
     }
@@ -52,7 +57,9 @@ impl What {
     /// Returns whether the figures are times. Otherwise they are bytes per second.
     pub(crate) fn is_latency(self) -> bool {
         match self {
-            What::One(workload) => !matches!(workload, Workload::Stream { .. }),
+            What::One(workload) | What::Datagrams(workload) => {
+                !matches!(workload, Workload::Stream { .. })
+            }
             What::Threads(_) => false,
             What::Many(requests) => requests.is_latency(),
         }
@@ -64,6 +71,9 @@ impl What {
         match self {
             What::Threads(_) => THREADS,
             What::One(_) | What::Many(_) => 1,
+            // An idle connection could belong to another engine of the adapter, whose socket would
+            // also be polled.
+            What::Datagrams(_) => 0,
         }
     }
 }
@@ -87,6 +97,7 @@ enum Ready {
     One(Workload),
     Threads(Workload),
     Many(Requests, Box<Endpoints>, Box<WatchedSockets>),
+    Datagrams(Workload, Box<Datagrams>),
 }
 
 /// The result of one round: half a round trip or a request in seconds, or bytes per second.
@@ -116,6 +127,10 @@ impl Work {
                 Endpoints::connect(requests, adapter, server, sockets, role)?.into(),
                 WatchedSockets::connect(requests, sockets, role)?.into(),
             ),
+            What::Datagrams(workload) => Ready::Datagrams(
+                workload,
+                Datagrams::connect(workload.size(), adapter, server, sockets, role)?.into(),
+            ),
         };
         let rules = Rules {
             rounds: self.rounds as usize,
@@ -141,7 +156,12 @@ impl Work {
                 (Ready::One(workload), 0) => {
                     workload.run_dat(&mut connections[0], sockets, role, operations)
                 }
-                (Ready::One(workload), _) => workload.run_plain(sockets, role, operations),
+                (Ready::Datagrams(workload, datagrams), 0) => {
+                    datagrams.run(*workload, sockets, role, operations)
+                }
+                (Ready::One(workload) | Ready::Datagrams(workload, _), _) => {
+                    workload.run_plain(sockets, role, operations)
+                }
                 (Ready::Threads(workload), _) => {
                     let threads = if part == 0 { THREADS } else { 1 };
                     workload.run_dat_threads(&mut connections[..threads], sockets, role, operations)
