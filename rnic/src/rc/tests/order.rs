@@ -425,8 +425,8 @@ fn a_peer_that_goes_back_is_acknowledged_when_it_asks_again() {
     assert_eq!(fixture.sent(), [fixture.ack(2), fixture.nak(3)]);
 }
 
-/// A fixture with a receive for a [long message](Fixture::long_send), the memory of the receive, and
-/// the packets of the message.
+/// A fixture with a receive for a [long message](Fixture::long_send), the memory of the receive,
+/// and the packets of the message.
 fn with_long_message(migrated: bool) -> (Fixture, Buf, [Vec<u8>; 3]) {
     let fixture = Fixture::new();
     let sink = fixture.side.buf(4 * OCTETS);
