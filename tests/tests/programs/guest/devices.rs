@@ -44,6 +44,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
 
 /// A script that gives the test a network device of its own, because the wire has to stay up.
 const SCRIPT: &str = "\
+    rm -f /tmp/spare.out; \
     ip link add spare type dummy && ip addr add 10.98.0.1/24 dev spare && ip link set spare up && \
     rdma link add rxe_spare type rxe netdev spare || exit; \
     until grep -qs 0a62:0001 /sys/class/infiniband/rxe_spare/ports/1/gids/*; do sleep 0.02; done; \
