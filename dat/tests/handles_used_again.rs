@@ -19,7 +19,7 @@ use registry::{Api, Builtin, Builtins};
 const PRIVATE_DATA: [u8; 4] = *b"data";
 const FREED_DATA: [u8; 4] = *b"gone";
 
-/// The handle of each object except endpoints, which the provider needs not tell apart.
+/// The handle of each object except endpoints, which the provider need not tell apart.
 const OTHER_HANDLE: usize = 64;
 
 /// An endpoint of the provider.
