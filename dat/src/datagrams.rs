@@ -78,7 +78,8 @@ impl DatagramPeer {
         };
         let (owner, private_data) = owners.with_owner(data.ep_handle, |owner| {
             // SAFETY: the private data are valid at least until the peer is forgotten or the
-            // endpoint is freed, and the dispatcher's list has the endpoint.
+            // endpoint is freed, also after a reset. The dispatcher's list has the endpoint, so
+            // neither has happened, and the endpoint is not freed during this call.
             let private =
                 owner.map(|_| unsafe { private_data(data.private_data, data.private_data_size) });
             (owner, private.unwrap_or_default())

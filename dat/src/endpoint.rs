@@ -353,25 +353,29 @@ impl Endpoint {
     ) -> Result<()> {
         let mut address = peer.to_c();
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: this value owns the handle. The address and the private data exist during the
-        // call and are only read.
-        unsafe {
-            call!(
-                self.object.interface,
-                "dat_ep_connect",
-                ep_connect_func(
-                    self.object.handle,
-                    (&raw mut address).cast(),
-                    qualifier,
-                    timeout_to_c(timeout),
-                    size,
-                    data,
-                    DAT_QOS_BEST_EFFORT,
-                    DAT_CONNECT_DEFAULT_FLAG,
+        let begin = || {
+            // SAFETY: this value owns the handle. The address and the private data exist during the
+            // call and are only read.
+            unsafe {
+                call!(
+                    self.object.interface,
+                    "dat_ep_connect",
+                    ep_connect_func(
+                        self.object.handle,
+                        (&raw mut address).cast(),
+                        qualifier,
+                        timeout_to_c(timeout),
+                        size,
+                        data,
+                        DAT_QOS_BEST_EFFORT,
+                        DAT_CONNECT_DEFAULT_FLAG,
+                    )
                 )
-            )
-        }
-        .map_err(|error| too_much_private_data(error, &self.object.interface, private_data))
+            }
+        };
+        self.object
+            .begin(begin)
+            .map_err(|error| too_much_private_data(error, &self.object.interface, private_data))
     }
 
     /// Ends the connection or the connection attempt. An event reports the end.
@@ -395,15 +399,19 @@ impl Endpoint {
     }
 
     /// Prepares a disconnected endpoint for another connection. Completions that were not dequeued
-    /// may be lost.
+    /// may be lost. Connection events that were not dequeued have no private data any more.
     ///
     /// # Errors
     ///
     /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is disconnected or
     /// unconnected.
     pub fn reset(&mut self) -> Result<()> {
-        // SAFETY: this value owns the handle.
-        unsafe { call!(self.object.interface, "dat_ep_reset", ep_reset_func(self.object.handle)) }
+        let Object { interface, handle, .. } = &*self.object;
+        self.object.reset(|| {
+            // SAFETY: this value owns the handle. The provider frees the private data of earlier
+            // connection events. Nobody reads them during this call or afterwards (`owners.rs`).
+            unsafe { call!(interface, "dat_ep_reset", ep_reset_func(*handle)) }
+        })
     }
 
     /// The state of the endpoint.

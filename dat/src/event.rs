@@ -35,7 +35,7 @@ pub enum Event {
     /// A peer has called a listener. Dropping the request rejects it.
     ConnectionRequest(ConnectionRequest),
     /// A connection was established, was not established, or ended. The event has no private data
-    /// if its endpoint was dropped before the event was taken.
+    /// if its endpoint was dropped or reset before the event was taken.
     Connection {
         /// The endpoint of the connection.
         endpoint: EndpointId,
@@ -106,12 +106,13 @@ impl Event {
         if let Some(what) = ConnectionKind::of(number, is_extended) {
             // SAFETY: the event number selects this member.
             let data = unsafe { data.connect_event_data };
-            let private = owners.with_owner(data.ep_handle, |owner| match owner {
-                // SAFETY: the private data are valid at least until the endpoint is used again or
-                // freed, and this dispatcher's list has the endpoint.
-                Some(_) => unsafe { private_data(data.private_data, data.private_data_size) },
-                None => Vec::new(),
-            });
+            let read = |is_readable| match is_readable {
+                // SAFETY: the private data are valid until the endpoint is reset or freed (uDAPL
+                // 1.2, dat_evd_wait). Neither has happened, and neither happens during this call.
+                true => unsafe { private_data(data.private_data, data.private_data_size) },
+                false => Vec::new(),
+            };
+            let private = owners.with_connection(data.ep_handle, is_end(number), read);
             return Event::Connection {
                 endpoint: EndpointId(data.ep_handle.addr()),
                 event: what.with(private),
@@ -381,6 +382,21 @@ impl ConnectionKind {
             ConnectionKind::WithoutData(event) => event(),
         }
     }
+}
+
+/// Whether a connection event is the last one of its connection. The events of the IB extension are
+/// about single peers of an endpoint.
+fn is_end(number: DAT_EVENT_NUMBER) -> bool {
+    matches!(
+        number,
+        DAT_CONNECTION_EVENT_PEER_REJECTED
+            | DAT_CONNECTION_EVENT_NON_PEER_REJECTED
+            | DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR
+            | DAT_CONNECTION_EVENT_DISCONNECTED
+            | DAT_CONNECTION_EVENT_BROKEN
+            | DAT_CONNECTION_EVENT_TIMED_OUT
+            | DAT_CONNECTION_EVENT_UNREACHABLE
+    )
 }
 
 /// A failure that belongs to no request. It is displayed as a description.

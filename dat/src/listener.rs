@@ -160,16 +160,21 @@ impl ConnectionRequest {
     /// other service. In all cases the request is rejected.
     pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: the request was not answered, the endpoint is valid, and the private data are
-        // only read.
-        unsafe {
-            call!(
-                self.interface,
-                "dat_cr_accept",
-                cr_accept_func(self.handle, endpoint.object.handle, size, data)
-            )
-        }
-        .map_err(|error| too_much_private_data(error, &self.interface, private_data))?;
+        let accept = || {
+            // SAFETY: the request was not answered, the endpoint is valid, and the private data are
+            // only read.
+            unsafe {
+                call!(
+                    self.interface,
+                    "dat_cr_accept",
+                    cr_accept_func(self.handle, endpoint.object.handle, size, data)
+                )
+            }
+        };
+        endpoint
+            .object
+            .begin(accept)
+            .map_err(|error| too_much_private_data(error, &self.interface, private_data))?;
         self.forget_handle();
         Ok(())
     }

@@ -110,6 +110,22 @@ impl Object {
         self
     }
 
+    /// Requests or accepts a connection of this endpoint with `begin`.
+    pub(crate) fn begin(&self, begin: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        match &self.registration {
+            Some(registration) => registration.begin(begin),
+            None => begin(),
+        }
+    }
+
+    /// Resets this endpoint with `reset`.
+    pub(crate) fn reset(&self, reset: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        match &self.registration {
+            Some(registration) => registration.reset(reset),
+            None => reset(),
+        }
+    }
+
     /// Frees the object now. If this fails, `drop` tries again.
     pub(crate) fn free(&mut self, name: &'static str) -> Result<(), Error> {
         if let Some(free) = self.free {

@@ -104,6 +104,30 @@ fn a_request_is_rejected_or_dropped() {
 }
 
 #[test]
+fn an_event_has_no_private_data_after_a_reset() {
+    let (mut client, mut server) = (Peer::new(), Peer::new());
+    let listener = server.adapter.listen_any(&server.events).expect("the listener opens");
+    let call = |client: &mut Peer| {
+        client
+            .endpoint
+            .connect(loopback(), listener.qualifier(), b"", TIME_LIMIT)
+            .expect("the attempt to connect begins");
+    };
+    call(&mut client);
+    server.request().reject(b"not today").expect("the request is rejected");
+    while client.endpoint.state().expect("a state") != EndpointState::Disconnected {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.endpoint.reset().expect("the endpoint can be reset");
+    // The provider has freed the private data of the reject.
+    call(&mut client);
+    server.request().accept(&mut server.endpoint, b"answer").expect("the request is accepted");
+    assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
+    let answer = b"answer".to_vec();
+    assert_eq!(client.connection(), ConnectionEvent::Established { private_data: answer });
+}
+
+#[test]
 fn where_nobody_listens_the_connection_is_refused() {
     let mut client = Peer::new();
     let qualifier =

@@ -1,8 +1,8 @@
 //! A provider that gives the handle of a freed endpoint to the next endpoint, while events of the
 //! freed one are still queued. The standard permits this. OpenDAT's providers use a handle again as
-//! late as possible.
+//! late as possible. The provider also shows whether data are read that a reset has freed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ptr::without_provenance_mut;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +14,8 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use registry::{Api, Builtin, Builtins};
 
-/// The private data of each event. They are overwritten when the endpoint is freed, but stay in
-/// memory, so that the test notices if they are read.
+/// The private data of each event. They are overwritten when the endpoint is freed or reset, but
+/// stay in memory, so that the test notices if they are read.
 const PRIVATE_DATA: [u8; 4] = *b"data";
 const FREED_DATA: [u8; 4] = *b"gone";
 
@@ -26,6 +26,7 @@ const OTHER_HANDLE: usize = 64;
 struct ProviderEndpoint {
     service: DAT_SERVICE_TYPE,
     private_data: *mut [u8; 4],
+    is_connected: bool,
     /// The address handles that the endpoint has found out and not freed.
     addresses: Vec<usize>,
 }
@@ -48,6 +49,14 @@ fn provider() -> MutexGuard<'static, Provider> {
     PROVIDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Makes a test the only one that uses the provider.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    *provider() = Provider::default();
+    alone
+}
+
 impl Provider {
     fn new_handle(&mut self) -> usize {
         self.handles += 1;
@@ -57,9 +66,23 @@ impl Provider {
     fn create(&mut self, service: DAT_SERVICE_TYPE) -> usize {
         let handle = self.free_handles.pop().unwrap_or_else(|| self.new_handle());
         let private_data = Box::into_raw(Box::new(PRIVATE_DATA));
+        let (is_connected, addresses) = (false, vec![]);
         self.endpoints
-            .insert(handle, ProviderEndpoint { service, private_data, addresses: vec![] });
+            .insert(handle, ProviderEndpoint { service, private_data, is_connected, addresses });
         handle
+    }
+
+    /// Frees the private data of an endpoint that is not connected.
+    fn reset(&mut self, handle: usize) -> DAT_RETURN {
+        let endpoint = self.endpoints.get_mut(&handle).expect("the endpoint exists");
+        if endpoint.is_connected {
+            return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
+        }
+        let private_data = Box::into_raw(Box::new(PRIVATE_DATA));
+        let freed = std::mem::replace(&mut endpoint.private_data, private_data);
+        // SAFETY: the memory is never freed, and nobody else accesses it during this call.
+        unsafe { freed.write(FREED_DATA) };
+        DAT_SUCCESS
     }
 
     fn free(&mut self, handle: usize) {
@@ -69,17 +92,31 @@ impl Provider {
         self.free_handles.push(handle);
     }
 
-    /// Queues the event that the endpoint has found its peer.
-    fn connect(&mut self, handle: usize) {
-        let address = self.new_handle();
-        let endpoint = self.endpoints.get_mut(&handle).expect("the endpoint exists");
+    /// A connection event.
+    fn event(&self, handle: usize, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
         let mut event = DAT_EVENT::zeroed();
         event.event_data.connect_event_data = DAT_CONNECTION_EVENT_DATA {
             ep_handle: without_provenance_mut(handle),
             private_data_size: PRIVATE_DATA.len() as DAT_COUNT,
-            private_data: endpoint.private_data.cast(),
+            private_data: self.endpoints[&handle].private_data.cast(),
         };
-        event.event_number = DAT_CONNECTION_EVENT_ESTABLISHED;
+        event.event_number = number;
+        event
+    }
+
+    /// Queues the event that ends the connection of the endpoint.
+    fn end(&mut self, handle: usize, number: DAT_EVENT_NUMBER) {
+        let event = self.event(handle, number);
+        self.endpoints.get_mut(&handle).expect("the endpoint exists").is_connected = false;
+        self.events.push_back(event);
+    }
+
+    /// Queues the event that the endpoint has found its peer.
+    fn connect(&mut self, handle: usize) {
+        let address = self.new_handle();
+        let mut event = self.event(handle, DAT_CONNECTION_EVENT_ESTABLISHED);
+        let endpoint = self.endpoints.get_mut(&handle).expect("the endpoint exists");
+        endpoint.is_connected = true;
         if endpoint.service == DAT_IB_SERVICE_TYPE_UD {
             endpoint.addresses.push(address);
             event.event_number = DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED;
@@ -201,6 +238,10 @@ unsafe extern "C" fn ep_free(ep: DAT_EP_HANDLE) -> DAT_RETURN {
     DAT_SUCCESS
 }
 
+unsafe extern "C" fn ep_reset(ep: DAT_EP_HANDLE) -> DAT_RETURN {
+    provider().reset(ep.addr())
+}
+
 unsafe extern "C" fn ep_connect(
     ep: DAT_EP_HANDLE,
     _address: DAT_IA_ADDRESS_PTR,
@@ -256,6 +297,7 @@ static TABLE: DAT_PROVIDER = DAT_PROVIDER {
     ep_create_func: Some(ep_create),
     ep_free_func: Some(ep_free),
     ep_connect_func: Some(ep_connect),
+    ep_reset_func: Some(ep_reset),
     handle_extendedop_func: Some(extension_op),
     ..DAT_PROVIDER::zeroed()
 };
@@ -284,8 +326,92 @@ fn send(endpoint: &mut Endpoint, to: &DatagramPeer) -> dat::Result<()> {
     endpoint.post_datagram(&[], to, 1, Flags::default())
 }
 
+/// Takes the next event of a connection. The queue is not found empty meanwhile.
+fn connection(events: &mut EventDispatcher) -> ConnectionEvent {
+    match events.dequeue().expect("no error") {
+        Some(Event::Connection { event, .. }) => event,
+        other => panic!("expected an event of a connection, got {other:?}"),
+    }
+}
+
+fn established(private_data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::Established { private_data: private_data.to_vec() }
+}
+
+fn rejected(private_data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::PeerRejected { private_data: private_data.to_vec() }
+}
+
+#[test]
+fn private_data_are_not_read_after_a_reset() {
+    let _alone = alone();
+    let adapter = Adapter::open_in(&REGISTRY, "again").expect("the adapter opens");
+    let mut events = adapter.dispatcher(8).expect("a dispatcher");
+    let mut endpoint = adapter.endpoint().connections(&events).create().expect("an endpoint");
+    let handle = OTHER_HANDLE + 64;
+
+    // Nothing of the first connection was taken, and of the second one the end was not taken.
+    connect(&mut endpoint);
+    provider().end(handle, DAT_CONNECTION_EVENT_DISCONNECTED);
+    endpoint.reset().expect("the endpoint is disconnected");
+    connect(&mut endpoint);
+    assert_eq!(connection(&mut events), established(b""));
+    assert_eq!(connection(&mut events), ConnectionEvent::Disconnected);
+    assert_eq!(connection(&mut events), established(&PRIVATE_DATA));
+    provider().end(handle, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    endpoint.reset().expect("the endpoint is disconnected");
+    connect(&mut endpoint);
+    assert_eq!(connection(&mut events), rejected(b""));
+
+    // A reset that fails frees nothing.
+    let refused = endpoint.reset().map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::InvalidState));
+    assert_eq!(connection(&mut events), established(&PRIVATE_DATA));
+
+    // All events were taken before the reset.
+    provider().end(handle, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    assert_eq!(connection(&mut events), rejected(&PRIVATE_DATA));
+    endpoint.reset().expect("the endpoint is disconnected");
+    endpoint.reset().expect("the endpoint is unconnected");
+    connect(&mut endpoint);
+    assert_eq!(connection(&mut events), established(&PRIVATE_DATA));
+}
+
+#[test]
+fn handles_are_used_again_although_the_queue_is_never_empty() {
+    let _alone = alone();
+    let adapter = Adapter::open_in(&REGISTRY, "again").expect("the adapter opens");
+    let mut events = adapter.dispatcher(8).expect("a dispatcher");
+    let create = |events: &EventDispatcher| {
+        adapter.endpoint().connections(events).create().expect("an endpoint")
+    };
+    let mut first = create(&events);
+    connect(&mut first);
+    for _ in 0..100 {
+        let mut endpoint = create(&events);
+        connect(&mut endpoint);
+        drop(endpoint);
+        connection(&mut events);
+    }
+    let mut ids = HashSet::new();
+    for _ in 0..100 {
+        let mut endpoint = create(&events);
+        ids.insert(endpoint.id());
+        connect(&mut endpoint);
+        drop(endpoint);
+        connection(&mut events);
+    }
+    assert!(!provider().events.is_empty());
+    assert!(ids.len() <= 3, "{} handles for one endpoint at a time", ids.len());
+
+    // An endpoint without a connection has no events.
+    let before = create(&events).id();
+    assert_eq!(create(&events).id(), before);
+}
+
 #[test]
 fn what_an_event_points_to_is_read_only_while_its_endpoint_exists() {
+    let _alone = alone();
     let adapter = Adapter::open_in(&REGISTRY, "again").expect("the adapter opens");
     let mut events = adapter.dispatcher(8).expect("a dispatcher");
 
