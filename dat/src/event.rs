@@ -70,9 +70,10 @@ impl Event {
                 &event.event_data.dto_completion_event_data
             }));
         }
-        if event.event_number == DAT_IB_DTO_EVENT {
-            // SAFETY: this is the event number that the function needs, and the caller guarantees
-            // the rest.
+        // Another extension may use the numbers of the IB extension for events of its own.
+        if event.event_number == DAT_IB_DTO_EVENT && interface.attributes.extended {
+            // SAFETY: this is the event number that the function needs, the adapter has the IB
+            // extension, and the caller guarantees the rest.
             return Event::Completion(unsafe { Completion::new_extended(event) });
         }
         // SAFETY: the caller fulfils the contract of this function.
@@ -92,7 +93,7 @@ impl Event {
     ) -> Self {
         let data = &event.event_data;
         let number = event.event_number;
-        // Another extension may use the numbers of the IB extension for events of its own.
+        // As in `decode`, another extension may use the same numbers.
         let is_extended = interface.attributes.extended;
         if number == DAT_CONNECTION_REQUEST_EVENT
             || is_extended && number == DAT_IB_UD_CONNECTION_REQUEST_EVENT
@@ -188,7 +189,8 @@ impl Completion {
     ///
     /// # Safety
     ///
-    /// The event must be `DAT_IB_DTO_EVENT`, and the provider must have just filled it in.
+    /// The event must be `DAT_IB_DTO_EVENT` of a provider with the IB extension, which must have
+    /// just filled it in.
     #[inline]
     unsafe fn new_extended(event: &DAT_EVENT) -> Self {
         // SAFETY: the event number, which the caller vouches for, selects these members. The

@@ -151,7 +151,7 @@ unsafe extern "C" fn ia_open(
     DAT_SUCCESS
 }
 
-unsafe extern "C" fn ia_query(
+unsafe extern "C" fn ia_query<const EXTENSION: DAT_EXTENSION>(
     _ia: DAT_IA_HANDLE,
     _evd: *mut DAT_EVD_HANDLE,
     _ia_mask: DAT_IA_ATTR_MASK,
@@ -159,8 +159,7 @@ unsafe extern "C" fn ia_query(
     _provider_mask: DAT_PROVIDER_ATTR_MASK,
     provider_attr: *mut DAT_PROVIDER_ATTR,
 ) -> DAT_RETURN {
-    let of_ia =
-        DAT_IA_ATTR { extension_supported: DAT_EXTENSION_IB, max_eps: 8, ..DAT_IA_ATTR::zeroed() };
+    let of_ia = DAT_IA_ATTR { extension_supported: EXTENSION, max_eps: 8, ..DAT_IA_ATTR::zeroed() };
     let of_provider = DAT_PROVIDER_ATTR {
         iov_ownership_on_return: DAT_IOV_CONSUMER,
         ..DAT_PROVIDER_ATTR::zeroed()
@@ -285,30 +284,39 @@ unsafe extern "C" fn extension_op(
     DAT_SUCCESS
 }
 
-static TABLE: DAT_PROVIDER = DAT_PROVIDER {
-    device_name: c"again".as_ptr(),
-    ia_open_func: Some(ia_open),
-    ia_query_func: Some(ia_query),
-    ia_close_func: Some(ia_close),
-    evd_create_func: Some(evd_create),
-    evd_free_func: Some(evd_free),
-    evd_dequeue_func: Some(evd_dequeue),
-    evd_wait_func: Some(evd_wait),
-    ep_create_func: Some(ep_create),
-    ep_free_func: Some(ep_free),
-    ep_connect_func: Some(ep_connect),
-    ep_reset_func: Some(ep_reset),
-    handle_extendedop_func: Some(extension_op),
-    ..DAT_PROVIDER::zeroed()
-};
+/// The functions of an adapter with this extension.
+const fn table<const EXTENSION: DAT_EXTENSION>() -> DAT_PROVIDER {
+    DAT_PROVIDER {
+        device_name: c"again".as_ptr(),
+        ia_open_func: Some(ia_open),
+        ia_query_func: Some(ia_query::<EXTENSION>),
+        ia_close_func: Some(ia_close),
+        evd_create_func: Some(evd_create),
+        evd_free_func: Some(evd_free),
+        evd_dequeue_func: Some(evd_dequeue),
+        evd_wait_func: Some(evd_wait),
+        ep_create_func: Some(ep_create),
+        ep_free_func: Some(ep_free),
+        ep_connect_func: Some(ep_connect),
+        ep_reset_func: Some(ep_reset),
+        handle_extendedop_func: Some(extension_op),
+        ..DAT_PROVIDER::zeroed()
+    }
+}
+
+static TABLE: DAT_PROVIDER = table::<DAT_EXTENSION_IB>();
+static PLAIN_TABLE: DAT_PROVIDER = table::<DAT_EXTENSION_NONE>();
 
 static REGISTRY: Registry = Registry::new(Builtins {
-    adapters: &[&[Builtin {
-        name: "again",
-        params: "",
-        table: |_, _| Ok(&raw const TABLE),
-        discover: None,
-    }]],
+    adapters: &[&[
+        Builtin { name: "again", params: "", table: |_, _| Ok(&raw const TABLE), discover: None },
+        Builtin {
+            name: "plain",
+            params: "",
+            table: |_, _| Ok(&raw const PLAIN_TABLE),
+            discover: None,
+        },
+    ]],
     api: Api::U2_0,
     threadsafe: &[false],
 });
@@ -407,6 +415,18 @@ fn handles_are_used_again_although_the_queue_is_never_empty() {
     // An endpoint without a connection has no events.
     let before = create(&events).id();
     assert_eq!(create(&events).id(), before);
+}
+
+#[test]
+fn the_numbers_of_the_ib_extension_may_have_another_meaning() {
+    let _alone = alone();
+    let adapter = Adapter::open_in(&REGISTRY, "plain").expect("the adapter opens");
+    let mut events = adapter.dispatcher(8).expect("a dispatcher");
+    for number in [DAT_IB_DTO_EVENT, DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED] {
+        provider().events.push_back(DAT_EVENT { event_number: number, ..DAT_EVENT::zeroed() });
+        let event = events.dequeue().expect("no error");
+        assert!(matches!(event, Some(Event::Other(other)) if other == number), "{event:?}");
+    }
 }
 
 #[test]
