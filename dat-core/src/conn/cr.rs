@@ -153,10 +153,10 @@ pub unsafe fn accept<T: Transport>(
         }
         ep.check_ready()?;
         let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-        ep.apply(match cr.service {
-            ServiceType::Connection => Event::Accept,
-            ServiceType::Datagram => Event::Answer,
-        })?;
+        match cr.service {
+            ServiceType::Connection => ep.apply(Event::Accept).map(drop),
+            ServiceType::Datagram => ep.start_call(Event::Answer),
+        }?;
         request
     };
     ep.set_addresses(cr.to, cr.from);
@@ -167,11 +167,10 @@ pub unsafe fn accept<T: Transport>(
         ServiceType::Connection => ep.accept(handle, request, private),
         ServiceType::Datagram => ep.answer(handle, request, (cr.from, &cr.private), private),
     };
-    match (&answer, state) {
+    match (&answer, cr.service) {
         (Ok(()), _) => ia.counters.count(&[DCNT_IA_SP_CR_ACCEPTED, DCNT_IA_CM_REP_TX]),
-        // A datagram endpoint that has dealt with other peers before goes on.
-        (Err(_), State::ActivePending | State::CompletionPending) => {}
-        (Err(_), _) => ep.retract(),
+        (Err(_), ServiceType::Connection) => ep.retract(),
+        (Err(_), ServiceType::Datagram) => ep.fail_call(),
     }
     discard(cr);
     answer

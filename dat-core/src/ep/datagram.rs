@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::network::EpShared;
 use super::post::{length, post_error};
-use super::state::{Event, State, States};
+use super::state::{Event, States};
 use super::{BoundQp, Ep};
 use crate::addr::SockAddr;
 use crate::cause::Cause;
@@ -88,6 +88,9 @@ pub(super) struct Peers {
     addresses: HashSet<usize>,
     /// The latest number of an attempt, or `context` of an event.
     last_number: u64,
+    /// The number of connects and accepts, without those that have failed at once, since the
+    /// endpoint was last unconnected.
+    calls: usize,
 }
 
 impl Peers {
@@ -111,7 +114,7 @@ impl<T: Transport> Ep<T> {
     /// endpoints do not share with others.
     pub(super) fn resolve(&self, bound: &BoundQp<T>, to: &Connect<'_>) -> Result<()> {
         let peers = self.peers()?;
-        let before = self.shared.apply(Event::Resolve)?.from;
+        self.start_call(Event::Resolve)?;
         let number = {
             let mut peers = lock(peers);
             let number = peers.next_number();
@@ -127,17 +130,35 @@ impl<T: Transport> Ep<T> {
         );
         bound.qp.resolve(number, to).inspect_err(|_| {
             lock(peers).resolving.remove(&number);
-            if before == State::Unconnected {
-                self.retract();
-            }
+            self.fail_call();
         })?;
         self.counters.count(DCNT_EP_CONNECT);
         self.ia.counters.count(&[DCNT_IA_CM_AH_REQ_TX]);
         Ok(())
     }
 
+    /// Starts a connect or accept of this datagram endpoint: applies the event, which checks the
+    /// state.
+    pub(crate) fn start_call(&self, event: Event) -> Result<()> {
+        let mut peers = lock(self.peers()?);
+        self.shared.apply(event)?;
+        peers.calls += 1;
+        Ok(())
+    }
+
+    /// Makes the endpoint unconnected again after a connect or accept that has failed at once, if
+    /// it has dealt with no other peer. The lock keeps other calls from starting meanwhile.
+    pub(crate) fn fail_call(&self) {
+        let Some(peers) = &self.shared.peers else { return };
+        let mut peers = lock(peers);
+        peers.calls = peers.calls.saturating_sub(1);
+        if peers.calls == 0 {
+            self.retract();
+        }
+    }
+
     /// Implements dat_cr_accept for this datagram endpoint. `of_request` is the private data of the
-    /// request. The caller has already applied [`Event::Answer`], which checks the state. The
+    /// request. The caller has [started](Self::start_call) the call. The
     /// event has the request's private data, by which programs tell their peers apart.
     pub(crate) fn answer(
         &self,
@@ -309,6 +330,13 @@ impl<T: Transport> Node<Ep<T>> {
 
 /// The events of a datagram endpoint.
 impl<T: Transport> EpShared<T> {
+    /// Records that the endpoint is unconnected again.
+    pub(super) fn forget_calls(&self) {
+        if let Some(peers) = &self.peers {
+            lock(peers).calls = 0;
+        }
+    }
+
     /// Reports the queue pair of a peer, with a new address handle.
     pub(super) fn report_peer(
         &self,

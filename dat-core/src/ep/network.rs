@@ -329,6 +329,7 @@ impl<T: Transport> EpShared<T> {
     /// Prepares the endpoint for its next connection.
     pub(super) fn prepare_reconnect(&self) {
         self.breaking.store(false, Ordering::Release);
+        self.forget_calls();
         self.conn().clear();
     }
 
