@@ -37,8 +37,13 @@ pub(crate) struct HostProbe {
 const TRANSACTION_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
 const LOCAL_ID_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 
-/// The queue pair number in the probe for a service ID resolution.
-const NO_QPN: u32 = 0;
+/// What waits for the answer to a probe of the port. The upper half of the transaction ID says it,
+/// and the lower half is the queue pair number.
+#[derive(Clone, Copy)]
+enum Asker {
+    Connection = 0,
+    Resolution = 1,
+}
 
 /// The port of the discard service (RFC 863).
 const DISCARD_PORT: u16 = 9;
@@ -48,8 +53,8 @@ const DISCARD_PORT: u16 = 9;
 pub(crate) enum Answer {
     /// No process has the port.
     Refused(Refusal),
-    /// No process has the port. A service ID resolution was waiting for the answer.
-    Unresolvable(ResolveId),
+    /// No process of this host has the port. A service ID resolution was waiting for the answer.
+    Unresolvable(IpAddr, ResolveId),
     /// The host is up and has repeated this nonce.
     HostUp(IpAddr, u64),
 }
@@ -77,20 +82,21 @@ impl HostProbe {
     /// Asks a host whether any process has the port. `id` and `qpn` name the connection and the
     /// queue pair that are waiting for an answer.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
-        self.send_drep(host, id.0, qpn);
+        self.send_drep(host, id.0, Asker::Connection, qpn);
     }
 
     /// Asks a host whether any process has the port, for a service ID resolution.
     pub(crate) fn probe_port_for(&self, host: SocketAddr, resolution: ResolveId) {
-        self.send_drep(host, resolution.0, NO_QPN);
+        self.send_drep(host, resolution.0, Asker::Resolution, 0);
     }
 
-    fn send_drep(&self, host: SocketAddr, id: u32, qpn: u32) {
+    fn send_drep(&self, host: SocketAddr, id: u32, asker: Asker, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
         // The probe is a DREP without a DREQ, for no connection of that host. The DREP arrives at
         // the REQ socket, where every adapter ignores it.
         let drep = Drep { local_id: id, remote_id: 0, private: &[] };
-        let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
+        let transaction = u64::from(asker as u32) << 32 | u64::from(qpn);
+        let mad = Mad { transaction, message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);
         let mut octets = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut octets);
@@ -122,13 +128,14 @@ impl HostProbe {
             // having seen the packet would have to guess its contents.
             let word =
                 |at: usize| Some(u32::from_be_bytes(*report.packet.get(at..)?.first_chunk()?));
-            if let (Cause::Refused, Some(qpn), Some(id)) =
-                (report.cause, word(TRANSACTION_OFFSET + 4), word(LOCAL_ID_OFFSET))
+            let [asker, qpn] = [TRANSACTION_OFFSET, TRANSACTION_OFFSET + 4].map(word);
+            if let (Cause::Refused, Some(asker), Some(qpn), Some(id)) =
+                (report.cause, asker, qpn, word(LOCAL_ID_OFFSET))
             {
                 let host = report.to.ip();
-                answers.push(match qpn {
-                    NO_QPN => Answer::Unresolvable(ResolveId(id)),
-                    _ => Answer::Refused(Refusal { host, id: ConnId(id), qpn }),
+                answers.push(match asker == Asker::Resolution as u32 {
+                    true => Answer::Unresolvable(host, ResolveId(id)),
+                    false => Answer::Refused(Refusal { host, id: ConnId(id), qpn }),
                 });
             }
         });
@@ -174,8 +181,10 @@ mod tests {
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
             ids.into_iter().for_each(|id| probe.probe_port(unused, id, 9));
-            let refused = ids.map(|id| Answer::Refused(Refusal { host: unused.ip(), id, qpn: 9 }));
-            assert_eq!(probe.answers(), refused);
+            probe.probe_port_for(unused, ResolveId(5));
+            let host = unused.ip();
+            let [a, b] = ids.map(|id| Answer::Refused(Refusal { host, id, qpn: 9 }));
+            assert_eq!(probe.answers(), [a, b, Answer::Unresolvable(host, ResolveId(5))]);
             assert!(probe.answers().is_empty());
             // If a process has the port of the discard service, no answer comes.
             probe.probe_host(unused, 0x0102_0304_0506_0708);

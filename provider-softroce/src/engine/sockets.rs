@@ -224,8 +224,8 @@ impl Engine {
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
-                Answer::Unresolvable(id) => {
-                    local_address.sidr.unreachable(id);
+                Answer::Unresolvable(host, id) => {
+                    local_address.sidr.unreachable(id, host);
                     continue;
                 }
                 Answer::HostUp(host, nonce) => {

@@ -16,9 +16,11 @@
 //!
 //! Strangers can make this module keep only the following state.
 //!
-//! - requests, up to the backlog of each listener and [`REQUESTS_MAX_PER_SOURCE`] of each address;
-//!   a request that is not repeated for [`REMEMBERED_FOR`] ends
-//! - [`ANSWERS_MAX`] replies, of which at most [`ANSWERS_MAX_PER_SOURCE`] are to one address
+//! - requests, up to the backlog of each listener and [`REQUESTS_MAX_PER_SOURCE`] of each source; a
+//!   request that is not repeated for [`REMEMBERED_FOR`] ends
+//! - [`ANSWERS_MAX`] replies, of which at most [`ANSWERS_MAX_PER_SOURCE`] are to one source
+//!
+//! A source is an IPv4 address, or an IPv6 network of 64 bits.
 //!
 //! They get at most one reply for each message, which is as long as the message. The number of
 //! refusals and repeated replies is limited, too ([`allowance`](crate::allowance)).
@@ -48,7 +50,7 @@ const REPEAT_MIN: Duration = Duration::from_millis(500);
 const REPEAT_MAX: Duration = Duration::from_secs(4);
 /// The time after which an attempt without an answer ends.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-/// The maximum number of requests of one address that wait for an answer.
+/// The maximum number of requests of one source that wait for an answer.
 pub const REQUESTS_MAX_PER_SOURCE: usize = 64;
 /// The maximum number of messages that wait to be sent.
 const TRANSMITS_MAX: usize = 256;
@@ -538,10 +540,10 @@ impl Sidr {
         ids.communication(|id| attempts.contains_key(&id) || requests.contains_key(&id))
     }
 
-    /// Reports that the peer's host has no receiver of RoCE packets (an ICMP message said that the
-    /// port is unreachable), so repetitions are useless.
-    pub fn unreachable(&mut self, id: ResolveId) {
-        if self.attempts.contains_key(&id.0) {
+    /// Reports that this host has no receiver of RoCE packets (an ICMP message said that the port
+    /// is unreachable), so repetitions of the request are useless.
+    pub fn unreachable(&mut self, id: ResolveId, host: IpAddr) {
+        if self.attempts.get(&id.0).is_some_and(|attempt| attempt.request.to == host) {
             self.end_attempt(id.0);
             self.events.push_back((id, Event::NoAnswer));
         }

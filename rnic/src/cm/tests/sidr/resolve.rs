@@ -181,11 +181,12 @@ fn a_host_without_a_receiver_ends_an_attempt() {
     net.lose[A] = usize::MAX;
     let a = net.resolve(b"");
     net.run();
-    net.managers[A].unreachable(ResolveId(a.0 ^ 0x80));
+    net.managers[A].unreachable(ResolveId(a.0 ^ 0x80), address(B));
+    net.managers[A].unreachable(a, address(A));
     assert_eq!(net.events(A), []);
-    net.managers[A].unreachable(a);
+    net.managers[A].unreachable(a, address(B));
     assert_eq!((net.event(A), net.managers[A].deadline()), ((a, Event::NoAnswer), None));
-    net.managers[A].unreachable(a);
+    net.managers[A].unreachable(a, address(B));
     assert_eq!(net.events(A), []);
 }
 
