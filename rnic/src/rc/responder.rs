@@ -249,7 +249,9 @@ impl Responder {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
             // in the packets after it if the peer sends all of them again.
             self.ack_requests = ack_requests;
-            self.on_repeated(last, now);
+            if last != self.expected.previous() {
+                self.on_repeated(last, now);
+            }
         }
         result
     }
