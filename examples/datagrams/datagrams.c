@@ -45,7 +45,7 @@ static struct {
 static DAT_LMR_CONTEXT key;
 static DAT_IB_ADDR_HANDLE peers[CLIENTS_MAX];
 static bool is_answered[CLIENTS_MAX];
-static uint32_t peer_count;
+static uint32_t accepted_count, peer_count;
 
 static void check(const char *what, DAT_RETURN answer)
 {
@@ -149,12 +149,15 @@ static void meet_clients(DAT_TIMEOUT limit)
         limit = 0;
         if (event.event_number == (DAT_EVENT_NUMBER)DAT_IB_UD_CONNECTION_REQUEST_EVENT) {
             DAT_CR_HANDLE request = event.event_data.cr_arrival_event_data.cr_handle;
-            uint32_t number = htonl(peer_count);
-            if (peer_count == CLIENTS_MAX)
+            uint32_t number = htonl(accepted_count);
+            if (accepted_count == CLIENTS_MAX) {
                 check("dat_cr_reject", dat_cr_reject(request, 0, NULL));
-            else
+            } else {
                 check("dat_cr_accept", dat_cr_accept(request, ep, sizeof number, &number));
+                accepted_count++;
+            }
         } else if (event.event_number == (DAT_EVENT_NUMBER)DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED) {
+            /* These events come in the order in which the requests were accepted. */
             peers[peer_count++] = more->remote_ah;
             check("dat_ib_ud_cm_free", dat_ib_ud_cm_free(ep, more->context.as_ptr));
         }

@@ -108,12 +108,19 @@ static void send_to(struct end *end, DAT_EP_HANDLE ep, int n)
            "send %d: status %d", n, dto->status);
 }
 
+static void report(const char *what, long before)
+{
+    long each = (bytes_in_use() - before) / PEERS;
+    printf("%ld bytes for each peer that was %s\n", each, what);
+    EXPECT(each <= MAX_BYTES, "a peer takes %ld bytes", each);
+}
+
 static void call(struct end *end, int fd)
 {
     struct sockaddr_storage address = peer_address();
     DAT_EP_HANDLE ep = datagram_endpoint(end);
     struct introduction peer;
-    long before, each;
+    long before;
 
     EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not sent its port");
     before = bytes_in_use();
@@ -124,11 +131,10 @@ static void call(struct end *end, int fd)
             for (int i = 0; i < BURST; i++)
                 take_peer(end, ep, DAT_IB_UD_REMOTE_AH);
     }
-    each = (bytes_in_use() - before) / PEERS;
-    printf("%ld bytes for each peer\n", each);
-    EXPECT(each <= MAX_BYTES, "a peer takes %ld bytes", each);
+    report("known", before);
     for (int n = 0; n < PEERS; n++)
         send_to(end, ep, n);
+    report("sent to", before);
     for (int n = 0; n < PEERS; n++)
         OK(dat_ib_ud_ah_free(ep, &peers[n]));
     OK(dat_ep_free(ep));
