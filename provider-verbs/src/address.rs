@@ -39,7 +39,8 @@ unsafe impl Sync for AddressHandle {}
 
 impl Address {
     /// Creates an address handle. On RoCE this looks up the peer's MAC address, and may wait about
-    /// a second for the peer's answer. So the caller holds no lock that other threads wait for.
+    /// a second for the peer's answer. Other calls that need the setup of the same endpoint wait
+    /// meanwhile.
     ///
     /// Fails if the device has no address handle left, or if the peer cannot be reached.
     pub(crate) fn new(
