@@ -39,7 +39,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             // The waiting thread may sleep for a short time before it looks for events. An attempt
             // during such a sleep proves nothing, so there are several attempts.
-            const TRIES: usize = 5;
+            const TRIES: usize = 50;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
             let (other, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(16)?);

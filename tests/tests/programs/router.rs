@@ -41,9 +41,14 @@ const TRANSFERS: &[Transfer] = &[
     Transfer { name: "reads", transaction: &dapltest::READS, out: "far", marks: false },
     Transfer { name: "writes", transaction: &dapltest::WRITES, out: "near", marks: false },
     Transfer { name: "sends", transaction: &dapltest::SENDS, out: "near", marks: false },
-    Transfer { name: "reads_of_20", transaction: &dapltest::READS_OF_20, out: "far", marks: false },
     Transfer {
-        name: "writes_of_20",
+        name: "twenty_reads",
+        transaction: &dapltest::READS_OF_20,
+        out: "far",
+        marks: false,
+    },
+    Transfer {
+        name: "twenty_writes",
         transaction: &dapltest::WRITES_OF_20,
         out: "near",
         marks: false,
