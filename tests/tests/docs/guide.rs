@@ -115,8 +115,8 @@ fn the_program_for_two_versions_is_compiled_for_each() {
     });
 }
 
-/// The example of docs/softroce.md: a server answers two clients through one endpoint, also in a bad
-/// network.
+/// The example of docs/softroce.md: a server answers two clients through one endpoint, also in a
+/// bad network.
 #[test]
 fn the_example_of_datagrams_answers_each_client() {
     skip_if_missing(|| {
@@ -151,8 +151,8 @@ fn the_example_of_datagrams_answers_each_client() {
     });
 }
 
-/// Starts the server of the example of datagrams, and waits until it listens. `network` are lines of
-/// shell that come before.
+/// Starts the server of the example of datagrams, and waits until it listens. `network` are lines
+/// of shell that come before.
 fn datagram_server(
     guide: &Guide,
     network: &str,
