@@ -25,6 +25,7 @@ enum {
     HEADER = 40,           /* the octets before each message in a receive buffer */
     MESSAGE = 64,
     RECEIVES = 16,
+    SENDS = 4 * RECEIVES,  /* a send is done when its event is taken, after those of receives */
     CLIENTS_MAX = 1000,
 };
 
@@ -83,7 +84,7 @@ static void open_all(char *name)
         .service_type = (DAT_SERVICE_TYPE)DAT_IB_SERVICE_TYPE_UD,
         .max_message_size = MESSAGE,
         .max_recv_dtos = RECEIVES,
-        .max_request_dtos = 1,
+        .max_request_dtos = SENDS,
         .max_recv_iov = 1,
         .max_request_iov = 1,
     };
@@ -94,7 +95,7 @@ static void open_all(char *name)
 
     check("dat_ia_open", dat_ia_open(name, 8, &async, &ia));
     check("dat_pz_create", dat_pz_create(ia, &pz));
-    check("dat_evd_create", dat_evd_create(ia, 2 * RECEIVES, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &completions));
+    check("dat_evd_create", dat_evd_create(ia, RECEIVES + SENDS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &completions));
     check("dat_evd_create", dat_evd_create(ia, CLIENTS_MAX, DAT_HANDLE_NULL, streams, &connections));
     check("dat_lmr_create", dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz, DAT_MEM_PRIV_ALL_FLAG,
                                            DAT_VA_TYPE_VA, &lmr, &key, &unused, &size, &address));
