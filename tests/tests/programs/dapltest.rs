@@ -52,7 +52,7 @@ pub(crate) struct Transaction {
     name: &'static str,
     options: &'static [&'static str],
     threads: u64,
-    pub(crate) endpoints: u64,
+    endpoints: u64,
     iterations: u64,
     validate: bool,
     operations: &'static [Op],

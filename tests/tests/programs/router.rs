@@ -20,8 +20,6 @@ const RATE: u64 = 12_500_000;
 const QUEUE: u64 = 128 << 10;
 /// The share of octets that softroce may send in vain.
 const MAX_WASTE: f64 = 0.25;
-/// The same for transfers of twenty endpoints. The queue has room for seven packets of each.
-const MAX_WASTE_OF_20: f64 = 0.4;
 
 /// This host's address, and the router's address on the same wire.
 const SERVER: [&str; 2] = ["10.77.1.1", "10.77.1.254"];
@@ -107,8 +105,7 @@ impl Transfer {
         let tcp = self.run(dist, &TCP)?;
         println!("time / TCP's: {:.2}", softroce.seconds / tcp.seconds);
         let Measured { waste, dropped, marked, .. } = softroce;
-        let max_waste = if self.transaction.endpoints < 20 { MAX_WASTE } else { MAX_WASTE_OF_20 };
-        if waste > max_waste {
+        if waste > MAX_WASTE {
             return Err(format!("softroce has sent {waste:.3} of its octets in vain").into());
         }
         if self.marks && marked <= dropped {
