@@ -17,7 +17,7 @@ use telemetry::printable;
 use crate::convert::{self, File};
 use crate::output::{print, print_json};
 use crate::parameters;
-use crate::table::{Colour, colour};
+use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use crate::units::{self, plural};
 pub(crate) use start::inspect;
 use start::{LibraryFault, inspect_library};
@@ -437,8 +437,11 @@ pub(crate) const DEFAULT_LIMIT: usize = 64;
 
 /// How many findings of a kind are printed individually.
 const MAX_SHOWN_PER_KIND: usize = 8;
-/// How many characters of a line are printed.
-const MAX_SHOWN_CHARS: usize = 200;
+/// How many characters of a line of the file are printed, between the indent and the marks that the
+/// line is longer.
+const MAX_SHOWN_CHARS: usize = TERMINAL_WIDTH - INDENT.len() - 2 * "… ".len();
+/// The indent of everything that belongs to the finding above it.
+const INDENT: &str = "    ";
 
 /// Returns a line of the file with a mark below one of its columns. Of a long line, only the part
 /// around the column is returned.
@@ -453,16 +456,25 @@ fn line_with_mark(line: &str, column: usize) -> String {
     // right character.
     let blank = |c| if c == '\t' { c } else { ' ' };
     let indent: String = before.chars().chain(part.chars().take(at - begin)).map(blank).collect();
-    format!("    {before}{part}{after}\n    {indent}^\n")
+    format!("{INDENT}{before}{part}{after}\n{INDENT}{indent}^\n")
+}
+
+/// Wraps text to the width of a terminal. Lines after the first are indented.
+fn paragraph(text: &str) -> String {
+    wrapped(text, INDENT) + "\n"
 }
 
 impl Document {
     /// Formats the findings like a compiler: the place, the message, and the line with a mark
     /// below.
     fn text(&self, source: &[u8]) -> String {
-        let source = String::from_utf8_lossy(source)
-            .replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
-        let lines: Vec<&str> = source.lines().collect();
+        // `lines` also removes the carriage return of a line that ends with CRLF. Every other
+        // control character except the tab is replaced.
+        let source = String::from_utf8_lossy(source);
+        let lines: Vec<String> = source
+            .lines()
+            .map(|line| line.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}"))
+            .collect();
         let mut text = String::new();
         let file = printable(&self.file);
         // For each kind of finding: the first finding, the number of findings printed so far, and
@@ -477,36 +489,36 @@ impl Document {
                 continue;
             }
             *shown += 1;
-            text +=
-                &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
+            let message = printable(message);
+            text += &paragraph(&format!("{file}:{line}:{column}: {}: {message}", finding.word()));
             text += &lines
                 .get(line.wrapping_sub(1))
                 .map_or_else(String::new, |line| line_with_mark(line, *column));
-            text += &help
-                .as_ref()
-                .map_or_else(String::new, |help| format!("    {}\n", printable(help)));
+            text += &help.as_ref().map_or_else(String::new, |help| {
+                paragraph(&format!("{INDENT}{}", printable(help)))
+            });
         }
         let mut kinds: Vec<_> =
             kinds.into_values().filter(|(.., others)| !others.is_empty()).collect();
         kinds.sort_by_key(|(first, ..)| (first.line, first.column));
         for (first, _, others) in kinds {
             let (count, lines) = (others.len(), printable(&units::ranges(&others)));
-            text += &format!(
-                "{file}: {}: {count} more as in line {}: {lines}\n",
+            text += &paragraph(&format!(
+                "{file}: {}: {count} more as in line {}: {lines}",
                 first.word(),
                 first.line
-            );
+            ));
         }
         if let Some(count) = self.not_started.map(NonZeroUsize::get) {
-            text += &format!(
+            text += &paragraph(&format!(
                 "{file}: {}: the {} not started, because there are so many: --limit N starts up \
-                 to N, and `dat list NAME` opens the entries of one name\n",
+                 to N, and `dat list NAME` opens the entries of one name",
                 colour("note", Colour::Strong),
                 match count {
                     1 => "provider of 1 entry was".to_owned(),
                     count => format!("providers of {count} entries were"),
                 }
-            );
+            ));
         }
         let count =
             |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();

@@ -18,7 +18,7 @@ use telemetry::printable;
 
 use crate::check::{DEFAULT_LIMIT, Unusable};
 use crate::output::{print, print_json};
-use crate::table::{Colour, colour};
+use crate::table::{Colour, colour, wrapped};
 use crate::units::{plural, ranges};
 use crate::{check, list, parameters, programs};
 
@@ -107,13 +107,14 @@ impl Document {
                 State::Problem => colour("problem", Colour::Bad),
             };
             let indent = " ".repeat("problem".len() + 2 + width + 2);
+            let mut begin = format!("{word}  {subject:<width$}  ");
             // Control characters are replaced, because a file name or a variable may contain any
             // character.
-            let message = printable(message).replace('\n', &format!("\n{indent}"));
-            text += &format!("{word}  {subject:<width$}  {message}\n");
-            text += &fix
-                .as_ref()
-                .map_or_else(String::new, |fix| format!("{indent}{}\n", printable(fix)));
+            let (message, fix) = (printable(message), fix.as_deref().map(printable));
+            for line in message.lines().chain(fix.as_deref().into_iter().flat_map(str::lines)) {
+                text += &format!("{}\n", wrapped(&format!("{begin}{line}"), &indent));
+                begin.clone_from(&indent);
+            }
         }
         let problems =
             self.findings.iter().filter(|finding| finding.state == State::Problem).count();

@@ -8,7 +8,7 @@ use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Arg, Args, Command};
+use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -22,12 +22,23 @@ pub(crate) struct Completions {
 pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> {
     // Without this list of visible commands, Bash would also complete hidden commands.
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
+    let shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
+    let mut shown = without_file_names(shown).mut_subcommands(without_file_names);
     // The script is written to memory first, because clap_complete panics if it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut shown, "dat", &mut text);
     stdout().write_all(&text)?;
     Ok(true)
+}
+
+/// Shells complete file names where nothing else is known. Only arguments that are paths keep that.
+fn without_file_names(command: Command) -> Command {
+    command.mut_args(|argument| match argument.get_value_hint() {
+        ValueHint::Unknown if argument.get_action().takes_values() => {
+            argument.value_hint(ValueHint::Other)
+        }
+        _ => argument,
+    })
 }
 
 #[derive(Args)]

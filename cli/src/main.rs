@@ -71,6 +71,7 @@ registry::export_symbols!();
 /// TCP.
 #[derive(Parser)]
 #[command(name = "dat", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
+#[command(max_term_width = table::TERMINAL_WIDTH)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -84,26 +85,23 @@ Environment:
   DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
   OPENDAT_PARAMS=WORDS  default IA parameters of every adapter, but no address;
                         those of a registry entry take precedence. Some are:
-                          capture=FILE   write what adapters send and receive to a
-                                         pcapng file for Wireshark. %p in the name
-                                         is the process id, %n the number of the
-                                         adapter in the process. The file must not
-                                         exist; append:FILE appends to an existing file
-                          net=CONDITIONS emulate a network under softroce, such as
-                                         loss=1%,delay=200us: see docs/softroce.md
-                          mtu=N          the maximum octets of payload in a softroce
-                                         packet
-                          spin=N         microseconds that a blocking wait polls
-                                         before it sleeps
-                          stats=on       let `dat top` show what the adapters do
+    capture=FILE        write what adapters send and receive to a pcapng file
+                        for Wireshark. %p in the name is the process id, %n the
+                        number of the adapter in the process. The file must not
+                        exist; append:FILE appends to an existing file
+    net=CONDITIONS      emulate a network under softroce, such as
+                        loss=1%,delay=200us: see docs/softroce.md
+    mtu=N               the maximum octets of payload in a softroce packet
+    spin=N              microseconds that a blocking wait polls before it sleeps
+    stats=on            let `dat top` show what the adapters do
                         builtin=off leaves out the built-in registry entries
-  OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`: a
-                        level (warn, info, debug, trace), or levels of targets
+  OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`:
+                        a level (warn, info, debug, trace), or levels of targets
                         (dat::cm=debug,dat::ep=trace). The word json among them
                         logs one JSON object per line. Without the variable, the
                         bits of DAPL_DBG_TYPE apply, as with OFED. The bits of
-                        DAPL_DBG_DEST choose the destination: 1 standard output, 2
-                        the system log";
+                        DAPL_DBG_DEST choose the destination: 1 standard output,
+                        2 the system log";
 
 #[derive(Subcommand)]
 enum Command {

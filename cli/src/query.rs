@@ -8,7 +8,7 @@ use telemetry::printable;
 
 use crate::arguments::report_registry_errors;
 use crate::output::{print, print_json};
-use crate::table::{Colour, colour};
+use crate::table::{Colour, colour, wrapped};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -75,7 +75,8 @@ fn text(attributes: &StandardAttributes) -> String {
     for (title, _, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
         text += &format!("{}\n", colour(title, Colour::Strong));
         for (name, value) in list {
-            text += &format!("    {:<width$}  {}\n", printable(name), printable(&to_text(value)));
+            let line = format!("    {:<width$}  {}", printable(name), printable(&to_text(value)));
+            text += &format!("{}\n", wrapped(&line, &" ".repeat(4 + width + 2)));
         }
     }
     text
