@@ -56,8 +56,7 @@ pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
     all.build();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
     for command in std::iter::once(&all).chain(shown) {
-        let source = concat!("OpenDAT ", env!("CARGO_PKG_VERSION"));
-        let manual = Man::new(command.clone()).source(source).manual("OpenDAT");
+        let manual = Man::new(command.clone());
         let file = directory.join(manual.get_filename());
         let written = page(&manual, command).and_then(|text| fs::write(&file, text));
         written.with_context(|| format!("writing {}", file.display()))?;
@@ -68,7 +67,7 @@ pub(crate) fn manual(options: &Manual, all: Command) -> Result<bool> {
 /// Returns a page in roff.
 fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    manual.render_title(&mut page)?;
+    writeln!(page, "{}", title(&manual.get_filename()))?;
     manual.render_name_section(&mut page)?;
     writeln!(page, ".SH SYNOPSIS\n.nh\n.ad l\n{}\n.ad b\n.hy", synopsis(command))?;
     manual.render_description_section(&mut page)?;
@@ -82,7 +81,8 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     if !table.is_empty() {
         let escaped: String =
             table.lines().map(|line| format!("\\&{}\n", line.replace('\\', "\\e"))).collect();
-        writeln!(page, ".SH {}\n.nf\n{escaped}.fi", heading.to_uppercase())?;
+        // The table is as wide as a terminal, so it is not indented.
+        writeln!(page, ".SH {}\n.in 0\n.nf\n{escaped}.fi", heading.to_uppercase())?;
     }
     writeln!(page, ".SH EXAMPLES")?;
     for example in examples::of(command.get_name()) {
@@ -102,6 +102,15 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
         exit_status(command.get_name())
     )?;
     Ok(page)
+}
+
+/// Returns the title of the page in this file. The third argument is the date, which is empty: a page
+/// is the same whenever it is made. [`Man`] does not quote an empty date, and then the name takes its
+/// place.
+fn title(file: &str) -> String {
+    let (name, section) = file.rsplit_once('.').unwrap_or((file, "1"));
+    let version = env!("CARGO_PKG_VERSION");
+    format!(".TH \"{}\" {section} \"\" \"OpenDAT {version}\" \"OpenDAT\"", escape(name))
 }
 
 /// Returns the synopsis: the command with all its options and their values.

@@ -28,26 +28,31 @@ pub(crate) struct Options {
 const TARGETS: &str = "\
 Targets:
   dat::ia   adapters are opened and closed; asynchronous errors
-  dat::cm   connections: requested, accepted, rejected, established, ended; addresses of
-            peers for datagrams: requested, answered, resolved or unresolved
+  dat::cm   connections: requested, accepted, rejected, established, ended;
+            addresses of peers for datagrams: requested, answered, resolved or
+            unresolved
   dat::ep   state changes of endpoints
-  dat::dto  operations that failed or were flushed; messages that wait for a receive
+  dat::dto  operations that failed or were flushed; messages that wait for a
+            receive
   dat::evd  events that did not fit into the queue
-  dat::api  calls: debug logs those that are refused, trace also control calls that succeed
-  dat::wake when a thread falls asleep, is woken and runs again; with trace only.
-            slept_us is the time of the sleep; waited_us is the part of it in which the
-            thread was runnable but had no processor, as the scheduler accounts for it
+  dat::api  calls: debug logs those that are refused, trace also control calls
+            that succeed
+  dat::wake when a thread falls asleep, is woken and runs again; with trace
+            only. slept_us is the time of the sleep; waited_us is the part of it
+            in which the thread was runnable but had no processor, as the
+            scheduler accounts for it
 
-because= says in a sentence which mistake has ended a connection, failed an operation,
-refused a post or makes a message wait, and what to do; detail= is what the adapter's
-protocol says about it.
+because= says in a sentence which mistake has ended a connection, failed an
+operation, refused a post or makes a message wait, and what to do; detail= is
+what the adapter's protocol says about it.
 
-The log goes to standard error and covers OpenDAT's adapters only: a program that loads
-OFED's providers, or runs with more privileges than its caller, logs nothing. Operations
-that complete with success are not logged; capture=FILE in OPENDAT_PARAMS records what is on the wire.
+The log goes to standard error and covers OpenDAT's adapters only: a program
+that loads OFED's providers, or runs with more privileges than its caller, logs
+nothing. Operations that complete with success are not logged; capture=FILE in
+OPENDAT_PARAMS records what is on the wire.
 
-The exit code is that of the program; 127 if there is no such program, 126 if it cannot
-be run.";
+The exit code is that of the program; 127 if there is no such program, 126 if it
+cannot be run.";
 
 /// Replaces this process by the program to trace.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {

@@ -125,13 +125,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             Example {
                 purpose: "Compares two adapters, and writes a page with plots:",
-                lines: &["dat bench --operations send --sizes 64,64K --depths 16 --vs softroce \
-                     --rounds 1 --html bench.html"],
+                lines: &["dat bench -o send -s 64,64K --vs softroce --rounds 1 --html a.html"],
             },
             Example {
                 purpose: "Simulates eight flows of RDMA reads that share a link of 200 Mbit/s:",
-                lines: &["dat bench --network \
-                     rate=200mbit,delay=100us,queue=128K,operation=read,flows=8,size=256K"],
+                lines: &["dat bench --network rate=200mbit,delay=100us,operation=read,flows=8"],
             },
         ],
     ),

@@ -8,6 +8,8 @@ use reference::{Page, Prototype};
 
 /// The width of a comment.
 const WIDTH: usize = 100;
+/// The width of code on a page: that of a terminal, less the indent of a manual page.
+pub(super) const CODE_WIDTH: usize = 71;
 /// The beginning of a prototype.
 const EXTERN: &str = "extern ";
 /// The end of each comment that comes from the reference.
@@ -51,7 +53,7 @@ impl Header {
         let own = self.path.file_name()?.to_string_lossy();
         let file = if own.starts_with("dat_") { own.as_ref() } else { "udat.h" };
         let text = self.text[at..][..len].replacen(EXTERN, "", 1).replacen("DAT_API ", "", 1);
-        Some(Prototype { include: format!("#include <{version}/{file}>"), text })
+        Some(Prototype { include: format!("#include <{version}/{file}>"), text: narrowed(&text) })
     }
 
     /// The names of all macros with arguments.
@@ -96,6 +98,22 @@ impl Header {
         };
         self.text.replace_range(start..at, &comment);
     }
+}
+
+/// A prototype whose lines fit a page.
+fn narrowed(prototype: &str) -> String {
+    let Some((head, arguments)) = prototype.split_once('(') else { return prototype.to_owned() };
+    if prototype.lines().all(|line| line.len() <= CODE_WIDTH) {
+        return prototype.to_owned();
+    }
+    let arguments = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
+    let options = textwrap::Options::new(CODE_WIDTH)
+        .initial_indent("    ")
+        .subsequent_indent("    ")
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+    format!("{head}(\n{}", textwrap::fill(&arguments, options))
 }
 
 /// The comment for a function: what it does, and its arguments with their rules for NULL.

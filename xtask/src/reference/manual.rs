@@ -7,10 +7,11 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use reference::Page;
 use roff::{Inline, Roff, bold, italic, roman};
 
+use super::header::CODE_WIDTH;
+
 /// Renders a page as a manual page.
 pub(super) fn render(page: &Page) -> Result<String> {
     let mut manual = Manual::default();
-    manual.roff.control("TH", [page.name.as_str(), "3dat", "", "OpenDAT"]);
     manual.roff.control("SH", ["NAME"]);
     let summary = page.summary().trim_end_matches('.');
     manual.roff.text([roman(format!("{} - {summary}", page.name))]);
@@ -18,8 +19,11 @@ pub(super) fn render(page: &Page) -> Result<String> {
     for event in Parser::new_ext(body, Options::ENABLE_TABLES) {
         manual.add(event)?;
     }
-    // The first line tells man(1) that the page has tables.
-    Ok(format!("'\\\" t\n{}", manual.roff.to_roff()))
+    // The first line tells man(1) that the page has tables. The third argument of the title is the
+    // date, which is empty: a page is the same whenever it is made.
+    let (name, version) = (&page.name, env!("CARGO_PKG_VERSION"));
+    let title = format!(".TH {name} 3dat \"\" \"OpenDAT {version}\" \"OpenDAT\"");
+    Ok(format!("'\\\" t\n{title}\n{}", manual.roff.to_roff()))
 }
 
 /// The part of the page that is being read.
@@ -42,6 +46,8 @@ struct Manual {
     /// The words of the line that is not in `roff` yet.
     line: Vec<Inline>,
     part: Part,
+    /// Whether the section refers to other pages.
+    is_see_also: bool,
     emphasis: bool,
     /// The number of columns of the table.
     columns: usize,
@@ -54,10 +60,7 @@ impl Manual {
             Event::Start(Tag::Paragraph) if self.part == Part::Text => {
                 self.roff.control("PP", []);
             }
-            Event::Start(Tag::CodeBlock(_)) => {
-                self.part = Part::Code;
-                self.roff.control("PP", []).control("in", ["+4n"]).control("nf", []);
-            }
+            Event::Start(Tag::CodeBlock(_)) => self.part = Part::Code,
             Event::Start(Tag::Item) => {
                 self.part = Part::Term;
                 self.roff.control("TP", []);
@@ -83,13 +86,25 @@ impl Manual {
                 if let Some(Inline::Roman(last)) = self.line.last_mut() {
                     last.truncate(last.trim_end().len());
                 }
+                // Only a figure is wider than code, and it is as wide as a terminal.
+                let is_wide = |inline: &Inline| match inline {
+                    Inline::Roman(text) => text.lines().any(|line| line.len() > CODE_WIDTH),
+                    _ => false,
+                };
+                let indent = if self.line.iter().any(is_wide) { "0" } else { "+2n" };
+                self.roff.control("PP", []).control("in", [indent]).control("nf", []);
                 self.end_block();
                 self.roff.control("fi", []).control("in", []);
             }
             Event::End(TagEnd::Item | TagEnd::Heading(_) | TagEnd::Paragraph) => self.end_block(),
             Event::Start(Tag::Emphasis | Tag::Strong) => self.emphasis = true,
             Event::End(TagEnd::Emphasis | TagEnd::Strong) => self.emphasis = false,
-            Event::Code(code) => self.line.push(bold(code.into_string())),
+            Event::Code(code) => {
+                self.line.push(bold(code.into_string()));
+                if self.is_see_also {
+                    self.line.push(roman("(3dat)"));
+                }
+            }
             Event::Text(text) => self.add_text(&text),
             Event::SoftBreak => self.line.push(roman(" ")),
             Event::Start(Tag::Paragraph | Tag::List(_) | Tag::Link { .. } | Tag::TableHead)
@@ -103,6 +118,7 @@ impl Manual {
     fn add_text(&mut self, text: &str) {
         match self.part {
             Part::Heading => {
+                self.is_see_also = text == "See also";
                 self.roff.control("SH", [text.to_uppercase().as_str()]);
             }
             Part::Code => self.line.push(roman(text)),
@@ -141,16 +157,19 @@ mod tests {
     fn a_page_becomes_a_manual_page() {
         let text = "# dat_x\n\nDoes x.\n\n## Arguments\n\n- `a` `b`: The *first*\n  one.\n- `c`: Not \
                     -1.\n\n## Description\n\nA\nparagraph.\n\n| a | b |\n|---|---|\n| 1 | `2` \
-                    |\n\n## Example\n\n```c\nint x = '\\0';\n\nreturn;\n```\n";
+                    |\n\n## Example\n\n```c\nint x = '\\0';\n\nreturn;\n```\n\n## See \
+                    also\n\n`dat_y`\n";
         let page = Page { path: "x.md".into(), name: "dat_x".into(), text: text.into() };
         let manual = render(&page).unwrap();
-        let (_, body) = manual.split_once(".SH NAME\n").unwrap();
+        let (title, body) = manual.split_once(".SH NAME\n").unwrap();
+        assert!(title.contains("\n.TH dat_x 3dat \"\" \"OpenDAT "), "{title}");
         assert_eq!(
             body,
             "dat_x \\- Does x\n.SH ARGUMENTS\n.TP\n\\fBa\\fR \\fBb\\fR\nThe \\fIfirst\\fR \
              one.\n.TP\n\\fBc\\fR\nNot \\-1.\n.SH DESCRIPTION\n.PP\nA \
              paragraph.\n.PP\n.TS\nallbox;\nl lx.\nT{\na\nT}\tT{\nb\nT}\nT{\n1\nT}\tT{\n\\fB2\\fR\
-             \nT}\n.TE\n.SH EXAMPLE\n.PP\n.in +4n\n.nf\nint x = '\\\\0';\n\nreturn;\n.fi\n.in\n"
+             \nT}\n.TE\n.SH EXAMPLE\n.PP\n.in +2n\n.nf\nint x = '\\\\0';\n\nreturn;\n.fi\n.in\n\
+             .SH \"SEE ALSO\"\n.PP\n\\fBdat_y\\fR(3dat)\n"
         );
     }
 }
