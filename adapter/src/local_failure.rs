@@ -4,13 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 
 use dat_core::Error;
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE, DAT_RESOURCE_MEMORY};
 
 /// The reason for which an attempt to connect fails before a packet is sent.
 #[derive(Debug)]
 pub enum LocalFailure {
     /// The process or the host has exhausted a resource that a connection needs.
     Exhausted(String),
+    /// All ports of a local address are in use.
+    NoPort(String),
     /// A condition that lasts until the configuration of this host or of its network changes.
     Lasting(String),
 }
@@ -26,7 +28,9 @@ impl LocalFailure {
             Some(libc::ENOSPC) => {
                 "this user has reached the limit of epoll (fs.epoll.max_user_watches)"
             }
-            Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
+            Some(libc::EAGAIN | libc::EADDRINUSE) => {
+                return LocalFailure::NoPort(NO_PORT.to_owned());
+            }
             Some(libc::EPERM | libc::EACCES) => {
                 return LocalFailure::lasting("this host's firewall blocks packets to the peer");
             }
@@ -49,7 +53,7 @@ impl LocalFailure {
     /// left.
     pub fn of_connect(error: &io::Error) -> LocalFailure {
         match error.raw_os_error() {
-            Some(libc::EADDRNOTAVAIL) => LocalFailure::Exhausted(NO_PORT.to_owned()),
+            Some(libc::EADDRNOTAVAIL) => LocalFailure::NoPort(NO_PORT.to_owned()),
             _ => LocalFailure::of(error),
         }
     }
@@ -59,20 +63,21 @@ impl LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }
 
-    /// Converts the failure to the result of the consumer's call. An exhausted resource is an error
-    /// without details. The log says which resource it is. For any other failure the call succeeds,
+    /// Converts the failure to the result of the consumer's call. An exhausted resource is an error,
+    /// with the subtype of memory, or of the device if ports are used up. The log says which resource
+    /// it is. For any other failure the call succeeds,
     /// and an event reports the failure with the returned text.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES`.
     pub fn answer(self, to: SocketAddr) -> Result<String, Error> {
-        match self {
-            LocalFailure::Lasting(why) => Ok(why),
-            LocalFailure::Exhausted(why) => {
-                tracing::warn!(target: "dat::cm", %to, because = %why, "cannot connect");
-                Err(no_resources(io::ErrorKind::OutOfMemory.into()))
-            }
-        }
+        let (why, resource) = match self {
+            LocalFailure::Lasting(why) => return Ok(why),
+            LocalFailure::Exhausted(why) => (why, DAT_RESOURCE_MEMORY),
+            LocalFailure::NoPort(why) => (why, DAT_RESOURCE_DEVICE),
+        };
+        tracing::warn!(target: "dat::cm", %to, because = %why, "cannot connect");
+        Err(Error::new(DAT_INSUFFICIENT_RESOURCES, resource))
     }
 }
 
@@ -111,8 +116,13 @@ mod tests {
         assert_eq!(of(libc::ENETUNREACH).answer(to).unwrap(), "this host has no route to the peer");
         let gone = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
         assert!(
-            matches!(LocalFailure::of_connect(&gone), LocalFailure::Exhausted(why) if why == NO_PORT)
+            matches!(LocalFailure::of_connect(&gone), LocalFailure::NoPort(why) if why == NO_PORT)
         );
+        let code = |failure: LocalFailure| failure.answer(to).expect_err("no resources");
+        let [ports, memory] = [DAT_RESOURCE_DEVICE, DAT_RESOURCE_MEMORY]
+            .map(|resource| Error::new(DAT_INSUFFICIENT_RESOURCES, resource));
+        assert_eq!([code(LocalFailure::of_connect(&gone)), code(of(libc::EADDRINUSE))], [ports; 2]);
+        assert_eq!(code(of(libc::ENOBUFS)), memory);
         assert!(
             LocalFailure::of(&gone).answer(to).unwrap().contains("Cannot assign requested address")
         );

@@ -169,10 +169,8 @@ impl Engine {
 fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {
-        PortError::Full(_)
-        | PortError::Descriptors(..)
-        | PortError::NoLocalPort(_)
-        | PortError::NoMemory(_) => LocalFailure::Exhausted(why),
+        PortError::Full(_) | PortError::NoLocalPort(_) => LocalFailure::NoPort(why),
+        PortError::Descriptors(..) | PortError::NoMemory(_) => LocalFailure::Exhausted(why),
         _ => LocalFailure::Lasting(why),
     }
 }
