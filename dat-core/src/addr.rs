@@ -67,7 +67,8 @@ impl From<SocketAddr> for SockAddr {
     }
 }
 
-/// Converts an address that a consumer has passed. Fails with `DAT_INVALID_ADDRESS` if the pointer
+/// Converts an address that a consumer has passed. An IPv4-mapped IPv6 address becomes the IPv4
+/// address, for which each provider has one address family. Fails with `DAT_INVALID_ADDRESS` if the pointer
 /// is NULL or if the address is neither an IPv4 address nor an IPv6 address.
 ///
 /// # Safety
@@ -92,13 +93,11 @@ pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
             // family says.
             let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
-            Ok(SocketAddrV6::new(
-                ip,
-                u16::from_be(sin6.sin6_port),
-                sin6.sin6_flowinfo,
-                sin6.sin6_scope_id,
-            )
-            .into())
+            let port = u16::from_be(sin6.sin6_port);
+            Ok(match ip.to_ipv4_mapped() {
+                Some(ip) => (ip, port).into(),
+                None => SocketAddrV6::new(ip, port, sin6.sin6_flowinfo, sin6.sin6_scope_id).into(),
+            })
         }
         _ => Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED)),
     }
@@ -116,6 +115,9 @@ mod tests {
             // SAFETY: `c` is a valid address, created above.
             assert_eq!(unsafe { parse(c.as_ptr()) }.unwrap(), addr);
         }
+        let mapped = SockAddr::from("[::ffff:192.0.2.7]:7".parse::<SocketAddr>().unwrap());
+        // SAFETY: `mapped` is a valid address, created above.
+        assert_eq!(unsafe { parse(mapped.as_ptr()) }.unwrap(), "192.0.2.7:7".parse().unwrap());
         // SAFETY: the first pointer is NULL, and the second leads to a complete sockaddr_storage.
         unsafe {
             assert!(parse(std::ptr::null_mut()).is_err());

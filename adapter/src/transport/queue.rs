@@ -191,7 +191,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 impl<E: Engine> Qp<E> {
     fn target<'a>(&self, to: &Connect<'a>) -> Target<'a> {
         Target {
-            peer: SocketAddr::new(to.addr.ip(), to.port),
+            peer: with_port(to.addr, to.port),
             private: to.private,
             deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             depth: self.within_limit(to.depth),
@@ -268,4 +268,10 @@ impl<E: Engine> Drop for Qp<E> {
         drop(locked);
         self.engines.leave(self.number);
     }
+}
+
+/// Replaces the port of an address. The scope of a link-local address stays.
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }

@@ -114,15 +114,17 @@ impl<T: Transport> Ep<T> {
     /// endpoints do not share with others.
     pub(super) fn resolve(&self, bound: &BoundQp<T>, to: &Connect<'_>) -> Result<()> {
         let peers = self.peers()?;
+        let mut remote = to.addr;
+        remote.set_port(to.port);
         self.start_call(Event::Resolve)?;
         let number = {
             let mut peers = lock(peers);
             let number = peers.next_number();
             peers.pz = bound.pz;
-            peers.resolving.insert(number, SocketAddr::new(to.addr.ip(), to.port));
+            peers.resolving.insert(number, remote);
             number
         };
-        self.shared.conn().remote = SocketAddr::new(to.addr.ip(), to.port).into();
+        self.shared.conn().remote = remote.into();
         let (ia, ep, private) = (&self.ia.name, Hex(self.shared.ep), to.private.len());
         debug!(
             target: "dat::cm", ia, %ep, connection = number, to = %to.addr.ip(),
