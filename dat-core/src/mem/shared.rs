@@ -7,7 +7,8 @@
 //!
 //! The processes of one user coordinate through one file for each cookie, in a directory of shared
 //! memory. Each process that has the region holds a shared lock on the file. The lock ends with the
-//! process, even if the process is killed.
+//! process, even if the process is killed. The file of such a process stays until a process of this
+//! user claims a cookie.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -81,6 +82,7 @@ impl CookieClaim {
         memory: &str,
     ) -> io::Result<std::result::Result<Self, String>> {
         let user = fs::metadata("/proc/self")?.uid();
+        remove_stale(directory, user);
         let hex: String = cookie.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
         let path = directory.join(format!("opendat-{user}-{}-{hex}", provider.replace('/', "-")));
         loop {
@@ -134,6 +136,30 @@ impl Drop for CookieClaim {
         if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
             // A failure to remove the file is harmless, because an old file is overwritten.
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the files of this user's processes that have ended without releasing their cookies. A
+/// file that no process has locked belongs to nobody.
+fn remove_stale(directory: &Path, user: u32) {
+    let prefix = format!("opendat-{user}-");
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_claim =
+            name.to_str().and_then(|name| name.strip_prefix(&prefix)).is_some_and(|rest| {
+                rest.rsplit_once('-').is_some_and(|(_, hex)| hex.len() == 2 * DAT_LMR_COOKIE_SIZE)
+            });
+        let path = entry.path();
+        if is_claim
+            && let Ok(file) =
+                OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path)
+            && file.try_lock().is_ok()
+            && file
+                .metadata()
+                .is_ok_and(|own| own.uid() == user && path_has_inode(&path, own.ino()))
+        {
+            let _ = fs::remove_file(&path);
         }
     }
 }
@@ -248,6 +274,18 @@ mod tests {
         let path = claim(cookie, "a 1").unwrap().path.clone();
         fs::write(path, "a 1").unwrap();
         drop(claim(cookie, "b 1").unwrap());
+        // The next claim removes the files of all processes that have ended.
+        for n in 0..50 {
+            let hex = format!("{n:02x}").repeat(DAT_LMR_COOKIE_SIZE);
+            let user = fs::metadata("/proc/self").unwrap().uid();
+            fs::write(directory.join(format!("opendat-{user}-mem-{hex}")), "a 1").unwrap();
+        }
+        fs::write(directory.join("another-file"), "").unwrap();
+        let held = claim(other, "b 1").unwrap();
+        let beside = claim(cookie, "b 1").unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
+        drop((held, beside));
+        fs::remove_file(directory.join("another-file")).unwrap();
         fs::remove_dir(&directory).unwrap();
     }
 
