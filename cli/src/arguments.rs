@@ -1,7 +1,7 @@
 //! Arguments that several commands have.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -87,6 +87,9 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
         !host.trim().is_empty(),
         "HOST is an empty string; to use a process on this host, leave HOST out"
     );
+    if let Some(address) = ipv6(host)? {
+        return Ok(address);
+    }
     if let Some((name, port)) = host.rsplit_once(':')
         && (!name.contains(':') || name.ends_with(']'))
     {
@@ -111,6 +114,36 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     best.copied().with_context(|| format!("{host} has no address"))
 }
 
+/// Parses an IPv6 address: without brackets it has no port, and behind brackets a port may follow.
+/// A link-local address may have a scope, the name or the number of a network device. Returns `None`
+/// if the text is something else.
+fn ipv6(host: &str) -> Result<Option<SocketAddr>> {
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (inside, port) = bracketed.unwrap_or((host, ""));
+    let (ip, scope) = inside.split_once('%').map_or((inside, None), |(ip, of)| (ip, Some(of)));
+    let Ok(ip) = ip.parse::<Ipv6Addr>() else { return Ok(None) };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => SERVE_PORT,
+        text => text.and_then(|text| text.parse().ok()).filter(|&port| port != 0).with_context(
+            || {
+                format!(
+                    "{port:?} is not a port: expected a number from 1 to 65535 after the colon, as \
+                     in [{inside}]:{SERVE_PORT}"
+                )
+            },
+        )?,
+    };
+    let scope = scope.map_or(Ok(0), |name| {
+        let index = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
+        let number = index.ok().and_then(|index| index.trim().parse().ok());
+        let number = name.parse().ok().or(number).filter(|_| !name.contains('/'));
+        number.with_context(|| {
+            format!("{name:?} is not a network device; `ip link` lists their names and numbers")
+        })
+    })?;
+    Ok(Some(SocketAddrV6::new(ip, port, 0, scope).into()))
+}
+
 /// Parses a size in bytes: `64`, `4K`, `1M`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
@@ -125,6 +158,32 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv6_address_has_a_port_behind_brackets_only() {
+        for (text, address) in [
+            ("fd00::2", "[fd00::2]:7471"),
+            ("fd00::1:2", "[fd00::1:2]:7471"),
+            ("[fd00::1:2]", "[fd00::1:2]:7471"),
+            ("[fd00::1]:2", "[fd00::1]:2"),
+            ("fe80::1%4", "[fe80::1%4]:7471"),
+            ("[fe80::1%4]:9", "[fe80::1%4]:9"),
+            ("fe80::1%lo", "[fe80::1%1]:7471"),
+        ] {
+            assert_eq!(resolve(text).expect(text), address.parse().expect(address), "{text}");
+        }
+        for (text, why) in [
+            ("[fd00::1]:0", "is not a port"),
+            ("[fd00::1]:x", "is not a port"),
+            ("[fd00::1]7", "is not a port"),
+            ("fe80::1%no-such-device", "is not a network device"),
+            ("fe80::1%", "is not a network device"),
+            ("fe80::1%../lo", "is not a network device"),
+        ] {
+            let error = resolve(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn a_host_has_the_port_of_dat_serve_unless_it_says_another() {

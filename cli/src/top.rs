@@ -136,7 +136,8 @@ fn list(json: bool) -> Result<bool> {
     }
     ensure!(
         !pids.is_empty(),
-        "no process publishes its adapters' counters: start one with OPENDAT_PARAMS=stats=on"
+        "no process publishes its adapters' counters: start one with OPENDAT_PARAMS=stats=on; if \
+         one runs, OPENDAT_LOG=warn in its environment shows why it could not create its socket"
     );
     for pid in pids {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -167,8 +168,10 @@ fn pid_of(socket: &Path) -> Option<u32> {
 fn no_answer_reason(pid: u32) -> String {
     match std::path::Path::new(&format!("/proc/{pid}")).exists() {
         true => format!(
-            "process {pid} does not publish its adapters' counters: start it with \
-             OPENDAT_PARAMS=stats=on; it must have an adapter of OpenDAT open and belong to this user"
+            "process {pid} does not publish its adapters' counters: it must have an adapter of \
+             OpenDAT open, have been started with OPENDAT_PARAMS=stats=on, and belong to this user; \
+             if all of that is so, it could not create its socket in /tmp or /dev/shm, and \
+             OPENDAT_LOG=warn in its environment shows the reason"
         ),
         false => format!("there is no process {pid}"),
     }
