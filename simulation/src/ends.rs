@@ -13,7 +13,7 @@ mod tcp;
 use std::time::{Duration, Instant};
 
 pub(crate) use engine::Engine;
-pub(crate) use rxe::Rxe;
+pub(crate) use rxe::{MEMORY as RXE_MEMORY, Rxe};
 pub(crate) use tcp::{TcpSink, TcpSource};
 
 use crate::network::Ecn;

@@ -8,7 +8,7 @@ use netem::SplitMix64;
 use wire::rocev2::Psn;
 
 use crate::agenda::Agenda;
-use crate::ends::{Content, End, Engine, Outgoing, Rxe, TcpSink, TcpSource};
+use crate::ends::{Content, End, Engine, Outgoing, RXE_MEMORY, Rxe, TcpSink, TcpSource};
 use crate::network::{ACCESS_RATE_MULTIPLE, Ecn, Host, Network, Packet};
 use crate::queue_pair::Memory;
 use crate::report::{jain, percentile};
@@ -368,13 +368,14 @@ fn ends(
             start,
         },
     };
-    let roce = |protocol: Protocol, side: usize| -> Box<dyn End> {
+    let roce = |protocol: Protocol, peer: Protocol, side: usize| -> Box<dyn End> {
         // The sink posts READs, and the source posts everything else.
         let posts = (side == SINK) == (load.operation == Operation::Read);
         let receives = if is_main { scenario.receives } else { Receives::Many };
+        let remote = if peer == Protocol::Rxe { RXE_MEMORY } else { memory.remote() };
         match protocol {
-            Protocol::Rxe => Box::new(Rxe::new(memory, scenario.path_mtu(), load, posts)),
-            _ => Box::new(Engine::new(memory, scenario, load, posts, receives, now)),
+            Protocol::Rxe => Box::new(Rxe::new(remote, scenario.path_mtu(), load, posts)),
+            _ => Box::new(Engine::new((memory, remote), scenario, load, posts, receives, now)),
         }
     };
     let tcp = |algorithm| -> [Box<dyn End>; 2] {
@@ -387,7 +388,7 @@ fn ends(
         Protocol::Cubic => tcp(Algorithm::Cubic),
         Protocol::Reno => tcp(Algorithm::Reno),
         Protocol::OpenDat | Protocol::Rxe => {
-            let mut ends = [roce(protocol, SOURCE), roce(peer, SINK)];
+            let mut ends = [roce(protocol, peer, SOURCE), roce(peer, protocol, SINK)];
             establish(&mut ends, now);
             ends
         }

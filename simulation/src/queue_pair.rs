@@ -106,9 +106,8 @@ impl Queues {
         (Queues { memory: Rc::clone(memory), qp, requests, receives }, work)
     }
 
-    /// Posts a request for a message of `len` octets.
-    pub(crate) fn post(&self, operation: Operation, len: u32) {
-        let remote = self.memory.remote();
+    /// Posts a request for a message of `len` octets. `remote` is the peer's memory.
+    pub(crate) fn post(&self, operation: Operation, remote: Remote, len: u32) {
         let op = match operation {
             Operation::Write => SendOp::Write(remote),
             Operation::Read => SendOp::Read(remote),

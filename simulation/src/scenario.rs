@@ -111,7 +111,6 @@ const TOO_MANY_OCTETS: &str =
 const NEEDS_TIME: &str =
     "a sender whose peer posts no receive never ends: add a time, such as time=1s";
 const NEEDS_SEND: &str = "receives matter only for sends: add operation=send";
-const RXE_CANNOT_READ: &str = "the model of rxe has no reads: use operation=write or send";
 
 const FLOWS: RangeInclusive<usize> = 1..=1000;
 const CROSS: RangeInclusive<usize> = 0..=1000;
@@ -232,7 +231,6 @@ impl Scenario {
             _ if !has_receives && is_peer_rxe => Err(("receives", RXE_HAS_RECEIVES)),
             _ if self.all_flows() > FLOWS_MAX => Err(("flows", TOO_MANY_FLOWS)),
             _ if self.octets() > OCTETS_MAX => Err(("messages", TOO_MANY_OCTETS)),
-            _ if is_peer_rxe && self.operation == Operation::Read => Err(("peer", RXE_CANNOT_READ)),
             _ => Ok(()),
         }
     }
@@ -260,8 +258,7 @@ impl Scenario {
         let any_receives = self.receives == Receives::Many;
         match protocol {
             Protocol::OpenDat => true,
-            Protocol::Rxe => any_receives && self.operation != Operation::Read,
-            Protocol::Cubic | Protocol::Reno => any_receives,
+            Protocol::Rxe | Protocol::Cubic | Protocol::Reno => any_receives,
         }
     }
 

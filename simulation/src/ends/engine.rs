@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rnic::rc::Failure;
-use rnic::{Burst, RcCfg, ReliableConnection};
+use rnic::{Burst, RcCfg, ReliableConnection, Remote};
 use wire::rocev2::{Bth, Packet, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
@@ -36,6 +36,8 @@ const BURST_OCTETS: usize = 1 << 16;
 pub(crate) struct Engine {
     rc: ReliableConnection,
     queues: Queues,
+    /// The peer's memory.
+    remote: Remote,
     burst: Burst,
     /// The messages of this end. `None` if the peer posts all messages.
     requests: Option<Requests>,
@@ -48,9 +50,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An end that posts this load, or that serves it.
+    /// An end that posts this load, or that serves it. `remote` is the peer's memory.
     pub(crate) fn new(
-        memory: &Rc<Memory>,
+        (memory, remote): (&Rc<Memory>, Remote),
         scenario: &Scenario,
         load: Load,
         posts: bool,
@@ -91,6 +93,7 @@ impl Engine {
         Engine {
             rc,
             queues,
+            remote,
             burst,
             requests: posts.then(|| Requests::new(load)),
             receives,
@@ -157,7 +160,8 @@ impl Engine {
         if let Some(requests) = &mut self.requests {
             requests.complete(completed, now);
             while requests.post(now) {
-                self.queues.post(requests.load.operation, requests.load.size);
+                let Load { operation, size, .. } = requests.load;
+                self.queues.post(operation, self.remote, size);
                 goes_on = true;
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of packets that arrive early, of the NAKs for missing packets, and of what is sent again.
 
 use netem::Probability;
-use rxe_model::{Rxe, RxeCfg, octet};
+use rxe_model::{Op, R_KEY, Request, Rxe, RxeCfg};
 use wire::rocev2::NakCode;
 
 use super::*;
@@ -73,10 +73,10 @@ const PACKET_TIME: Duration = Duration::from_micros(8);
 
 /// Moves packets between two ends until `is_done`, or until no event follows. Returns the time that
 /// has passed.
-fn drive<A: End, B: End>(
+pub(super) fn drive<A: End, B: End>(
     (a, b): (&mut A, &mut B),
     conditions: &Conditions,
-    is_done: impl Fn(&A, &B) -> bool,
+    mut is_done: impl FnMut(&mut A, &mut B) -> bool,
 ) -> Duration {
     let there = conditions.clone();
     let back = Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() };
@@ -120,11 +120,11 @@ pub(super) fn next_packet<A: End, B: End>(a: &A, b: &B, now: Instant) -> Option<
     (a.is_ready() || b.is_ready()).then(|| now + PACKET_TIME)
 }
 
-const RXE_MTU: PathMtu = PathMtu::Octets1024;
+pub(super) const RXE_MTU: PathMtu = PathMtu::Octets1024;
 
 /// rxe's parameters in `ib_write_bw -R`, with a retry count below the one that stands for any
 /// number.
-fn rxe_cfg(peer: usize) -> RxeCfg {
+pub(super) fn rxe_cfg(peer: usize) -> RxeCfg {
     RxeCfg {
         mtu: RXE_MTU,
         peer_qpn: QPNS[peer],
@@ -132,7 +132,23 @@ fn rxe_cfg(peer: usize) -> RxeCfg {
         rq_psn: PSNS[peer],
         timeout: Duration::from_nanos(4096 << 17),
         retry_cnt: 6,
+        rd_atomic: 4,
     }
+}
+
+/// The octet at this offset of each message of rxe.
+fn octet(offset: usize) -> u8 {
+    (offset % 251) as u8
+}
+
+/// A queue pair of rxe whose memory contains a message of this length.
+fn rxe(peer: usize, len: usize) -> Rxe {
+    Rxe::new(rxe_cfg(peer), (0..len).map(octet).collect())
+}
+
+/// A WRITE of this number of octets.
+fn rxe_write(len: usize, (va, r_key): (u64, u32)) -> Request {
+    Request { op: Op::Write(rxe_model::Remote { va, r_key }), local: 0, len }
 }
 
 /// A gigabit network that loses this percentage of the packets in each direction.
@@ -152,13 +168,14 @@ const LEN: usize = 1 << 20;
 /// Writes 8 MiB from rxe to this implementation. Returns the time, or `None` if the connection
 /// breaks.
 fn rxe_to_us(conditions: &Conditions) -> Option<Duration> {
-    let mut rxe = Rxe::new(rxe_cfg(1));
+    let mut rxe = rxe(1, LEN);
     let mut side = Side::new(RcCfg { mtu: RXE_MTU, ip_mtu: 1500, ..cfg(0) }, Instant::now());
     let sink = side.buf(LEN);
     for _ in 0..MESSAGES {
-        rxe.post(LEN, Some((sink.addr(), sink.key())));
+        rxe.post(rxe_write(LEN, (sink.addr(), sink.key())));
     }
-    let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES || rxe.failure().is_some();
+    let is_done =
+        |rxe: &mut Rxe, _: &mut Side| rxe.completed() == MESSAGES || rxe.failure().is_some();
     let time = drive((&mut rxe, &mut side), conditions, is_done);
     if rxe.failure().is_some() {
         return None;
@@ -171,11 +188,12 @@ fn rxe_to_us(conditions: &Conditions) -> Option<Duration> {
 
 /// Writes 8 MiB from one rxe to another.
 fn rxe_to_rxe(conditions: &Conditions) -> Option<Duration> {
-    let (mut from, mut to) = (Rxe::new(rxe_cfg(1)), Rxe::new(rxe_cfg(0)));
+    let (mut from, mut to) = (rxe(1, LEN), rxe(0, LEN));
     for _ in 0..MESSAGES {
-        from.post(LEN, Some((0, 0)));
+        from.post(rxe_write(LEN, (0, R_KEY)));
     }
-    let is_done = |from: &Rxe, _: &Rxe| from.completed() == MESSAGES || from.failure().is_some();
+    let is_done =
+        |from: &mut Rxe, _: &mut Rxe| from.completed() == MESSAGES || from.failure().is_some();
     let time = drive((&mut from, &mut to), conditions, is_done);
     from.failure().is_none().then_some(time)
 }
@@ -219,14 +237,14 @@ fn rxe_never_waits_without_a_timer() {
     for (len, seeds) in [(2 << 10, 800), (8 << 10, 2000), (100 << 10, 100), (300 << 10, 30)] {
         for seed in 0..seeds {
             let conditions = Conditions { delay: Duration::from_micros(1), ..lossy(5, seed) };
-            let mut rxe = Rxe::new(rxe_cfg(1));
+            let mut rxe = rxe(1, len);
             let cfg = RcCfg { mtu: RXE_MTU, ip_mtu: 1500, ..cfg(0) };
             let mut side = Side::new(cfg, Instant::now());
             let sink = side.buf(len);
             for _ in 0..MESSAGES {
-                rxe.post(len, Some((sink.addr(), sink.key())));
+                rxe.post(rxe_write(len, (sink.addr(), sink.key())));
             }
-            let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES;
+            let is_done = |rxe: &mut Rxe, _: &mut Side| rxe.completed() == MESSAGES;
             drive((&mut rxe, &mut side), &conditions, is_done);
             let (completed, received) = (rxe.completed(), side.rc.stats().rx_messages);
             assert!(
@@ -282,7 +300,7 @@ impl Fixture {
 
     /// The packets of a SEND, with or without the bit MigReq. The last one requests an
     /// acknowledgement.
-    fn long_send(&self, migrated: bool) -> [Vec<u8>; 3] {
+    pub(super) fn long_send(&self, migrated: bool) -> [Vec<u8>; 3] {
         let opcodes = [Opcode::SendFirst, Opcode::SendMiddle, Opcode::SendLast];
         std::array::from_fn(|at| {
             let psn = self.psn + at as u32;
@@ -297,7 +315,7 @@ impl Fixture {
         words(&self.side.transmit(self.now))
     }
 
-    fn acknowledged_finally(&mut self) -> Vec<String> {
+    pub(super) fn acknowledged_finally(&mut self) -> Vec<String> {
         self.side.rc.acknowledge_finally(&mut self.side.burst);
         words(&self.side.sent())
     }
@@ -311,7 +329,7 @@ impl Fixture {
     }
 
     /// Checks that this packet of a repeated message is acknowledged now, and once more later.
-    fn assert_acknowledged_twice(&mut self, ahead: i32) {
+    pub(super) fn assert_acknowledged_twice(&mut self, ahead: i32) {
         assert_eq!(self.sent(), [self.ack(ahead)]);
         assert_eq!(self.side.rc.deadline(), Some(self.now + END_DELAY));
         self.wait(END_DELAY);

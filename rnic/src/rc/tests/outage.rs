@@ -5,7 +5,7 @@ use netem::Probability;
 use super::order::{End, next_packet};
 use super::*;
 use crate::WcStatus;
-use rxe_model::{Rxe, RxeCfg};
+use rxe_model::{Op, R_KEY, Request, Rxe, RxeCfg};
 
 const OUTAGE: Duration = Duration::from_secs(8);
 /// The time in which a transfer must end after the outage.
@@ -106,7 +106,9 @@ const MESSAGES: u64 = 8;
 fn rxe() -> Rxe {
     let timeout = Duration::from_nanos(4096 << 19);
     let [rq_psn, sq_psn] = [PSNS[1], PSNS[0]];
-    Rxe::new(RxeCfg { mtu: MTU, peer_qpn: QPNS[1], sq_psn, rq_psn, timeout, retry_cnt: 5 })
+    let (mtu, peer_qpn) = (MTU, QPNS[1]);
+    let cfg = RxeCfg { mtu, peer_qpn, sq_psn, rq_psn, timeout, retry_cnt: 5, rd_atomic: 4 };
+    Rxe::new(cfg, vec![0; LEN])
 }
 
 /// This implementation, as the peer of [`rxe`].
@@ -126,7 +128,9 @@ fn requests_of_rxe_survive_eight_seconds_without_a_network() {
         let sink = side.buf(LEN);
         for n in 0..MESSAGES {
             side.recv(n, &[sink.seg(0, LEN)]);
-            rxe.post(LEN, (n % 2 == 0).then(|| (sink.addr(), sink.key())));
+            let remote = rxe_model::Remote { va: sink.addr(), r_key: sink.key() };
+            let op = if n % 2 == 0 { Op::Write(remote) } else { Op::Send };
+            rxe.post(Request { op, local: 0, len: LEN });
         }
         let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES as usize;
         let took = drive((&mut rxe, &mut side), begins, is_done);
@@ -141,11 +145,11 @@ fn requests_to_rxe_survive_eight_seconds_without_a_network() {
     for begins in [0, 1, 5, 7, 10, 11].map(|times| times * DELAY) {
         let (mut rxe, mut side) = (rxe(), peer_of_rxe());
         let source = side.buf(LEN);
-        let nowhere = crate::Remote { addr: 0, key: 0 };
+        let sink = crate::Remote { addr: 0, key: R_KEY };
         for n in 0..MESSAGES {
             match n % 2 {
                 0 => side.post(send(n, &[source.seg(0, LEN)])),
-                _ => side.post(write(n, &[source.seg(0, LEN)], nowhere)),
+                _ => side.post(write(n, &[source.seg(0, LEN)], sink)),
             }
         }
         let is_done = |side: &Side, _: &Rxe| side.rc.is_drained();
