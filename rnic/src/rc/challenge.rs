@@ -1,8 +1,8 @@
 //! A challenge asks the peer whether it still has the connection. A challenge is possible even if
 //! the consumer has posted no request.
 //!
-//! The challenge is an RDMA write of no octets with the PSN of the last packet that the peer has
-//! acknowledged. For the peer this packet is a duplicate. It accesses no memory, and an endpoint
+//! The challenge is an RDMA write of no octets with the PSN of the last packet of a SEND or WRITE
+//! that the peer has acknowledged. For the peer this packet is a duplicate. It accesses no memory, and an endpoint
 //! that still has the connection acknowledges it again.
 //!
 //! Adapters and this implementation acknowledge the PSN of the challenge. Kernel rxe acknowledges
@@ -96,7 +96,7 @@ impl Requester {
         let acknowledges = packet.bth.opcode.operation() == Operation::Acknowledge;
         let is_unset =
             acknowledges && psn == RXE_UNSET_PSN && matches!(syndrome, Syndrome::Ack { .. });
-        let repeats = acknowledges && !psn.is_after(self.last_acknowledged());
+        let repeats = acknowledges && psn.is_before(self.oldest.psn);
         if !unacknowledged && !is_unset && !repeats {
             return false;
         }
@@ -109,11 +109,6 @@ impl Requester {
     /// Whether this is the PSN with which adapters answer the challenge. A stranger can hardly
     /// guess it. Kernel rxe may answer with another PSN, and such an answer does not count here.
     pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
-        self.challenge.is_some() && psn == self.last_acknowledged()
-    }
-
-    /// The PSN before the oldest unacknowledged PSN.
-    pub(super) fn last_acknowledged(&self) -> Psn {
-        self.oldest.psn.previous()
+        self.challenge.is_some() && self.repeats_last(psn)
     }
 }

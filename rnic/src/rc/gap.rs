@@ -280,8 +280,10 @@ impl GapPolicy {
     }
 
     /// Whether the peer may be sending the packets after this gap again, because it has got a NAK.
-    pub(super) fn peer_may_go_back(&self, gap: &Gap) -> bool {
-        gap.is_reported() || gap.follows_nak && self.peer_goes_back != Some(false)
+    /// Kernel rxe always goes back, whatever earlier gaps seem to show.
+    pub(super) fn peer_may_go_back(&self, gap: &Gap, may_be_rxe: bool) -> bool {
+        let may_go_back = may_be_rxe || self.peer_goes_back != Some(false);
+        gap.is_reported() || gap.follows_nak && may_go_back
     }
 
     /// Handles a packet that had arrived before.

@@ -196,7 +196,8 @@ impl Responder {
             work.report_refused(read_access(&reth), error);
             return Err(REMOTE_ACCESS);
         }
-        self.resources.add_read(psn, reth, packets).map_err(|_| self.too_many(work))?;
+        let added = self.resources.add_read(psn, reth, packets, self.is_after_end);
+        added.map_err(|_| self.too_many(work))?;
         Ok(packets)
     }
 
@@ -227,7 +228,8 @@ impl Responder {
                 AtomicError::Key(_) => REMOTE_ACCESS,
             }
         })?;
-        self.resources.add_atomic(packet.bth.psn, original).map_err(|_| self.too_many(work))?;
+        let added = self.resources.add_atomic(packet.bth.psn, original, self.is_after_end);
+        added.map_err(|_| self.too_many(work))?;
         Ok(1)
     }
 
@@ -241,7 +243,10 @@ impl Responder {
     /// Records whether the peer requests an acknowledgement of this packet.
     #[inline]
     fn note_ack_request(&mut self, packet: &Packet<'_>) {
-        self.ack_requests += u32::from(packet.bth.ack_request);
+        if packet.bth.ack_request {
+            self.ack_requests += 1;
+            self.repeated = None;
+        }
     }
 }
 

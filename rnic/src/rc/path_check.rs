@@ -131,7 +131,7 @@ impl PathCheck {
         let is_answer = is_ack
             && requester.challenge.is_none()
             && !requester.is_unacknowledged(psn)
-            && (psn == requester.last_acknowledged() || psn == RXE_UNSET_PSN);
+            && (requester.repeats_last(psn) || psn == RXE_UNSET_PSN);
         if is_answer {
             // If requests are in flight, the answer may be to a question, or to a request that the
             // peer had acknowledged before.

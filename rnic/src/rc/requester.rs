@@ -40,6 +40,9 @@ const RNR_RETRIES_INFINITE: u8 = 7;
 const RECEIVER_STALL_MIN: Duration = Duration::from_secs(1);
 /// The number of missing packets of a flight that are sent again alone.
 const MISSING_SENT_ALONE: u32 = 3;
+/// The maximum number of PSNs between the last SEND or WRITE and the oldest unacknowledged packet
+/// so that the peer certainly takes a repetition of the former for a duplicate.
+const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
 /// The maximum number of packets that are sent again for one NAK.
 const SENT_AGAIN_MAX: u32 = 16;
 
@@ -47,6 +50,8 @@ const SENT_AGAIN_MAX: u32 = 16;
 pub(super) struct Requester {
     /// The oldest packet that is not acknowledged, or whose response has not arrived.
     pub(super) oldest: Cursor,
+    /// The latest packet of a SEND or WRITE that is acknowledged.
+    last_message: Psn,
     /// The packet to be sent next.
     pub(super) next: Cursor,
     /// The first PSN that has never been sent.
@@ -197,6 +202,7 @@ impl Requester {
         let start = Cursor { at, index: 0, psn: cfg.sq_psn };
         Requester {
             oldest: start,
+            last_message: start.psn.previous(),
             next: start,
             first_unsent: start.psn,
             awaited: VecDeque::new(),
@@ -382,9 +388,26 @@ impl Requester {
             self.oldest.step(left.min(more as u32), packets);
         }
         if self.oldest.psn != before.psn {
+            self.last_message = self.oldest.psn.previous();
             self.on_progress(before, now);
         }
         whole
+    }
+
+    /// The PSN of the latest packet of a SEND or WRITE that is acknowledged. If very many PSNs of
+    /// READs follow it, returns the PSN before the oldest unacknowledged one.
+    pub(super) fn last_acknowledged(&self) -> Psn {
+        let before_oldest = self.oldest.psn.previous();
+        match before_oldest.distance(self.last_message) {
+            0..LAST_MESSAGE_DISTANCE_MAX => self.last_message,
+            _ => before_oldest,
+        }
+    }
+
+    /// Whether an acknowledgement of this PSN repeats the last one. Responders repeat the PSN of
+    /// the last SEND or WRITE, or that of the last request of any kind.
+    pub(super) fn repeats_last(&self, psn: Psn) -> bool {
+        psn == self.last_acknowledged() || psn == self.oldest.psn.previous()
     }
 
     /// Records that the cursor `oldest` has advanced. It was at `before`.

@@ -57,10 +57,15 @@ pub(super) struct Responder {
     pub(super) ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
+    /// The latest packet that may be acknowledged, if only packets that were received before have
+    /// requested the acknowledgement. See [`acknowledged`](Self::acknowledged).
+    pub(super) repeated: Option<Psn>,
     /// Whether the packet before `expected` is the last one of several packets of a message, and
     /// may have been sent by kernel rxe.
-    is_after_end: bool,
-    /// The message of which this packet is the end, if the peer is sending it again. See
+    pub(super) is_after_end: bool,
+    /// Whether the peer may be kernel rxe.
+    may_be_rxe: bool,
+    /// The message that is the [last](Self::last_message_packet) one, if the peer is sending it again. See
     /// [`on_repeated`](Self::on_repeated).
     repeated_message: Option<Box<RepeatedMessage>>,
     /// The time in the first RNR NAK for a packet.
@@ -105,7 +110,9 @@ impl Responder {
             nak: None,
             ack_requests: 0,
             unacknowledged_packets: 0,
+            repeated: None,
             is_after_end: false,
+            may_be_rxe: false,
             repeated_message: None,
             rnr_timer: cfg.rnr_timer,
             last_rnr_timer: cfg.rnr_timer,
@@ -164,8 +171,9 @@ impl Responder {
             Ok(psns) => {
                 self.expected = self.expected + psns;
                 // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
+                self.may_be_rxe = !packet.bth.migrated;
                 self.is_after_end =
-                    packet.bth.opcode.position() == Position::Last && !packet.bth.migrated;
+                    packet.bth.opcode.position() == Position::Last && self.may_be_rxe;
                 self.repeated_message = None;
                 self.unacknowledged_packets += 1;
                 Ok(Some(psns))
@@ -204,12 +212,13 @@ impl Responder {
         self.is_peer_waiting && self.nak.is_none()
     }
 
-    /// Tells the peer that there is a receive buffer now, by repeating the last acknowledgement.
+    /// Tells the peer that there is a receive buffer now, by repeating the last acknowledgement of
+    /// a SEND or WRITE.
     /// This requester then sends again at once (`Requester::receive`). Other requesters ignore a
     /// duplicate acknowledgement (for kernel rxe see `check_psn` in `rxe_comp.c`), and send again
     /// when the time of the RNR NAK has passed.
     pub(super) fn announce_receive(&mut self) {
-        self.is_peer_waiting = false;
+        (self.is_peer_waiting, self.repeated) = (false, None);
         self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
     }
 
@@ -245,7 +254,7 @@ impl Responder {
     ) -> Result<(), Failure> {
         let (ack_requests, last) = (self.ack_requests, self.expected.previous());
         let result = self.execute_early(work, path, now, before, stats);
-        if self.gap_policy.peer_may_go_back(before) {
+        if self.gap_policy.peer_may_go_back(before, self.may_be_rxe) {
             // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
             // in the packets after it if the peer sends all of them again.
             self.ack_requests = ack_requests;
@@ -409,8 +418,8 @@ impl Responder {
         }
     }
 
-    /// Decides when the end of the message before `expected` is acknowledged now that the peer has
-    /// sent the packet with this PSN again. All packets before `expected` have arrived.
+    /// Decides when the end of the last message is acknowledged now that the peer has sent the
+    /// packet with this PSN again. All packets before `expected` have arrived.
     ///
     /// Kernel rxe sends all packets from that one on again. It must not get an acknowledgement of
     /// the end of a message while it is sending the message again: it would stop its timer, but it
@@ -427,10 +436,15 @@ impl Responder {
     /// one: rxe ignores acknowledgements of later packets while it is sending a message.
     #[cold]
     fn on_repeated(&mut self, psn: Psn, now: Instant) {
-        if !self.is_after_end {
+        let (end, is_end) = self.last_message_packet();
+        if psn.is_after(end) {
+            // The response to this READ or atomic operation acknowledges the message, too.
+            self.repeated_message = None;
+        }
+        if !is_end || psn.is_after(end) {
             return;
         }
-        let is_acknowledged = psn == self.expected.previous();
+        let is_acknowledged = psn == end;
         let message = self.repeated_message.get_or_insert_with(|| {
             Box::new(RepeatedMessage { since: now, is_acknowledged, due: now })
         });
@@ -456,7 +470,16 @@ impl Responder {
                 self.resources.repeat_read(psn, &reth, path)
             }
             (Operation::FetchAdd | Operation::CompareSwap, _) => self.resources.repeat_atomic(psn),
-            _ => self.ack_requests += 1,
+            _ => {
+                if self.ack_requests == 0 || self.repeated.is_some() {
+                    let unanswered = self.resources.first_after(psn);
+                    self.repeated = unanswered.map(|first| match first.is_after(psn) {
+                        true => psn,
+                        false => first.previous(),
+                    });
+                }
+                self.ack_requests += 1;
+            }
         }
     }
 
@@ -493,7 +516,7 @@ impl Responder {
                 // The last response acknowledges all requests before it. If it was awaited by early
                 // packets, these packets are carried out now and acknowledged, too.
                 Ok(Some(until)) if until == self.expected && !self.is_paused() => {
-                    (self.ack_requests, self.unacknowledged_packets) = (0, 0)
+                    self.note_acknowledged()
                 }
                 Ok(_) => {}
                 Err(ReadFailed { psn, access, error }) => {
@@ -502,8 +525,8 @@ impl Responder {
                 }
             }
         }
-        // A NAK or acknowledgement would also acknowledge a READ whose responses have not been
-        // sent.
+        // A NAK or acknowledgement would overtake the responses to a READ. The peer would take them
+        // for lost.
         if self.resources.is_due() {
             return Ok(());
         }
@@ -548,16 +571,42 @@ impl Responder {
     /// whether it was added.
     #[inline]
     pub(super) fn acknowledge(&mut self, path: &Path, burst: &mut Burst) -> bool {
-        self.owes_ack() && self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK)
+        self.owes_ack() && self.push_ack(path, burst) == Some(true)
     }
 
-    /// The PSN of the latest packet that may be acknowledged.
+    /// The PSN of the latest packet that may be acknowledged. Each acknowledgement and each NAK for
+    /// a missing packet uses it.
+    ///
+    /// Only its response acknowledges a READ or an atomic operation. If a response is lost, and an
+    /// acknowledgement has the PSN of the request, kernel rxe completes the request without its
+    /// data (`check_psn` and `check_ack` in rxe_comp.c). Therefore the acknowledgement ends before
+    /// such requests if no SEND or WRITE has arrived after them. If one has arrived, its
+    /// acknowledgement shows the peer that a response is missing.
+    ///
+    /// A peer that repeats a packet has got no response to later requests. It repeats them, too, so
+    /// the acknowledgement then ends with the repeated packet.
+    ///
+    /// Returns `None` if no acknowledgement may be sent, because kernel rxe may have got some
+    /// packets of the response to a READ. Between them it must not get an acknowledgement of an
+    /// earlier packet: it would take the next packet of the response for an error
+    /// (`COMPST_UPDATE_COMP` resets `comp.opcode`, which `check_ack` compares). The response itself
+    /// acknowledges all packets before it, and rxe asks for it again if it is lost.
     #[inline]
-    fn acknowledged(&self) -> Psn {
-        let latest = self.expected.previous();
-        match self.withholds_end() {
-            true => latest.previous(),
-            false => latest,
+    fn acknowledged(&self) -> Option<Psn> {
+        let (latest, _) = self.last_message_packet();
+        let latest = if self.withholds_end() { latest.previous() } else { latest };
+        let latest = self.repeated.filter(|psn| psn.is_before(latest)).unwrap_or(latest);
+        (!self.may_be_rxe || !self.resources.has_long_read_after(latest)).then_some(latest)
+    }
+
+    /// The packet before the READs and atomic operations that have arrived last: its PSN, and
+    /// whether it is the last one of several packets of a message and may have been sent by kernel
+    /// rxe.
+    #[inline]
+    fn last_message_packet(&self) -> (Psn, bool) {
+        match self.resources.first_of_last(self.expected) {
+            Some(first) => (first.psn.previous(), first.is_after_end),
+            None => (self.expected.previous(), self.is_after_end),
         }
     }
 
@@ -568,7 +617,7 @@ impl Responder {
             return 0;
         }
         self.repeated_message = None;
-        let mut push = || self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK);
+        let mut push = || self.push_ack(path, burst) == Some(true);
         usize::from(push()) + usize::from(push())
     }
 
@@ -581,7 +630,8 @@ impl Responder {
 
     /// Discards all answers that are owed to the peer.
     pub(super) fn clear_pending(&mut self) {
-        (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
+        self.nak = None;
+        self.note_acknowledged();
         (self.gap, self.early, self.repeated_message) = (None, None, None);
         self.resources = ResponderResources::new(0);
     }
@@ -596,9 +646,19 @@ impl Responder {
     #[cold]
     fn push_nak(&mut self, path: &Path, burst: &mut Burst, Nak { psn, syndrome }: Nak) -> bool {
         let is_sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
-        (!is_sequence_error
-            || self.push_ack_packet(path, burst, self.acknowledged(), Syndrome::ACK))
+        (!is_sequence_error || self.push_ack(path, burst) != Some(false))
             && self.push_ack_packet(path, burst, psn, syndrome)
+    }
+
+    /// Adds the acknowledgement of all packets that may be acknowledged. Returns `Some(false)` if
+    /// the burst is full, and `None` if none may be sent and therefore none is owed.
+    #[inline]
+    fn push_ack(&mut self, path: &Path, burst: &mut Burst) -> Option<bool> {
+        let psn = self.acknowledged();
+        if psn.is_none() {
+            self.note_acknowledged();
+        }
+        Some(self.push_ack_packet(path, burst, psn?, Syndrome::ACK))
     }
 
     /// Adds an ACK packet with any syndrome. Returns false if the burst is full.
@@ -613,9 +673,15 @@ impl Responder {
         let aeth = Extension::Aeth(Aeth { syndrome, msn: self.msn });
         let pushed = burst.push_packet(&path.bth(Opcode::Acknowledge, psn), &aeth, 0).is_some();
         if pushed {
-            (self.ack_requests, self.unacknowledged_packets) = (0, 0);
+            self.note_acknowledged();
         }
         pushed
+    }
+
+    /// Records that no acknowledgement is owed any more.
+    #[inline]
+    fn note_acknowledged(&mut self) {
+        (self.ack_requests, self.unacknowledged_packets, self.repeated) = (0, 0, None);
     }
 }
 

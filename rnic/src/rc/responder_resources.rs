@@ -36,14 +36,23 @@ pub(super) struct ResponderResources {
 /// duplicates a packet once or twice; a peer that lacks a response repeats its request for longer.
 const MAX_DROPPED_REPETITIONS: u32 = 4;
 
-struct HeldRequest {
+/// The maximum number of PSNs between an acknowledgement and the expected packet. It is less than
+/// half of all PSNs, so that the peer takes the acknowledgement for an old one, whatever it has sent
+/// meanwhile. A peer has fewer PSNs in flight.
+const ACK_DISTANCE_MAX: i32 = (Psn::COUNT / 16 * 7) as i32;
+
+/// A READ or an atomic operation of the peer.
+pub(super) struct HeldRequest {
     /// The PSN of the request. Its responses have this PSN and the following ones.
-    psn: Psn,
+    pub(super) psn: Psn,
     packets: u32,
     /// The number of responses that have been sent at least once.
     sent: u32,
     /// The number of repetitions that were dropped because the memory is gone.
     dropped: u32,
+    /// Whether the packet before the request is the last one of several packets of a message, and
+    /// may have been sent by kernel rxe.
+    pub(super) is_after_end: bool,
     body: Body,
     /// The responses to be sent, as indices of packets. The range is empty if no response is due.
     due: PacketRange,
@@ -114,33 +123,26 @@ impl ResponderResources {
         self.due > 0
     }
 
-    /// Adds a READ whose response has `packets` packets.
-    pub(super) fn add_read(&mut self, psn: Psn, reth: Reth, packets: u32) -> Result<(), Full> {
-        let due = PacketRange { start: 0, next: 0, end: packets, len: reth.len };
-        self.add(HeldRequest {
-            psn,
-            packets,
-            sent: 0,
-            dropped: 0,
-            body: Body::Read(reth),
-            due,
-            rest: PacketRange::default(),
-        })
+    /// Adds a READ whose response has `packets` packets. For `is_after_end` see [`HeldRequest`].
+    pub(super) fn add_read(
+        &mut self,
+        psn: Psn,
+        reth: Reth,
+        packets: u32,
+        is_after_end: bool,
+    ) -> Result<(), Full> {
+        self.add((psn, packets), reth.len, Body::Read(reth), is_after_end)
     }
 
     /// Adds an atomic operation that has been carried out. The caller has checked that there is
-    /// [room](Self::has_room).
-    pub(super) fn add_atomic(&mut self, psn: Psn, original: u64) -> Result<(), Full> {
-        let due = PacketRange { start: 0, next: 0, end: 1, len: 0 };
-        self.add(HeldRequest {
-            psn,
-            packets: 1,
-            sent: 0,
-            dropped: 0,
-            body: Body::Atomic { original },
-            due,
-            rest: PacketRange::default(),
-        })
+    /// [room](Self::has_room). For `is_after_end` see [`HeldRequest`].
+    pub(super) fn add_atomic(
+        &mut self,
+        psn: Psn,
+        original: u64,
+        is_after_end: bool,
+    ) -> Result<(), Full> {
+        self.add((psn, 1), 0, Body::Atomic { original }, is_after_end)
     }
 
     /// Whether another request can be held: the queue is not full, or its oldest request has been
@@ -149,7 +151,13 @@ impl ResponderResources {
         self.queue.len() < self.max || self.queue.front().is_some_and(HeldRequest::is_answered)
     }
 
-    fn add(&mut self, request: HeldRequest) -> Result<(), Full> {
+    fn add(
+        &mut self,
+        (psn, packets): (Psn, u32),
+        len: u32,
+        body: Body,
+        is_after_end: bool,
+    ) -> Result<(), Full> {
         if !self.has_room() {
             return Err(Full);
         }
@@ -160,7 +168,18 @@ impl ResponderResources {
             // new request has received them.
             self.due -= usize::from(!oldest.due.is_empty());
         }
-        self.queue.push_back(request);
+        let due = PacketRange { start: 0, next: 0, end: packets, len };
+        let (sent, dropped, rest) = (0, 0, PacketRange::default());
+        self.queue.push_back(HeldRequest {
+            psn,
+            packets,
+            sent,
+            dropped,
+            is_after_end,
+            body,
+            due,
+            rest,
+        });
         self.due += 1;
         Ok(())
     }
@@ -210,6 +229,35 @@ impl ResponderResources {
         }
     }
 
+    /// The first of the requests after which no SEND or WRITE has arrived. `expected` is the PSN
+    /// after all requests. Returns `None` if a SEND or WRITE has arrived last.
+    ///
+    /// The peer may still wait for the responses to all of these requests. It does not wait for
+    /// those of requests that are not kept any more, because it has sent later ones.
+    #[inline]
+    pub(super) fn first_of_last(&self, expected: Psn) -> Option<&HeldRequest> {
+        let mut end = expected;
+        let mut first = None;
+        for request in self.queue.iter().rev() {
+            let distance = expected.distance(request.psn);
+            if request.end() != end || !(0..ACK_DISTANCE_MAX).contains(&distance) {
+                break;
+            }
+            (first, end) = (Some(request), request.psn);
+        }
+        first
+    }
+
+    /// The PSN of the first request that ends after this PSN.
+    pub(super) fn first_after(&self, psn: Psn) -> Option<Psn> {
+        self.queue.iter().find(|request| request.end().is_after(psn)).map(|request| request.psn)
+    }
+
+    /// Whether the response to a READ that ends after this PSN has several packets.
+    pub(super) fn has_long_read_after(&self, psn: Psn) -> bool {
+        self.queue.iter().rev().any(|request| request.packets > 1 && request.end().is_after(psn))
+    }
+
     fn find_held(&mut self, psn: Psn) -> Option<&mut HeldRequest> {
         self.queue.iter_mut().find(|request| psn.is_within(request.psn, request.packets))
     }
@@ -250,6 +298,11 @@ impl ResponderResources {
 }
 
 impl HeldRequest {
+    /// The PSN after the last response.
+    fn end(&self) -> Psn {
+        self.psn + self.packets
+    }
+
     /// Whether all responses to the request have been sent at least once.
     fn is_answered(&self) -> bool {
         self.sent == self.packets

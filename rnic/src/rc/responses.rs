@@ -71,12 +71,15 @@ impl Requester {
         }
     }
 
-    /// Whether this is the last acknowledgement once more. After an RNR NAK it says that a receive
-    /// buffer has been posted: see [`Responder::announce_receive`].
+    /// Whether this is the last acknowledgement of a SEND or WRITE once more. After an RNR NAK it
+    /// says that a receive buffer has been posted: see [`Responder::announce_receive`]. It may also
+    /// have the PSN of a READ or an atomic operation after the message, because the responder
+    /// remembers only some of them.
     ///
     /// [`Responder::announce_receive`]: super::responder::Responder::announce_receive
     fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
-        packet.bth.psn == self.oldest.psn.previous()
+        let first = self.last_acknowledged();
+        packet.bth.psn.is_within(first, self.oldest.psn.distance(first) as u32)
             && packet.bth.opcode.operation() == Operation::Acknowledge
             && matches!(syndrome, Syndrome::Ack { .. })
     }

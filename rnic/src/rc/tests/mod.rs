@@ -2,6 +2,7 @@
 //! against packets made by hand.
 
 mod ack_only;
+mod acknowledgements;
 mod bottleneck;
 mod gap;
 mod hostile;
@@ -12,6 +13,7 @@ mod outage;
 mod replay;
 mod requester;
 mod responder;
+mod rxe;
 mod strangers;
 mod transfer;
 mod wheel;

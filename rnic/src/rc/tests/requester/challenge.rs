@@ -128,7 +128,7 @@ fn a_peer_that_is_not_ready_answers() {
 
 /// Kernel rxe does not acknowledge the PSN of the challenge (`rxe_resp.c`, `duplicate_request`).
 /// While rxe has carried out no SEND, WRITE or atomic operation, it acknowledges 0xFFFFFF. After a
-/// READ it acknowledges the PSN of the operation before the READ.
+/// READ it acknowledges the PSN of the operation before the READ, which is the PSN of the challenge.
 #[test]
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
@@ -156,7 +156,7 @@ fn kernel_rxe_answers() {
     fixture.ack(0);
     fixture.response(wire::rocev2::Position::Only, 1, 8).unwrap();
     assert_eq!(fixture.done(), ok([1, 2]));
-    assert_eq!(fixture.challenge(), [format!("{} WRITE only of 0 ask 0", fixture.psn + 1)]);
+    assert_eq!(fixture.challenge(), [format!("{} WRITE only of 0 ask 0", fixture.psn)]);
     fixture.ack(0);
     assert_eq!((fixture.side.rc.deadline(), fixture.side.rc.stats().unexpected), (None, 0));
 }

@@ -129,6 +129,72 @@ fn an_acknowledgement_behind_a_read_shows_that_its_response_is_lost() {
     assert_eq!(sink.number(0), 0x0102_0304_0506_0708);
 }
 
+/// A responder acknowledges the PSN of a READ or an atomic operation, or a PSN within a READ, but
+/// its response is lost (kernel rxe does so after an atomic operation). Nothing completes without
+/// its data, and the request is sent again.
+#[test]
+fn an_acknowledgement_is_no_response() {
+    for (reads, acknowledged) in [(false, 1), (true, 1), (true, 2), (true, 3)] {
+        let mut fixture = Fixture::new();
+        let sink = fixture.side.buf(3 * OCTETS);
+        fixture.side.post(send(1, &[]));
+        let (octets, number) = ([sink.seg(0, 3 * OCTETS)], [sink.seg(0, 8)]);
+        let request = match reads {
+            true => read(2, &octets, NOWHERE),
+            false => fetch_add(2, &number, NOWHERE, 1),
+        };
+        fixture.side.post(request);
+        let sent = fixture.sent();
+        fixture.ack(acknowledged);
+        assert_eq!(fixture.done(), ok([1]), "the PSN of a request that awaits data");
+        assert_eq!(fixture.sent(), sent[1..]);
+        if reads {
+            fixture.response(Position::First, 1, OCTETS).unwrap();
+            fixture.ack(acknowledged);
+            fixture.response(Position::Middle, 2, OCTETS).unwrap();
+            fixture.ack(acknowledged);
+            assert_eq!(fixture.done(), []);
+            fixture.response(Position::Last, 3, OCTETS).unwrap();
+        } else {
+            let aeth = Aeth { syndrome: Syndrome::ACK, msn: 0 };
+            let response = Extension::AtomicAck(aeth, AtomicAckEth { original: 5 });
+            let psn = fixture.psn + 1;
+            fixture.take(&packet(Opcode::AtomicAcknowledge, psn, response, &[])).unwrap();
+        }
+        assert_eq!(fixture.done(), ok([2]));
+    }
+}
+
+/// The peer has no receive buffer for the message after READs and atomic operations. It announces
+/// one with the acknowledgement of the message before them, or of one of them.
+#[test]
+fn a_receive_is_announced_without_the_psn_of_a_read() {
+    let aeth = Aeth { syndrome: Syndrome::ACK, msn: 0 };
+    for announced in [-1, 0, 1, 2, 3] {
+        let mut fixture = Fixture::new();
+        let sink = fixture.side.buf(OCTETS);
+        fixture.side.post(send(1, &[]));
+        fixture.side.post(read(2, &[sink.seg(0, 8)], NOWHERE));
+        fixture.side.post(fetch_add(3, &[sink.seg(0, 8)], NOWHERE, 1));
+        fixture.side.post(send(4, &[]));
+        let sent = fixture.sent();
+        fixture.ack(0);
+        fixture.response(Position::Only, 1, 8).unwrap();
+        let response = Extension::AtomicAck(aeth, AtomicAckEth { original: 5 });
+        let psn = fixture.psn + 2;
+        fixture.take(&packet(Opcode::AtomicAcknowledge, psn, response, &[])).unwrap();
+        fixture.rnr(0, 3).unwrap();
+        assert_eq!(fixture.sent(), [[]; 0], "the peer is not ready");
+        fixture.take(&answer(Syndrome::ACK, fixture.psn + announced as u32)).unwrap();
+        let continues = (0..3).contains(&announced);
+        assert_eq!(fixture.sent() == sent[3..], continues, "{announced}");
+        // The next acknowledgement of the message itself completes it.
+        let done = ok([1, 2, 3, 4]);
+        let done = if announced == 3 { &done[..] } else { &done[..3] };
+        assert_eq!(fixture.done(), done);
+    }
+}
+
 #[test]
 fn a_long_read_is_asked_for_in_parts() {
     let mut fixture = Fixture::with(|cfg| (cfg.window, cfg.initiator_depth) = (16, 2));
