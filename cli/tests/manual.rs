@@ -101,7 +101,7 @@ fn effects(name: &str) -> &'static str {
         "dat-register" => "test \"$(grep -c '^tcp-lo ' my.conf)\" = 1\ngrep -q 'crc=on' my.conf\n",
         "dat-unregister" => "test \"$(grep -c '^tcp-lo ' my.conf)\" = 0\n",
         "dat-convert" => "grep -q '^lab ' my-copy.conf\n",
-        "dat-bench" => "grep -q '<svg' bench.html\n",
+        "dat-bench" => "grep -q '<svg' a.html\n",
         "dat-conformance" => "grep -q '<testcase' result.xml\n",
         "dat-trace" => "grep -q '\"established\"' trace.json\n",
         "dat-completions" => "grep -q complete ~/.local/share/bash-completion/completions/dat\n",

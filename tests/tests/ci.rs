@@ -197,12 +197,7 @@ fn a_failed_run_is_reported_with_its_captures() {
         let project = project()?;
         let _turn = FIXED_PORT.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = tempfile::tempdir().expect("a directory");
-        fs::create_dir_all(copy.path().join("ci")).expect("a directory");
-        fs::create_dir_all(copy.path().join("target")).expect("a directory");
-        fs::copy(workspace().join("ci/rdma-matrix"), copy.path().join("ci/rdma-matrix"))
-            .expect("a copy");
-        symlink(dist.root(), copy.path().join("target/dist")).expect("a link");
-        let output = Command::new(copy.path().join("ci/rdma-matrix"))
+        let output = matrix(copy.path(), &dist)
             .args(["bash", "-c", "make test && [ $DAT_IA = tcp-emu ]"])
             .current_dir(project.path())
             .env("NETWORKS", "loss=1%,reorder=1%")
@@ -219,11 +214,43 @@ fn a_failed_run_is_reported_with_its_captures() {
     });
 }
 
+/// A run that does not end is ended, and the table at the end says so.
+#[test]
+fn a_run_that_takes_longer_than_the_limit_is_ended() {
+    skip_if_missing(|| {
+        let dist = Dist::locate()?;
+        let copy = tempfile::tempdir().expect("a directory");
+        let output = matrix(copy.path(), &dist)
+            .args(["sleep", "1000000"])
+            .current_dir(copy.path())
+            .envs([("ADAPTERS", "softroce"), ("NETWORKS", "off"), ("LIMIT", "1s")])
+            .output()
+            .expect("the script starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let (_, table) = said.split_once("\nadapter    network").expect("a table");
+        let row = table.lines().find(|line| line.starts_with("softroce   off")).expect("a row");
+        assert!(row.contains("  FAILED: ended after ") && row.ends_with("(LIMIT=1s)"), "{said}");
+        Ok(())
+    });
+}
+
+/// Returns the script, in a directory that is laid out like a clone.
+fn matrix(clone: &Path, dist: &Dist) -> Command {
+    for name in ["ci", "target"] {
+        fs::create_dir_all(clone.join(name)).expect("a directory");
+    }
+    let script = clone.join("ci/rdma-matrix");
+    fs::copy(workspace().join("ci/rdma-matrix"), &script).expect("a copy");
+    symlink(dist.root(), clone.join("target/dist")).expect("a link");
+    Command::new(script)
+}
+
 /// The page lists the script's own defaults.
 #[test]
 fn the_page_has_the_defaults_of_the_script() {
     let (script, page) = (read("ci/rdma-matrix"), read("docs/ci.md"));
-    for variable in ["ADAPTERS", "NETWORKS"] {
+    for variable in ["ADAPTERS", "NETWORKS", "LIMIT"] {
         let start = format!("${{{variable}:-");
         let (_, rest) = script.split_once(&start).unwrap_or_else(|| panic!("no {start}"));
         let default = rest.split('}').next().expect("a default");
