@@ -697,7 +697,8 @@ fn query_prints_every_attribute_under_the_standards_name() {
         "    zb_supported                         yes",
         "    max_lmr_virtual_address              no limit",
         "provider (DAT_PROVIDER_ATTR)",
-        "    completion_flags_supported           SUPPRESS, SOLICITED_WAIT, UNSIGNALLED, BARRIER_FENCE, EVD_THRESHOLD",
+        "    completion_flags_supported           SUPPRESS, SOLICITED_WAIT, UNSIGNALLED,",
+        "                                         BARRIER_FENCE, EVD_THRESHOLD",
         "    srq_watermarks_supported             SRQ_LOW, EP_SOFT_HIGH, EP_HARD_HIGH",
         "    rmr_scope_supported                  ANY",
         "of the transport",
@@ -820,8 +821,9 @@ fn every_command_has_a_page_of_the_manual() {
         assert!(page(name).contains(".SH"), "{name}");
     }
     assert!(
-        page("dat.1")
-            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"),
+        page("dat.1").contains(
+            ".SH ENVIRONMENT\n.in 0\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"
+        ),
         "the page must show the variables in the layout of --help"
     );
     assert!(
