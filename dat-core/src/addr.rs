@@ -68,8 +68,9 @@ impl From<SocketAddr> for SockAddr {
 }
 
 /// Converts an address that a consumer has passed. An IPv4-mapped IPv6 address becomes the IPv4
-/// address, for which each provider has one address family. Fails with `DAT_INVALID_ADDRESS` if the pointer
-/// is NULL or if the address is neither an IPv4 address nor an IPv6 address.
+/// address, because the sockets of some providers carry only one address family. Fails with
+/// `DAT_INVALID_ADDRESS` if the pointer is NULL or if the address is neither an IPv4 address nor an
+/// IPv6 address.
 ///
 /// # Safety
 /// If the pointer is not NULL, it leads to a readable address that is as long as its family says.

@@ -144,6 +144,8 @@ impl Drop for CookieClaim {
 /// file that no process has locked belongs to nobody.
 fn remove_stale(directory: &Path, user: u32) {
     let prefix = format!("opendat-{user}-");
+    // Another user may have created a pipe of such a name. O_NONBLOCK keeps open() from waiting.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_claim =
@@ -152,8 +154,7 @@ fn remove_stale(directory: &Path, user: u32) {
             });
         let path = entry.path();
         if is_claim
-            && let Ok(file) =
-                OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path)
+            && let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(&path)
             && file.try_lock().is_ok()
             && file
                 .metadata()
