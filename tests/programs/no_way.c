@@ -4,7 +4,7 @@
  *
  *   no_way route   no route leads to the peer: DAT_CONNECTION_EVENT_UNREACHABLE, and the log says
  *                  why
- *   no_way ports   no local port is left: DAT_INSUFFICIENT_RESOURCES, and the log says why;
+ *   no_way ports   no local port is left: DAT_RESOURCE_DEVICE, and the log says why;
  *                  established connections go on
  *
  * `no_way ports` changes the range of local ports of its network namespace, and restores it.
@@ -95,7 +95,9 @@ static void without_a_port(struct end *end)
     accept_next(end->cr, server, end->connect);
     wait_established(end->connect);
     status = connect_to_port(another, "127.0.0.1", port);
-    EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES, "%s", status_text(status));
+    EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES &&
+               DAT_GET_SUBTYPE(status) == DAT_RESOURCE_DEVICE,
+           "%s", status_text(status));
     EXPECT(strstr(logged(), "because=this host has no local port left"),
            "the log does not say why");
 

@@ -178,6 +178,13 @@ const UNPROVOKED: &[Unprovoked] = &[
     Unprovoked {
         kind: INSUFFICIENT,
         subtype: "DAT_RESOURCE_DEVICE",
+        functions: &["dat_ep_connect", "dat_ep_common_connect", "dat_ep_dup_connect"],
+        why: "all ports of the local address are in use",
+        test: Some(("tests/programs/no_way.c", "no_way ports")),
+    },
+    Unprovoked {
+        kind: INSUFFICIENT,
+        subtype: "DAT_RESOURCE_DEVICE",
         functions: &["dat_psp_create*", "dat_rsp_create", "dat_csp_create"],
         why: "the service point opens another address of the host, and that address has 1,087 \
               adapters or is in use by another program",
