@@ -6,6 +6,7 @@ mod acknowledgements;
 mod bottleneck;
 mod gap;
 mod hostile;
+mod lengths;
 mod lossy;
 mod notification;
 mod order;
