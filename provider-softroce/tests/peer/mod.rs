@@ -93,7 +93,12 @@ impl Peer {
         let mut datagram = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut datagram[..packet.len()]);
         self.icrc.seal(0, &mut datagram);
-        self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("the datagram is sent");
+        self.send_octets(&datagram);
+    }
+
+    /// Sends these octets as one datagram.
+    pub(crate) fn send_octets(&self, datagram: &[u8]) {
+        self.socket.send_to(datagram, (OURS, UDP_PORT)).expect("the datagram is sent");
     }
 
     pub(crate) fn send_message(&self, transaction: u64, message: Message<'_>) {

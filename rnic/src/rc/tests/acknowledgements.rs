@@ -1,6 +1,6 @@
 //! Tests of acknowledgements around the peer's READs and atomic operations. Their responses may be
-//! lost. An acknowledgement with the PSN of such a request would make kernel rxe complete it without
-//! its data (`check_psn` and `check_ack` in rxe_comp.c).
+//! lost. An acknowledgement with the PSN of such a request would make kernel rxe complete it
+//! without its data (`check_psn` and `check_ack` in rxe_comp.c).
 
 use wire::rocev2::AtomicEth;
 
