@@ -17,8 +17,8 @@
 //!   completes it although no data have arrived (`COMPST_WRITE_SEND`).
 //! - Each acknowledgement starts the timer again (`reset_retry_timer`).
 //! - The responder drops each packet after a missing one, and sends one NAK. It answers each
-//!   duplicate. It remembers the last [`RxeCfg::rd_atomic`] READs and atomic operations, carries out
-//!   a repeated READ again, and returns the first result of a repeated atomic operation.
+//!   duplicate. It remembers the last [`RxeCfg::rd_atomic`] READs and atomic operations. It carries
+//!   out a repeated READ again, and returns the first result of a repeated atomic operation.
 //!
 //! There is no congestion window, no pacing and no measurement of round trips, because rxe has
 //! none. The model leaves out the responder's RNR NAKs, because it always has receive buffers, and

@@ -65,8 +65,8 @@ pub(super) struct Responder {
     pub(super) is_after_end: bool,
     /// Whether the peer may be kernel rxe.
     may_be_rxe: bool,
-    /// The message that is the [last](Self::last_message_packet) one, if the peer is sending it again. See
-    /// [`on_repeated`](Self::on_repeated).
+    /// The [last](Self::last_message_packet) message, if it has several packets and the peer is
+    /// sending it again. See [`on_repeated`](Self::on_repeated).
     repeated_message: Option<Box<RepeatedMessage>>,
     /// The time in the first RNR NAK for a packet.
     rnr_timer: RnrTimer,

@@ -37,8 +37,8 @@ pub(super) struct ResponderResources {
 const MAX_DROPPED_REPETITIONS: u32 = 4;
 
 /// The maximum number of PSNs between an acknowledgement and the expected packet. It is less than
-/// half of all PSNs, so that the peer takes the acknowledgement for an old one, whatever it has sent
-/// meanwhile. A peer has fewer PSNs in flight.
+/// half of all PSNs, so that the peer takes the acknowledgement for an old one, whatever it has
+/// sent meanwhile. A peer has fewer PSNs in flight.
 const ACK_DISTANCE_MAX: i32 = (Psn::COUNT / 16 * 7) as i32;
 
 /// A READ or an atomic operation of the peer.
