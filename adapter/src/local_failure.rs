@@ -63,10 +63,10 @@ impl LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }
 
-    /// Converts the failure to the result of the consumer's call. An exhausted resource is an error,
-    /// with the subtype of memory, or of the device if ports are used up. The log says which resource
-    /// it is. For any other failure the call succeeds, and an event reports the failure with the
-    /// returned text.
+    /// Converts the failure to the result of the consumer's call. An exhausted resource is an
+    /// error, with the subtype of memory, or of the device if ports are used up. The log says which
+    /// resource it is. For any other failure the call succeeds, and an event reports the failure
+    /// with the returned text.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES`.

@@ -115,8 +115,8 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
 }
 
 /// Parses an IPv6 address: without brackets it has no port, and behind brackets a port may follow.
-/// A link-local address may have a scope, the name or the number of a network device. Returns `None`
-/// if the text is something else.
+/// A link-local address may have a scope, the name or the number of a network device. Returns
+/// `None` if the text is something else.
 fn ipv6(host: &str) -> Result<Option<SocketAddr>> {
     let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (inside, port) = bracketed.unwrap_or((host, ""));

@@ -104,9 +104,9 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Returns the title of the page in this file. The third argument is the date, which is empty: a page
-/// is the same whenever it is made. [`Man`] does not quote an empty date, and then the name takes its
-/// place.
+/// Returns the title of the page in this file. The third argument is the date, which is empty: a
+/// page is the same whenever it is made. [`Man`] does not quote an empty date, and then the name
+/// takes its place.
 fn title(file: &str) -> String {
     let (name, section) = file.rsplit_once('.').unwrap_or((file, "1"));
     let version = env!("CARGO_PKG_VERSION");

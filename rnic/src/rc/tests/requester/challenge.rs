@@ -128,7 +128,8 @@ fn a_peer_that_is_not_ready_answers() {
 
 /// Kernel rxe does not acknowledge the PSN of the challenge (`rxe_resp.c`, `duplicate_request`).
 /// While rxe has carried out no SEND, WRITE or atomic operation, it acknowledges 0xFFFFFF. After a
-/// READ it acknowledges the PSN of the operation before the READ, which is the PSN of the challenge.
+/// READ it acknowledges the PSN of the operation before the READ, which is the PSN of the
+/// challenge.
 #[test]
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
