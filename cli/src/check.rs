@@ -439,7 +439,9 @@ pub(crate) const DEFAULT_LIMIT: usize = 64;
 const MAX_SHOWN_PER_KIND: usize = 8;
 /// How many characters of a line of the file are printed, between the indent and the marks that the
 /// line is longer.
-const MAX_SHOWN_CHARS: usize = TERMINAL_WIDTH - INDENT.len() - 2 * "… ".len();
+const MAX_SHOWN_CHARS: usize = TERMINAL_WIDTH - INDENT.len() - 2 * CUT_COLUMNS;
+/// The columns of `… `, which marks that a line has more characters.
+const CUT_COLUMNS: usize = 2;
 /// The indent of everything that belongs to the finding above it.
 const INDENT: &str = "    ";
 

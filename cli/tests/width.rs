@@ -1,7 +1,6 @@
 //! What the program prints fits a terminal: no line is wider than 80 columns.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
 fn dat(arguments: &[&str]) -> Output {
@@ -15,9 +14,16 @@ fn narrow(arguments: &[&str]) -> String {
     let output = dat(arguments);
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).expect("the output is UTF-8");
-    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
-    assert!(wide.is_empty(), "dat {arguments:?}: {wide:#?}");
+    assert_narrow(&text);
     text
+}
+
+/// A word is never cut. A path of this host may be wider than a terminal, and then it stands alone
+/// behind the indent of its line.
+fn assert_narrow(text: &str) {
+    let is_wide = |line: &&str| line.chars().count() > 80 && line.trim_start().contains(' ');
+    let wide: Vec<&str> = text.lines().filter(is_wide).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
 }
 
 #[test]
@@ -52,21 +58,19 @@ fn attributes_and_findings_about_the_host_fit_a_terminal() {
 #[test]
 fn findings_about_a_file_fit_a_terminal_and_show_lines_that_end_with_crlf() {
     let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("dat.conf");
     let long =
         format!("x u2.0 nonthreadsafe default x.so v.1.0 \"{}\" \"\" more\r\n", "y".repeat(200));
-    fs::write(&path, format!("bad u2.0 maybe default x.so v.1.0 \"\" \"\"\r\n{long}"))
-        .expect("a file");
-    // The path of the file is one word, which is not cut.
-    let name =
-        |path: &Path| path.file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned();
+    fs::write(
+        dir.path().join("dat.conf"),
+        format!("bad u2.0 maybe default x.so v.1.0 \"\" \"\"\r\n{long}"),
+    )
+    .expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
-    let output = command.args(["check", &name(&path)]).current_dir(dir.path()).output();
+    let output = command.args(["check", "dat.conf"]).current_dir(dir.path()).output();
     let text = String::from_utf8(output.expect("the program starts").stdout).expect("UTF-8");
     assert!(text.contains("\n    bad u2.0 maybe default x.so v.1.0 \"\" \"\"\n"), "{text}");
     assert!(!text.contains('\u{fffd}'), "{text}");
-    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
-    assert!(wide.is_empty(), "{wide:#?}");
+    assert_narrow(&text);
 }
 
 #[test]
