@@ -86,11 +86,11 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     }
     writeln!(page, ".SH EXAMPLES")?;
     for example in examples::of(command.get_name()) {
-        writeln!(page, ".PP\n{}\n.PP\n.RS 4\n.nf", escape(example.purpose))?;
+        writeln!(page, ".PP\n{}\n.PP\n.in 2n\n.nf", escape(example.purpose))?;
         for line in example.lines {
             writeln!(page, "$ {}", escape(line))?;
         }
-        writeln!(page, ".fi\n.RE")?;
+        writeln!(page, ".fi\n.in")?;
     }
     let see_also = match command.get_name() {
         "dat" => ".BR dat.conf (5)",

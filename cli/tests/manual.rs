@@ -61,6 +61,30 @@ fn the_synopsis_names_every_option_with_its_values() {
     }
 }
 
+/// The lines that roff does not fill fit a terminal.
+#[test]
+fn lines_that_are_not_filled_fit_a_terminal() {
+    for (name, page) in pages() {
+        let blocks = page.split("\n.nf\n").skip(1);
+        let lines = blocks.flat_map(|block| block.split("\n.fi").next().unwrap_or(block).lines());
+        let wide: Vec<String> = lines
+            .map(|line| plain(line.trim_start_matches("\\&")))
+            // Examples are indented by two columns.
+            .filter(|line| line.chars().count() > if line.starts_with("$ ") { 78 } else { 80 })
+            .collect();
+        assert!(page.contains("\n.nf\n") && wide.is_empty(), "{name}: {wide:#?}");
+    }
+}
+
+/// man(1) shows the third argument of a title as the date. An empty one must be quoted.
+#[test]
+fn titles_have_an_empty_date() {
+    for (name, page) in pages() {
+        let title = page.lines().find(|line| line.starts_with(".TH ")).expect("a title");
+        assert!(title.contains(" 1 \"\" \"OpenDAT "), "{name}: {title}");
+    }
+}
+
 #[test]
 fn every_page_says_what_its_exit_status_means() {
     for (name, page) in pages() {

@@ -153,6 +153,21 @@ mod tests {
     }
 
     #[test]
+    fn code_fits_a_manual_page_and_figures_fit_a_terminal() {
+        for page in pages().unwrap() {
+            for (block, limit) in page.text.split("```").skip(1).step_by(2).map(|block| match block
+                .strip_prefix("c\n")
+            {
+                Some(code) => (code, header::CODE_WIDTH),
+                None => (block, 80),
+            }) {
+                let wide: Vec<_> = block.lines().filter(|line| line.len() > limit).collect();
+                assert!(wide.is_empty(), "{}: {wide:#?}", page.path.display());
+            }
+        }
+    }
+
+    #[test]
     fn the_pages_have_no_mistakes() {
         let problems = problems().unwrap();
         assert!(problems.is_empty(), "{}", problems.join("\n"));

@@ -107,13 +107,21 @@ fn narrowed(prototype: &str) -> String {
         return prototype.to_owned();
     }
     let arguments = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
-    let options = textwrap::Options::new(CODE_WIDTH)
-        .initial_indent("    ")
-        .subsequent_indent("    ")
-        .break_words(false)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
-    format!("{head}(\n{}", textwrap::fill(&arguments, options))
+    let mut narrow = format!("{head}(");
+    let mut columns = CODE_WIDTH;
+    // Each line has as many whole arguments as fit.
+    for argument in arguments.split_inclusive(", ").map(str::trim_end) {
+        if columns + 1 + argument.len() > CODE_WIDTH {
+            narrow += "\n    ";
+            columns = 4;
+        } else {
+            narrow += " ";
+            columns += 1;
+        }
+        narrow += argument;
+        columns += argument.len();
+    }
+    narrow
 }
 
 /// The comment for a function: what it does, and its arguments with their rules for NULL.
@@ -217,6 +225,16 @@ mod tests {
                             dat_op(x_handle)\n";
             assert_eq!(header.text, expected);
         }
+    }
+
+    #[test]
+    fn a_long_prototype_is_broken_between_arguments() {
+        let prototype = "DAT_RETURN dat_x(\n    DAT_LMR_TRIPLET *first_argument_of_the_function, \
+                         DAT_RMR_TRIPLET *second_argument,\n    DAT_COUNT third);";
+        let expected = "DAT_RETURN dat_x(\n    DAT_LMR_TRIPLET *first_argument_of_the_function,\n    \
+                        DAT_RMR_TRIPLET *second_argument, DAT_COUNT third);";
+        assert_eq!(narrowed(prototype), expected);
+        assert_eq!(narrowed("int dat_x(void);"), "int dat_x(void);");
     }
 
     #[test]
