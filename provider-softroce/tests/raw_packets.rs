@@ -30,12 +30,21 @@ enum Response {
     Read(Psn),
 }
 
-/// The next response that the peer receives. Other packets are left out.
+/// The next response that the peer receives on its first connection. Other packets are left out.
 fn response(peer: &Peer) -> Option<Response> {
+    response_on(peer, PEER_QPN)
+}
+
+/// The next response that the peer receives for one of its queue pairs. Other packets are left out,
+/// among them repeated acknowledgements of another connection.
+fn response_on(peer: &Peer, qpn: u32) -> Option<Response> {
     let mut datagram = [0; 8192];
     while let Ok((len, _)) = peer.socket.recv_from(&mut datagram) {
         let packet =
             Packet::parse(&datagram[..len - Icrc::SIZE]).expect("a packet of our own is valid");
+        if packet.bth.dest_qpn != qpn {
+            continue;
+        }
         let psn = packet.bth.psn;
         match (packet.bth.opcode.operation(), packet.extension) {
             (
@@ -104,12 +113,14 @@ fn an_operation_whose_response_is_lost_is_not_acknowledged() {
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let connections = [0, 1].map(|n| connected_with(&rig, &peer, n));
-    for (opcode, (end, call)) in [Opcode::FetchAdd, Opcode::ReadRequest].iter().zip(&connections) {
+    let opcodes = [Opcode::FetchAdd, Opcode::ReadRequest].iter();
+    for ((opcode, (end, call)), qpn) in opcodes.zip(&connections).zip(PEER_QPN..) {
+        let answered = || response_on(&peer, qpn);
         let memory = counters(end);
         let (va, r_key) = (memory.remote(0).addr, memory.remote(0).key);
         end.recv(1, &[end.mem.segment(8, 8)]);
         peer.send_send(call, call.psn);
-        assert_eq!(rig.until("a response", || response(&peer)), Response::Ack(call.psn));
+        assert_eq!(rig.until("a response", || answered()), Response::Ack(call.psn));
         let (psn, extension) = (
             call.psn + 1,
             match *opcode {
@@ -125,11 +136,11 @@ fn an_operation_whose_response_is_lost_is_not_acknowledged() {
             _ => answer == Response::Read(psn),
         };
         peer.send_packet(&operation);
-        assert!(is_answered(rig.until("a response", || response(&peer))), "{opcode}");
+        assert!(is_answered(rig.until("a response", || answered())), "{opcode}");
         // A packet after the next one.
         peer.send_send(call, psn + 2);
         loop {
-            match rig.until("a NAK", || response(&peer)) {
+            match rig.until("a NAK", || answered()) {
                 Response::SequenceNak(missing) => {
                     assert_eq!(missing, psn + 1);
                     break;
@@ -139,14 +150,14 @@ fn an_operation_whose_response_is_lost_is_not_acknowledged() {
         }
         // The message before. The NAK may be repeated meanwhile.
         peer.send_send(call, call.psn);
-        let answer = rig.until("an acknowledgement", || match response(&peer)? {
+        let answer = rig.until("an acknowledgement", || match answered()? {
             Response::SequenceNak(_) => None,
             other => Some(other),
         });
         assert_eq!(answer, Response::Ack(call.psn), "{opcode}");
         peer.send_packet(&operation);
         rig.until("the response", || {
-            let answer = response(&peer)?;
+            let answer = answered()?;
             let is_other =
                 matches!(answer, Response::SequenceNak(_)) || answer == Response::Ack(call.psn);
             assert!(is_other || is_answered(answer), "{opcode}: {answer:?}");
