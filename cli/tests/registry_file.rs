@@ -49,6 +49,12 @@ fn check(file: &File, arguments: &[&str]) -> Output {
     dat(Path::new("/dev/null"), &[&["check", path], arguments].concat())
 }
 
+/// Returns the text in one line. `dat check` wraps its findings to the width of a terminal, and
+/// where they are wrapped depends on the path of the file.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Each line has a different error, except for the comment and `fine`, whose library exists on
 /// every host but is not a provider.
 const INVALID_ENTRIES: &str = "\
@@ -137,13 +143,12 @@ fn the_text_shows_the_line_with_a_mark_below() {
     let file = file("dat.conf", INVALID_ENTRIES);
     let output = check(&file, &[]);
     let (text, path) = (stdout(&output), file.path.display());
-    assert!(
-        text.contains(&format!(
-            "{path}:4:6: error: unknown API version \"2.0\"; expected u or k and two numbers, as \
-             in u2.0\n    \tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n    \t    ^\n"
-        )),
-        "{text}"
+    let error = format!(
+        "{path}:4:6: error: unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0"
     );
+    assert!(in_one_line(&text).contains(&error), "{text}");
+    let line = "\n    \tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n    \t    ^\n";
+    assert!(text.contains(line), "{text}");
     assert!(text.ends_with("7 entries, 7 errors, 7 warnings\n"), "{text}");
 }
 
@@ -175,9 +180,11 @@ fn a_long_line_is_shown_around_its_mistake() {
         format!("long u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"{long}=1\" \"\" more\n");
     let text = stdout(&check(&file("dat.conf", &line), &[]));
     assert!(text.len() < 3000, "{} octets", text.len());
-    let shown: Vec<&str> = text.lines().collect();
-    let mark = shown[2].chars().count() - 1;
-    assert_eq!(shown[1].chars().skip(mark).collect::<String>(), "more", "{text}");
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("    … "));
+    let (shown, mark) = (lines.next().expect("the line"), lines.next().expect("the mark"));
+    let column = mark.chars().count() - 1;
+    assert_eq!(mark.trim_start(), "^", "{text}");
+    assert_eq!(shown.chars().skip(column).collect::<String>(), "more", "{text}");
     let text = stdout(&check(&file("dat.conf", &line.replace(" more", "")), &[]));
     assert!(text.len() < 3000, "{} octets", text.len());
 }
@@ -206,7 +213,7 @@ fn the_providers_of_a_limited_number_of_entries_are_started() {
     };
     assert_eq!(findings(&[]), (64, Some(6)));
     assert_eq!(findings(&["--limit", "70"]), (70, None));
-    let text = stdout(&check(&many, &[]));
+    let text = in_one_line(&stdout(&check(&many, &[])));
     assert!(
         text.contains("dat.conf: note: the providers of 6 entries were not started, "),
         "{text}"
@@ -218,13 +225,13 @@ fn the_providers_of_a_limited_number_of_entries_are_started() {
     assert_eq!(check(&one, &["--limit", "0"]).status.code(), Some(0));
     let output = check(&one, &["--limit", "0", "--strict"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("the provider of 1 entry was not started"));
+    assert!(in_one_line(&stdout(&output)).contains("the provider of 1 entry was not started"));
 }
 
 #[test]
 fn a_key_that_occurs_twice_is_warned_of() {
     let line = "a u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"crc=on crc=off\" \"\"\n";
-    let text = stdout(&check(&file("dat.conf", line), &["--limit", "0"]));
+    let text = in_one_line(&stdout(&check(&file("dat.conf", line), &["--limit", "0"])));
     let warning = "dat.conf:1:1: warning: a: ia_params: crc=off: the key crc occurs twice";
     assert!(text.contains(warning), "{text}");
 }
@@ -233,7 +240,8 @@ fn a_key_that_occurs_twice_is_warned_of() {
 fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
     let line =
         |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
-    let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
+    let file = file("dat.conf", &(0..60).map(line).collect::<String>());
+    let text = in_one_line(&stdout(&check(&file, &[])));
     assert!(
         text.contains("(also lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
         "{text}"
@@ -255,7 +263,7 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
     };
     let text = library("silent", "") + &library("traps", "__builtin_trap();");
     let output = check(&file("dat.conf", &text), &["--strict"]);
-    let text = stdout(&output);
+    let text = in_one_line(&stdout(&output));
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.contains("silent: its dat_provider_init did not register silent for u2.0"),
@@ -298,7 +306,7 @@ fn each_entry_of_a_library_is_started() {
         format!("{name} u2.0 nonthreadsafe default {} v.1.0 \"\" \"\"\n", library.display())
     };
     let text = ["good", "silent", "bad", "mute"].map(line).concat();
-    let text = stdout(&check(&file("dat.conf", &text), &[]));
+    let text = in_one_line(&stdout(&check(&file("dat.conf", &text), &[])));
     assert!(!text.contains("good:"), "{text}");
     for what in [
         "dat.conf:2:1: warning: silent: its dat_provider_init did not register silent for u2.0",
