@@ -120,7 +120,7 @@ fn an_operation_whose_response_is_lost_is_not_acknowledged() {
         let (va, r_key) = (memory.remote(0).addr, memory.remote(0).key);
         end.recv(1, &[end.mem.segment(8, 8)]);
         peer.send_send(call, call.psn);
-        assert_eq!(rig.until("a response", || answered()), Response::Ack(call.psn));
+        assert_eq!(rig.until("a response", answered), Response::Ack(call.psn));
         let (psn, extension) = (
             call.psn + 1,
             match *opcode {
@@ -136,11 +136,11 @@ fn an_operation_whose_response_is_lost_is_not_acknowledged() {
             _ => answer == Response::Read(psn),
         };
         peer.send_packet(&operation);
-        assert!(is_answered(rig.until("a response", || answered())), "{opcode}");
+        assert!(is_answered(rig.until("a response", answered)), "{opcode}");
         // A packet after the next one.
         peer.send_send(call, psn + 2);
         loop {
-            match rig.until("a NAK", || answered()) {
+            match rig.until("a NAK", answered) {
                 Response::SequenceNak(missing) => {
                     assert_eq!(missing, psn + 1);
                     break;
