@@ -8,6 +8,7 @@ use capture::Capture;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
+use crate::adapter::UnusedEndpoints;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 use crate::request::{Backlog, Request};
@@ -17,6 +18,11 @@ use crate::shared::SharedState;
 pub struct EngineWaker(Box<dyn Fn() + Send + Sync>);
 
 impl EngineWaker {
+    /// Makes a waker that calls this function.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        EngineWaker(Box::new(wake))
+    }
+
     /// Wakes the thread that sleeps in the engine's poller. If no thread does, the next thread that
     /// enters the poller does not sleep.
     pub fn wake(&self) {
@@ -32,6 +38,7 @@ pub struct Context<E: MakeProgress> {
     capture: Option<Capture>,
     /// The reactor of the adapter. The cell is empty until the adapter is open.
     reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
+    unused: UnusedEndpoints,
 }
 
 impl<E: MakeProgress> Context<E> {
@@ -40,8 +47,14 @@ impl<E: MakeProgress> Context<E> {
         registry: Registry,
         capture: Option<Capture>,
         reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
+        unused: UnusedEndpoints,
     ) -> Self {
-        Context { shared, registry, capture, reactor }
+        Context { shared, registry, capture, reactor, unused }
+    }
+
+    /// The number of endpoints of the adapter that could accept a connection.
+    pub fn unused_endpoints(&self) -> &UnusedEndpoints {
+        &self.unused
     }
 
     /// Makes the poller report a socket from now on, edge triggered. Events that are already
@@ -115,7 +128,7 @@ impl<E: MakeProgress> Context<E> {
     /// What makes a thread run the engine soon.
     pub fn waker(&self) -> EngineWaker {
         let shared = Arc::clone(&self.shared);
-        EngineWaker(Box::new(move || shared.wake()))
+        EngineWaker::new(move || shared.wake())
     }
 
     /// Returns whether a thread is asleep in the poller or about to be.

@@ -59,16 +59,20 @@ pub unsafe trait Engine: MakeProgress {
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
     /// Prepares a queue pair of this engine for [`Engine::answer`] of the engine at which the
-    /// request arrived. Returns the number of the queue pair, and the peer's address.
-    fn prepare_answer(&mut self, qp: usize, request: &Self::Request) -> Result<(u32, PeerAddress)> {
+    /// request arrived. Returns what the answer tells of the queue pair, and the peer's address.
+    fn prepare_answer(
+        &mut self,
+        qp: usize,
+        request: &Self::Request,
+    ) -> Result<(DatagramEnd, PeerAddress)> {
         let (_, _) = (qp, request);
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
-    /// Answers a request of a peer that wants to send datagrams to the queue pair with this number:
-    /// see [`Queue::answer`](dat_core::provider::Queue::answer). Returns the number of the peer's
+    /// Answers a request of a peer that wants to send datagrams to this queue pair: see
+    /// [`Queue::answer`](dat_core::provider::Queue::answer). Returns the number of the peer's
     /// queue pair, or 0 if the number is not known.
-    fn answer(&mut self, request: Self::Request, qpn: u32, private: &[u8]) -> Result<u32> {
-        let (_, _, _) = (request, qpn, private);
+    fn answer(&mut self, request: Self::Request, own: DatagramEnd, private: &[u8]) -> Result<u32> {
+        let (_, _, _) = (request, own, private);
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
     /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
@@ -121,6 +125,17 @@ pub struct PeerAddress {
     pub ip: IpAddr,
     /// The way to the peer, as a number that only the engine understands.
     pub route: u32,
+    /// The key that the peer's queue pair expects in datagrams.
+    pub q_key: u32,
+}
+
+/// What a peer must know of a queue pair to send datagrams to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramEnd {
+    /// The number of the queue pair.
+    pub qpn: u32,
+    /// The key that datagrams to the queue pair must carry.
+    pub q_key: u32,
 }
 
 /// The target of a connection, and its parameters.

@@ -33,7 +33,7 @@ pub(crate) struct EngineLock<T: Deferring> {
     /// How many times `try_lock` has left the lock to waiting threads since one of them last got
     /// it.
     yields_to_waiters: AtomicU32,
-    /// The thread that got the lock last ([`nesting::thread`]).
+    /// The thread that holds the lock ([`nesting::thread`]), or 0.
     holder: AtomicUsize,
     /// Counts how often the lock was released.
     releases: AtomicU32,
@@ -62,10 +62,7 @@ unsafe impl<T: Deferring + Send> Sync for EngineLock<T> {}
 
 /// The held lock. Before the drop releases the lock, it does the work that other threads have
 /// published while the lock was held.
-pub(crate) struct EngineGuard<'a, T: Deferring>(
-    &'a EngineLock<T>,
-    #[expect(dead_code, reason = "held as long")] Guard,
-);
+pub(crate) struct EngineGuard<'a, T: Deferring>(&'a EngineLock<T>, Guard);
 
 impl<'a, T: Deferring> EngineGuard<'a, T> {
     /// The caller has got the lock.
@@ -235,10 +232,13 @@ impl<T: Deferring> Drop for EngineGuard<'_, T> {
             // If another thread has published work since `run_deferred` or `before_unlock` ran,
             // that thread has set the bit `PENDING`, and the swap fails.
             state = self.0.state.load(Ordering::Relaxed) & !PENDING;
+            // The next holder may be recorded as soon as the lock is free.
+            self.0.holder.store(0, Ordering::Relaxed);
             match self.0.swap(state, state & !HELD) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
+            self.0.holder.store(self.1.thread(), Ordering::Relaxed);
         }
         if state >= WAITER {
             self.0.state.wake_one();

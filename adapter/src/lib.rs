@@ -84,11 +84,11 @@ mod sync;
 mod table;
 mod transport;
 
-pub use adapter::Adapter;
+pub use adapter::{Adapter, UnusedEndpoints};
 pub use context::{Context, EngineWaker};
 pub use counts::Counts;
 pub use dat_core::error::no_memory;
-pub use engine::{Engine, PeerAddress, Sink, Target, Upcall};
+pub use engine::{DatagramEnd, Engine, PeerAddress, Sink, Target, Upcall};
 pub use local_failure::{LocalFailure, no_resources};
 pub use params::Params;
 pub use phase::Phase;

@@ -63,6 +63,15 @@ impl LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }
 
+    /// The reason, as a text for the log.
+    pub fn why(&self) -> &str {
+        match self {
+            LocalFailure::Exhausted(why)
+            | LocalFailure::NoPort(why)
+            | LocalFailure::Lasting(why) => why,
+        }
+    }
+
     /// Converts the failure to the result of the consumer's call. An exhausted resource is an
     /// error, with the subtype of memory, or of the device if ports are used up. The log says which
     /// resource it is. For any other failure the call succeeds, and an event reports the failure

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
+use dat_core::addr;
+
 /// One address of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetAddr {
@@ -80,6 +82,18 @@ pub fn is_own(ip: IpAddr) -> bool {
     ip.is_loopback() || listed()
 }
 
+/// Returns the index of the interface that has a local address, or 0 if it is not known.
+pub fn interface_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => v6.scope_id(),
+        _ => {
+            let all = addresses().unwrap_or_default();
+            let found = all.iter().find(|found| found.addr.ip() == address.ip());
+            found.and_then(|found| addr::interface_index(&found.device)).unwrap_or(0)
+        }
+    }
+}
+
 /// Returns the best address of a device: IPv4 before IPv6, global before link-local.
 pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
@@ -111,8 +125,7 @@ unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
             // SAFETY: the family says that this is a sockaddr_in6. The read needs no alignment.
             let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            let scope = if ip.is_unicast_link_local() { v6.sin6_scope_id } else { 0 };
-            Some(SocketAddrV6::new(ip, 0, 0, scope).into())
+            Some(addr::normalized(SocketAddrV6::new(ip, 0, 0, v6.sin6_scope_id).into()))
         }
         _ => None,
     }
@@ -122,7 +135,7 @@ unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn addr(device: &str, addr: &str, up: bool) -> NetAddr {
+    fn of(device: &str, addr: &str, up: bool) -> NetAddr {
         NetAddr {
             device: device.into(),
             addr: SocketAddr::new(addr.parse().expect("an address"), 0),
@@ -151,10 +164,10 @@ mod tests {
     #[test]
     fn the_best_address_wins() {
         let mut all = vec![
-            addr("lo", "127.0.0.1", true),
-            addr("eth0", "fe80::1", true),
-            addr("eth0", "fd00::2", true),
-            addr("eth1", "10.0.0.1", false),
+            of("lo", "127.0.0.1", true),
+            of("eth0", "fe80::1", true),
+            of("eth0", "fd00::2", true),
+            of("eth1", "10.0.0.1", false),
         ];
         assert_eq!(
             of_device(&all, "eth0").map(|a| a.addr.ip()),
@@ -162,7 +175,7 @@ mod tests {
         );
         assert_eq!(of_device(&all, "eth7"), None);
         assert_eq!(of_host(&all).ip(), "fd00::2".parse::<IpAddr>().expect("an address"));
-        all.push(addr("eth2", "192.0.2.1", true));
+        all.push(of("eth2", "192.0.2.1", true));
         assert_eq!(of_host(&all).ip(), "192.0.2.1".parse::<IpAddr>().expect("an address"));
         assert_eq!(of_host(&all[..1]).ip(), "127.0.0.1".parse::<IpAddr>().expect("an address"));
     }

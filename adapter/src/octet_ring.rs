@@ -2,7 +2,8 @@
 //!
 //! The other process may store any value in this memory at any time. So each side keeps its own
 //! position in private memory, checks what it reads of the other side's position, and accesses
-//! nothing outside the ring.
+//! nothing outside the ring. A side that finds another value in the place of its own position than
+//! it has stored reports that, too: the other side may have believed that value and waited.
 //!
 //! A side that is about to sleep sets its flag and then looks at the other side's position once
 //! more. The other side moves its position and then looks at the flag. Each puts a fence between
@@ -47,9 +48,9 @@ struct Memory {
     data: *mut u8,
 }
 
-/// The other process has stored a position that cannot be right.
+/// A position in the memory cannot be right, or is not what the side that owns it has stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer has stored a wrong position in a ring of shared memory")]
+#[error("a position in a ring of shared memory is wrong")]
 pub struct Corrupt;
 
 /// The side that writes.
@@ -102,6 +103,20 @@ fn wake(sleeps: &AtomicU32, wake_peer: &mut impl FnMut()) {
     if sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::AcqRel) != 0 {
         wake_peer();
     }
+}
+
+/// Stores a side's own position, which has moved on by `octets` octets since it was last stored.
+#[inline]
+fn move_position(place: &AtomicU64, position: u64, octets: usize) -> Result<(), Corrupt> {
+    check_position(place, position - octets as u64)?;
+    place.store(position, Ordering::Release);
+    Ok(())
+}
+
+/// Checks that a side's own position is what this side last stored.
+#[inline]
+fn check_position(place: &AtomicU64, stored: u64) -> Result<(), Corrupt> {
+    if place.load(Ordering::Relaxed) == stored { Ok(()) } else { Err(Corrupt) }
 }
 
 /// Announces that a side is about to sleep. Returns false if it must not sleep, because its
@@ -160,22 +175,24 @@ impl Producer {
                 (left, free) = (left - len, free - len);
                 (written, unpublished) = (written + len, unpublished + len);
                 if unpublished == PUBLISH_BYTES {
-                    self.publish(&mut wake_peer);
+                    self.publish(unpublished, &mut wake_peer)?;
                     unpublished = 0;
                 }
             }
         }
         if unpublished > 0 {
-            self.publish(&mut wake_peer);
+            self.publish(unpublished, &mut wake_peer)?;
         }
         Ok(written)
     }
 
+    /// Publishes the position after `octets` more octets.
     #[inline]
-    fn publish(&self, wake_peer: &mut impl FnMut()) {
+    fn publish(&self, octets: usize, wake_peer: &mut impl FnMut()) -> Result<(), Corrupt> {
         let header = self.memory.header();
-        header.produced.0.store(self.produced, Ordering::Release);
+        move_position(&header.produced.0, self.produced, octets)?;
         wake(&header.consumer_sleeps.0, wake_peer);
+        Ok(())
     }
 
     /// Reads the consumer's position. Returns the number of octets for which there is room.
@@ -194,6 +211,14 @@ impl Producer {
     pub fn has_room(&mut self) -> bool {
         // A wrong position is reported by the next write.
         self.free().is_ok_and(|free| free as u64 >= MIN_FREE_BYTES) || self.free().is_err()
+    }
+
+    /// Checks both positions. Returns how far the consumer has come, or `None` if it has read
+    /// everything.
+    pub fn check(&mut self) -> Result<Option<u64>, Corrupt> {
+        check_position(&self.memory.header().produced.0, self.produced)?;
+        self.free()?;
+        Ok((self.consumed != self.produced).then_some(self.consumed))
     }
 
     /// Announces that this side, which found the ring full, is about to sleep. Returns false if
@@ -231,7 +256,7 @@ impl Consumer {
             while left > 0 {
                 if available == 0 {
                     if unpublished > 0 {
-                        self.publish(&mut wake_peer);
+                        self.publish(unpublished, &mut wake_peer)?;
                         unpublished = 0;
                     }
                     available = self.available()?;
@@ -250,27 +275,29 @@ impl Consumer {
                 (left, available) = (left - len, available - len);
                 (read, unpublished) = (read + len, unpublished + len);
                 if unpublished == PUBLISH_BYTES {
-                    self.publish(&mut wake_peer);
+                    self.publish(unpublished, &mut wake_peer)?;
                     unpublished = 0;
                 }
             }
         }
         if unpublished > 0 {
-            self.publish(&mut wake_peer);
+            self.publish(unpublished, &mut wake_peer)?;
         }
         Ok(read)
     }
 
+    /// Publishes the position after `octets` more octets.
     #[inline]
-    fn publish(&self, wake_peer: &mut impl FnMut()) {
+    fn publish(&self, octets: usize, wake_peer: &mut impl FnMut()) -> Result<(), Corrupt> {
         let header = self.memory.header();
-        header.consumed.0.store(self.consumed, Ordering::Release);
+        move_position(&header.consumed.0, self.consumed, octets)?;
         let produced = header.produced.0.load(Ordering::Relaxed);
         if CAPACITY as u64 - produced.wrapping_sub(self.consumed).min(CAPACITY as u64)
             >= MIN_FREE_BYTES
         {
             wake(&header.producer_sleeps.0, wake_peer);
         }
+        Ok(())
     }
 
     /// Returns the number of octets that can be read.
@@ -287,6 +314,12 @@ impl Consumer {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.available() == Ok(0)
+    }
+
+    /// Checks both positions.
+    pub fn check(&self) -> Result<(), Corrupt> {
+        check_position(&self.memory.header().consumed.0, self.consumed)?;
+        self.available().map(drop)
     }
 
     /// Announces that this side is about to sleep. Returns false if there are octets now.

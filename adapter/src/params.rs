@@ -16,25 +16,25 @@
 //! Without `where`, the adapter serves every address of the host. The number has no effect. It is
 //! allowed because entries for OFED's providers contain a port number there (`"eth0 0"`).
 //!
-//! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
-//!   default is none.
+//! - `capture`: a pcapng file that records what sockets send and receive, with `,max=SIZE` up to
+//!   this size (docs/capture.md). The default is none.
 //! - `spin`: how many µs a blocking wait polls before it sleeps. A software adapter does so unless
 //!   polling has made waits longer. The default is 30. On a host with one processor and over verbs
 //!   devices, the default is 0.
 //! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
-//! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
-//!   it (docs/compatibility.md). The default is `off`.
+//! - `strict`: `on` makes no exception from the letter of the standard, even where a program needs
+//!   one (docs/compatibility.md). The default is `off`.
 //! - `threads`: how many threads of the program can move data of a software adapter at the same
 //!   time, 1 to 64. The default is the number of processors that the process may use, but at most
 //!   8.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use dat_core::{Error, OpenError};
+use dat_core::{Error, OpenError, addr};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 use telemetry::environment;
 
@@ -56,10 +56,10 @@ pub struct Params {
     pub threads: Option<usize>,
     /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
-    /// The capture file. Its name may contain patterns that are not expanded yet.
+    /// The capture file, as [`capture::Capture::open`] takes it.
     pub capture: Option<String>,
-    /// Whether the adapter is strict: it refuses what the standard forbids, even where programs
-    /// rely on OFED's library, which permits it.
+    /// Whether the adapter is strict: it makes no exception from the letter of the standard, even
+    /// where a program needs one.
     pub strict: bool,
     /// Whether the adapter's counters are available to other processes.
     pub stats: bool,
@@ -83,8 +83,25 @@ const NOT_UTF_8: &str = "expected UTF-8";
 
 /// All keys of all providers of this project.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "dscp", "timeout", "retries",
-    "shm", "net", "threads", "spin", "strict", "stats", "capture",
+    "crc",
+    "extended",
+    "rnr",
+    "cc",
+    "fpdu",
+    "engine",
+    "mtu",
+    "gso",
+    "dscp",
+    "timeout",
+    "retries",
+    "shm",
+    "completion",
+    "net",
+    "threads",
+    "spin",
+    "strict",
+    "stats",
+    "capture",
 ];
 
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.
@@ -184,11 +201,9 @@ pub fn read<'t>(
                     self::threads(value).map(|threads| params.threads = Some(threads))
                 }
                 Some(("spin", value)) => self::spin(value).map(|spin| params.spin = Some(spin)),
-                Some(("capture", "")) => Err("expected the name of a file".into()),
-                Some(("capture", file)) => {
-                    params.capture = Some(file.to_owned());
-                    Ok(())
-                }
+                Some(("capture", file)) => capture::check(file)
+                    .map(|()| params.capture = Some(file.to_owned()))
+                    .map_err(|e| e.to_string()),
                 Some(("strict", value)) => on(value).map(|strict| params.strict = strict),
                 Some(("stats", value)) => on(value).map(|stats| params.stats = stats),
                 Some((key, value)) => own(key, value),
@@ -282,10 +297,9 @@ fn spin(value: &str) -> Result<Duration, String> {
 
 /// Returns the local address that a word denotes.
 fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
-    let unbracketed = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
-    if let Ok(ip) = unbracketed.parse::<IpAddr>() {
-        return local(ip, devices)
-            .ok_or_else(|| no_address(format!("{ip} is not an address of this host")));
+    if let Some(address) = addr::from_text(place) {
+        return local(address, devices)
+            .ok_or_else(|| no_address(format!("{place} is not an address of this host")));
     }
     if let Some(found) = netdev::of_device(devices, place) {
         return match found.up {
@@ -302,15 +316,23 @@ fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
             ))
         })?
         .collect();
-    addrs.iter().find_map(|a| local(a.ip(), devices)).ok_or_else(|| {
+    addrs.iter().find_map(|&a| local(a, devices)).ok_or_else(|| {
         let ips: Vec<String> = addrs.iter().map(|a| a.ip().to_string()).collect();
         no_address(format!("{place} resolves to {}, which is not this host", ips.join(", ")))
     })
 }
 
-/// Returns the address if it belongs to this host, with its scope.
-fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
-    let exact = devices.iter().find(|d| d.addr.ip() == ip).map(|d| d.addr);
+/// Returns the address if it belongs to this host, with its scope. If the scope is not given and
+/// several devices have the address, the address of the first device is returned.
+fn local(address: SocketAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
+    let address = addr::normalized(address);
+    let ip = address.ip();
+    let is_it = |of: SocketAddr| {
+        of.ip() == ip
+            && addr::with_scope(address, netdev::interface_of(of))
+                .is_ok_and(|address| address == of)
+    };
+    let exact = devices.iter().map(|device| device.addr).find(|&of| is_it(of));
     // All addresses of 127/8 belong to this host, although the device lists only one of them.
     exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
 }
@@ -386,16 +408,18 @@ mod tests {
             let bind = parse(text).expect(text).bind.expect(text);
             assert!(bind.ip().is_loopback() && bind.port() == 0, "{text}: {bind}");
         }
-        assert_eq!(
-            parse("127.0.0.9").expect("parses").bind,
-            Some("127.0.0.9:0".parse().expect("an address"))
-        );
+        for text in ["127.0.0.9", "::ffff:127.0.0.9"] {
+            assert_eq!(
+                parse(text).expect(text).bind,
+                Some("127.0.0.9:0".parse().expect("an address"))
+            );
+        }
         if netdev::addresses()
             .expect("devices")
             .iter()
-            .any(|d| d.addr.ip() == IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
+            .any(|d| d.addr.ip() == std::net::Ipv6Addr::LOCALHOST)
         {
-            for text in ["::1", "[::1]"] {
+            for text in ["::1", "[::1]", "[::1%lo]"] {
                 assert_eq!(
                     parse(text).expect(text).bind,
                     Some("[::1]:0".parse().expect("an address"))
@@ -480,6 +504,14 @@ mod tests {
         assert_eq!(with("", " ").expect("empty means unset"), nothing);
         assert_eq!(with("", "mtu=7 builtin=off").expect("keys of others"), nothing);
         assert_eq!(reason("capture="), "ia_params: capture=: expected the name of a file");
+        assert_eq!(capture("capture=/tmp/a,max=1G", "").as_deref(), Some("/tmp/a,max=1G"));
+        assert_eq!(
+            reason("capture=a,max=1"),
+            "ia_params: capture=a,max=1: max=1: expected at least 4K octets, as in 64M or 1G"
+        );
+        assert!(
+            reason("capture=%x").starts_with("ia_params: capture=%x: expected %p (process id)")
+        );
     }
 
     #[test]

@@ -51,8 +51,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use dat_core::nesting;
 use dat_core::wake::Wake;
+use dat_core::{cancel, nesting};
 use mio::{Events, Poll};
 use telemetry::trace;
 
@@ -198,7 +198,7 @@ impl<E: MakeProgress> Reactor<E> {
             let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
             drop(poller);
             let trace = trace::sleep(POLLER, std::ptr::from_ref(&*self.shared).addr(), limit);
-            let slept = sleep_on(&mut [pollfd(self.poller_fd)], limit);
+            let slept = cancel::poll(&mut [pollfd(self.poller_fd)], limit);
             drop(trace);
             poller = lock(&self.poller);
             self.sleeper.store(before, Ordering::SeqCst);
@@ -366,25 +366,4 @@ impl Poller {
 /// The record by which ppoll(2) waits until a descriptor is readable.
 pub(crate) fn pollfd(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
-}
-
-/// Sleeps until a descriptor is readable, without limit if `limit` is `None`. A signal without a
-/// handler, such as SIGCONT, does not end the sleep: ppoll(2) continues by itself, unlike
-/// epoll_wait(2). The limit of ppoll(2) is also precise to the nanosecond.
-pub(crate) fn sleep_on(fds: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
-    let limit = limit.map(|limit| libc::timespec {
-        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
-    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let _asleep = nesting::sleep();
-    // SAFETY: the call gets the slice of pollfds, and one timespec or none, which are alive during
-    // the call, and no signal mask.
-    let ready = unsafe {
-        libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, limit, std::ptr::null())
-    };
-    match ready {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::{Token, Waker};
+use telemetry::threads::Uncancellable;
 use telemetry::trace;
 
 use crate::doorbells::Doorbells;
@@ -218,6 +219,7 @@ impl<R> SharedState<R> {
     /// the poller does not sleep.
     pub(crate) fn wake(&self) {
         trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
+        let _uncancellable = Uncancellable::new();
         // The call fails only if the counter of the event fd overflows. The thread is woken in that
         // case, too.
         self.waker.wake().ok();

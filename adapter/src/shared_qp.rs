@@ -10,19 +10,32 @@ pub struct Shared {
     /// Whether a thread that posts a receive must tell the engine: either a message waits for a
     /// receive, or the engine has to flush receives.
     pub(crate) wants_receives: AtomicBool,
+    /// Whether the connection has ended or will never exist.
+    has_ended: AtomicBool,
 }
 
 impl Shared {
     /// Creates the shared part of the queue pair with this index.
     pub fn new(index: usize) -> Self {
-        Shared { doorbell: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
+        Shared {
+            doorbell: Doorbell::new(index),
+            wants_receives: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     /// Records that the connection has ended or will never exist. The engine flushes the requests
-    /// that were posted before. A thread that posts later calls
+    /// that were posted before, and reports the end afterwards. A thread that posts later calls
     /// [`MakeProgress::transmit`](crate::MakeProgress::transmit), which flushes the new request.
     pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
         self.want_receives(true);
+    }
+
+    /// Whether [`Shared::end`] was called. A thread that has got the report of the end sees this.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Records whether a message of the peer waits for a receive. After recording that a message

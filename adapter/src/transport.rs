@@ -30,11 +30,12 @@ pub use self::memory::{Mr, Mw, Pd};
 pub use self::queue::Qp;
 pub use self::receive::Srq;
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, UnusedEndpoints};
 use crate::context::Context;
 use crate::engine::{Engine, PeerAddress, Sink, Upcall};
 use crate::engines::{EngineSet, Engines};
 use crate::local_failure::no_resources;
+use crate::netdev;
 use crate::params::Params;
 use crate::reactor::Reactor;
 use crate::request::Request;
@@ -77,14 +78,16 @@ impl<E: Engine> Adapter<E> {
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
         let (limit, spin) = (if E::CAN_BE_SEVERAL { params.engines() } else { 1 }, params.spin());
-        let create = move || create_engine(capture.clone(), spin, &engine);
+        let unused = UnusedEndpoints::default();
+        let of_engines = unused.clone();
+        let create = move || create_engine(capture.clone(), spin, of_engines.clone(), &engine);
         let engines = Arc::new(Engines::new(limit, spin, Arc::new(create))?);
         let keys = Arc::new(Keys::new());
         let all = Arc::downgrade(&engines);
         let wait = move || all.upgrade().iter().for_each(|all| all.finish_accesses_of_others());
         keys.set_wait_for_other_engines(wait);
         let max_eps = engines.first().engine.lock().engine.max_qps().min(MAX_EPS);
-        Ok(Adapter { attrs: attrs(ia, params, wire, max_eps), keys, engines })
+        Ok(Adapter { attrs: attrs(ia, params, wire, max_eps), keys, engines, unused })
     }
 }
 
@@ -92,6 +95,7 @@ impl<E: Engine> Adapter<E> {
 fn create_engine<E: Engine>(
     capture: Option<Capture>,
     spin: Duration,
+    unused: UnusedEndpoints,
     engine: impl Fn(Context<E>) -> std::result::Result<E, OpenError>,
 ) -> std::result::Result<Arc<Reactor<E>>, OpenError> {
     let no_poller = |e: io::Error| {
@@ -103,8 +107,9 @@ fn create_engine<E: Engine>(
     let registry = poll.registry().try_clone().map_err(no_poller)?;
     let shared = Arc::new(SharedState::new(waker));
     let own_reactor = Arc::new(OnceLock::new());
+    let reactor_cell = Arc::clone(&own_reactor);
     let engine =
-        engine(Context::new(Arc::clone(&shared), registry, capture, Arc::clone(&own_reactor)))?;
+        engine(Context::new(Arc::clone(&shared), registry, capture, reactor_cell, unused))?;
     let reactor = Arc::new(Reactor::new(engine, shared, poll, spin));
     own_reactor.set(Arc::downgrade(&reactor)).ok();
     if E::STARTS_PROGRESS_THREAD {
@@ -125,6 +130,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
         address: params.address,
+        interface: params.bind.map_or(0, netdev::interface_of),
         max_eps,
         max_dtos: 1 << 16,
         max_segments: 32,
@@ -147,6 +153,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire, max_eps: usize) -> Attrs {
         max_srqs: 1 << 16,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        knows_allocated: true,
         pins: false,
         zero_based: true,
         quiet: true,
@@ -272,7 +279,9 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         let index = shared.index();
         let (batch, begun) = Default::default();
         let max_read_depth = self.attrs.max_read_depth;
-        Ok(Qp { qp, shared, index, batch, max_read_depth, begun, number, reactor, engines })
+        let unused = (service == ServiceType::Connection).then(|| self.unused.clone());
+        unused.iter().for_each(UnusedEndpoints::add);
+        Ok(Qp { qp, shared, index, batch, max_read_depth, begun, unused, number, reactor, engines })
     }
 
     fn listen(&self, port: Option<u16>, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {

@@ -10,29 +10,34 @@
 //! | `flow` | [`Flow`]: the segments that would carry the octets of a TCP socket |
 //! | `headers` | Ethernet, IPv4, IPv6, UDP, TCP |
 //! | `pcapng` | the blocks of the file (draft-ietf-opsawg-pcapng) |
-//! | `output` | the file: its name, sharing and writing |
+//! | `name` | the name of the file, and its limit; [`check`] checks it |
+//! | `output` | the file: sharing and writing |
 //!
 //! # The file
 //!
 //! The name may contain `%p` (the process ID), `%n` (the number of the capture in the process, from
-//! 0) and `%%`. The file must not exist, unless its name has the prefix `append:`. Within a process
-//! all captures with the same name share the file, and each has its own interface in the file. A
-//! capture that the process opens after it has closed all others appends to the file. Another
-//! process cannot open the file while a capture is open.
+//! 0) and `%%`. The file must not exist, unless its name has the prefix `append:`. `,max=SIZE`
+//! after the name limits the length of the file, in octets or with a unit (`K`, `M`, `G`). Within a
+//! process all captures with the same name share the file, and each has its own interface in the
+//! file. A capture that the process opens after it has closed all others appends to the file.
+//! Another process cannot open the file while a capture is open.
 //!
 //! Each call writes its records before it returns, so the file of a killed process ends with a
 //! whole block. Only the owner of the file can read it, because it contains the consumers' data. If
-//! a write fails later (for example because the disk is full), recording ends with a message
-//! ([`telemetry::complain`]).
+//! a write fails later (for example because the disk is full), or if the next packet would exceed
+//! the limit, recording ends with a message ([`telemetry::complain`]). Captures that share a file
+//! have the limit of the first one.
 
 #![forbid(unsafe_code)]
 
 mod flow;
 mod handle;
 mod headers;
+mod name;
 mod output;
 mod pcapng;
 
 pub use flow::Flow;
 pub use handle::{Batch, Capture, Datagram, Direction};
+pub use name::check;
 pub use output::OpenError;

@@ -408,6 +408,72 @@ fn what_is_no_capture_is_not_appended_to() {
     assert_eq!(read(&scratch.file).packets.len(), 1);
 }
 
+/// The blocks up to the limit are whole, whether packets are written singly or in batches. Later
+/// packets are not recorded, not even those that would fit.
+#[test]
+fn a_file_ends_before_the_packet_that_would_exceed_its_limit() {
+    const LIMIT: u64 = 600 << 10;
+    let datagram = |id, payload| Datagram {
+        src: addr("10.0.0.1:1"),
+        dst: addr("10.0.0.2:2"),
+        id,
+        dont_fragment: true,
+        payload,
+    };
+    for is_batch in [false, true] {
+        let scratch = scratch();
+        let name = format!("{},max={LIMIT}", scratch.file.display());
+        let capture = Capture::open(&name, "x").expect("the file opens");
+        let mut batch = is_batch.then(|| capture.batch());
+        for id in 0..1000 {
+            let datagram = datagram(id, &[7; 1000]);
+            match &mut batch {
+                Some(batch) => batch.udp(Instant::now(), Direction::Out, &datagram),
+                None => capture.udp(Instant::now(), Direction::Out, &datagram),
+            }
+        }
+        drop(batch);
+        capture.udp(Instant::now(), Direction::Out, &datagram(1000, &[]));
+        let flow = flow(&capture, CLIENT, SERVER, Direction::Out);
+        let length = fs::metadata(&scratch.file).expect("the file exists").len();
+        let packets = read(&scratch.file).packets;
+        let longest_block = 1000 + 100;
+        assert!(length <= LIMIT && length + longest_block > LIMIT, "{is_batch}: {length}");
+        for (number, packet) in packets.iter().enumerate() {
+            let Body::Udp { id, payload } = &packet.body else { panic!("{packet:?}") };
+            assert_eq!((*id, payload.len()), (Some((number as u16, true)), 1000), "{is_batch}");
+        }
+        drop((flow, capture));
+        assert_eq!(fs::metadata(&scratch.file).expect("the file stays").len(), length);
+    }
+}
+
+/// A limit is one of the whole file: what was in it before counts, and so do the packets of other
+/// captures.
+#[test]
+fn the_limit_is_that_of_the_whole_file() {
+    let scratch = scratch();
+    let name = format!("append:{},max=4K", scratch.file.display());
+    let length = || fs::metadata(&scratch.file).expect("the file exists").len();
+    let mut opened = Vec::new();
+    for adapter in ["a", "b", "c"] {
+        opened.push(Capture::open(&name, adapter).expect("the file opens"));
+        for _ in 0..30 {
+            opened.iter().for_each(record);
+        }
+    }
+    assert_eq!(read(&scratch.file).sections[0].1, ["a", "b"]);
+    assert!((4000..=4096).contains(&length()), "{}", length());
+    drop(opened);
+    let full = fs::read(&scratch.file).expect("the file");
+    // The adapter opens, although nothing can be recorded any more.
+    record(&Capture::open(&name, "d").expect("the file opens"));
+    assert!(fs::read(&scratch.file).expect("the file") == full);
+    // A larger limit has room again.
+    record(&Capture::open(&name.replace("4K", "1M"), "e").expect("the file opens"));
+    assert_eq!(read(&scratch.file).sections[1].1, ["e"]);
+}
+
 /// `dat list` opens and closes an adapter without recording a packet.
 #[test]
 fn a_file_without_packets_is_taken_away() {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use dat_core::addr;
 
 use crate::work::bench::MAX_MESSAGE_BYTES;
 
@@ -24,13 +25,14 @@ pub(crate) struct Common {
 }
 
 fn address(text: &str) -> Result<dat::Address, &'static str> {
-    text.parse()
-        .map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
+    text.parse().map_err(
+        |_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%eth0",
+    )
 }
 
 /// Returns the address of an adapter whose entry names a device or an address. The adapter cannot
 /// be reached at any other address.
-fn address_from_entry(name: &str) -> Result<Option<dat::Address>> {
+pub(crate) fn address_from_entry(name: &str) -> Result<Option<dat::Address>> {
     let candidates = dat::registry().list().candidates();
     let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
     match of_name.and_then(|candidate| registry::host::device_parameter(&candidate.entry)) {
@@ -62,8 +64,8 @@ impl Common {
                   or 127.0.0.1"
             ),
             Err(error) if error.kind() == ErrorKind::InvalidInput => bail!(
-                "{address} does not say on which network device; append the number that \
-                 `ip address` shows, as in {address}%2"
+                "{address} does not say on which network device; append its name or the \
+                 number that `ip address` shows, as in {address}%2"
             ),
             Err(error) => {
                 Err(error).with_context(|| format!("listening on {address} for plain TCP"))
@@ -134,14 +136,12 @@ fn ipv6(host: &str) -> Result<Option<SocketAddr>> {
         )?,
     };
     let scope = scope.map_or(Ok(0), |name| {
-        let index = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
-        let number = index.ok().and_then(|index| index.trim().parse().ok());
-        let number = name.parse().ok().or(number).filter(|_| !name.contains('/'));
+        let number = name.parse().ok().or_else(|| addr::interface_index(name));
         number.with_context(|| {
             format!("{name:?} is not a network device; `ip link` lists their names and numbers")
         })
     })?;
-    Ok(Some(SocketAddrV6::new(ip, port, 0, scope).into()))
+    Ok(Some(addr::normalized(SocketAddrV6::new(ip, port, 0, scope).into())))
 }
 
 /// Parses a size in bytes: `64`, `4K`, `1M`.
@@ -169,6 +169,7 @@ mod tests {
             ("fe80::1%4", "[fe80::1%4]:7471"),
             ("[fe80::1%4]:9", "[fe80::1%4]:9"),
             ("fe80::1%lo", "[fe80::1%1]:7471"),
+            ("::ffff:192.0.2.7", "192.0.2.7:7471"),
         ] {
             assert_eq!(resolve(text).expect(text), address.parse().expect(address), "{text}");
         }

@@ -10,7 +10,7 @@ mod text;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use self::result::{Document, Measured, Subject};
@@ -18,15 +18,14 @@ use crate::arguments::{Common, report_registry_errors, resolve, size};
 use crate::machine::MeasurementInfo;
 use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::output::{Output, print_json};
-use crate::pair::{Pair, Placement};
+use crate::pair::{Pair, Placement, exit_code_of};
 use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
 use crate::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
 use crate::wait::{Role, Wait};
 use crate::work::Work;
 use crate::work::bench::{
-    self, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_ROUNDS, Outcome,
-    Point,
+    self, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_ROUNDS, Point,
 };
 use crate::{cpu, plain, units};
 
@@ -162,6 +161,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         rounds,
         seconds: options.duration.unwrap_or(0.0),
         wait,
+        server_cpu: processors[1].filter(|_| processors[0] != processors[1]),
     };
     ensure!(
         work.memory(names.len()) <= MAX_MEMORY_BYTES,
@@ -180,31 +180,45 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: Work::Bench(work),
     };
-    // Open the page before measuring, so that a file that cannot be written is an error at once.
-    let page = options.html.as_deref().map(Output::new).transpose()?;
     let circumstances = MeasurementInfo::now();
-    let mut pair = Pair::start_with(&plan, Placement { params: "", host, processors })?;
+    let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
+    // The page is opened before the first round, so that a file that cannot be written is an error
+    // at once. It is not opened earlier, because a signal that ends this program while the
+    // processes start would leave the temporary file of the page behind.
+    let page = options.html.as_deref().map(Output::new).transpose()?;
     let mut info = ConnectionInfo::default();
-    options.print_head(&names)?;
-    let mut measured = Vec::new();
+    let (requested, mut interrupted) = (points.len(), None);
+    // The result of each point, after as many of its rounds as have ended.
+    let mut measured: Vec<Option<Measured>> = points.iter().map(|_| None).collect();
     let progress = Progress::new(points.len());
     while let Some(message) = pair.next()? {
         match message {
             (Role::Client, Message::Connected(connected)) => info = connected,
             (Role::Client, Message::Progress(done)) => progress.show(done),
-            (Role::Client, Message::Measured(Outcome { point, figures })) => {
+            (Role::Client, Message::Measured(outcome)) => {
                 let point = *points
-                    .get(point)
+                    .get(outcome.point)
                     .context("the client measured a row that was not requested")?;
-                let row = Measured::new(point, point.wait(wait), figures);
-                progress.suspend(|| options.print_row(&names, &row))?;
-                measured.push(row);
+                let row = outcome.point;
+                measured[row] = Some(Measured::new(point, point.wait(wait), outcome));
+            }
+            (_, Message::Interrupted(signal)) => {
+                interrupted = Some(signal);
+                break;
             }
             _ => {}
         }
     }
     drop(progress);
-    ensure!(measured.len() == points.len(), "the two processes have not measured all rows");
+    let points: Vec<Measured> = measured.into_iter().flatten().collect();
+    match interrupted {
+        Some(signal) if points.is_empty() => {
+            drop(page); // `exit` would leave its temporary file behind
+            std::process::exit(exit_code_of(signal));
+        }
+        None if points.len() < requested => bail!("the two processes have not measured all rows"),
+        _ => {}
+    }
     let adapters = names.into_iter().zip(info.providers);
     let document = Document {
         adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),
@@ -212,37 +226,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         circumstances,
         pinned: processors.iter().any(Option::is_some).then_some(processors),
         rounds,
-        points: measured,
+        interrupted: interrupted.is_some(),
+        points,
     };
     if let Some(page) = page {
         page.fill(&html::page(&document))?;
     }
     match options {
         Options { common: Common { json: true, .. }, .. } => print_json(&document)?,
-        Options { csv: true, .. } => {}
-        _ => text::foot(&document)?,
+        Options { csv: true, .. } => csv::print(&document)?,
+        _ => text::print(&document, options.wide)?,
+    }
+    if let Some(signal) = interrupted {
+        std::process::exit(exit_code_of(signal));
     }
     Ok(true)
 }
 
 impl Options {
-    fn print_head(&self, adapters: &[String]) -> Result<()> {
-        match self {
-            Options { common: Common { json: true, .. }, .. } => Ok(()),
-            Options { csv: true, .. } => csv::head(),
-            _ => text::head(adapters, self.wide),
-        }
-    }
-
-    /// Prints a row as soon as it is measured.
-    fn print_row(&self, adapters: &[String], row: &Measured) -> Result<()> {
-        match self {
-            Options { common: Common { json: true, .. }, .. } => Ok(()),
-            Options { csv: true, .. } => csv::row(adapters, row),
-            _ => text::row(row, self.wide),
-        }
-    }
-
     /// Returns the points to measure, in the order of measurement.
     fn points(&self, adapters: &[String]) -> Result<Vec<Point>> {
         let mut extended = true;

@@ -340,7 +340,7 @@ fn never_requested(entry: &Entry) -> Option<Finding> {
         (Space::User, 2, _) => None,
         (Space::User, 1, minor) if minor >= 2 => None,
         (Space::User, 1, _) => warning(
-            format!("{ia_name} offers {api}, and programs of uDAPL 1 ask for 1.2 or higher"),
+            format!("{ia_name} offers {api}, and uDAPL 1 programs ask for 1.2 or higher"),
             "write u1.2",
         ),
         _ => warning(
@@ -614,7 +614,7 @@ mod tests {
             );
         }
         // There is no warning here: the second entry has the same library and parameters, and the
-        // third is for programs of uDAPL 1.2, which do not use the first two entries.
+        // third is for uDAPL 1.2 programs, which do not use the first two entries.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages_of(&(first + &same)), [""; 0]);

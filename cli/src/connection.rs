@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
-    Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags,
-    MemoryRegion, RemoteRegion, Segment, Status,
+    Access, Adapter, Address, Close, Completion, ConnectionEvent, Endpoint, Event, EventDispatcher,
+    Flags, MemoryRegion, RemoteRegion, Segment, Status,
 };
 
 use crate::operation::{ATOMIC_BYTES, Operation};
@@ -181,11 +181,16 @@ impl Connection {
     }
 
     fn established(&mut self) -> Result<Vec<u8>> {
-        Ok(self
-            .connections
-            .wait(Some(CONNECT_TIMEOUT))
-            .context("waiting for the connection")?
-            .established()?)
+        let event =
+            self.connections.wait(Some(CONNECT_TIMEOUT)).context("waiting for the connection")?;
+        if let Event::Connection { event: ConnectionEvent::NonPeerRejected, .. } = event {
+            // The server has said that it listens.
+            bail!(
+                "refused, although the other process listens: either the adapter connects only \
+                 within one process, or the other process has too many requests to answer"
+            );
+        }
+        Ok(event.established()?)
     }
 
     /// Disconnects, or waits for the peer's disconnect.

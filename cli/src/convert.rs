@@ -9,7 +9,7 @@ use registry::entry::{Entry, ParseError};
 use registry::{conf, toml};
 use serde::Serialize;
 
-use crate::output::print;
+use crate::output::{print, print_json};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -92,7 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let converted = match options.json {
         true => {
             let document = Document { interface: entries.iter().map(Interface::from).collect() };
-            serde_json::to_string_pretty(&document)? + "\n"
+            print_json(&document)?;
+            return Ok(true);
         }
         false if is_toml => conf::write(&entries),
         false => toml::write(&entries),

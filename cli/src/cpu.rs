@@ -62,10 +62,20 @@ pub(crate) fn time() -> Duration {
     Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Pins this process to one processor: all of its threads, and those that they start later.
-pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
+/// Pins the calling thread to one processor.
+pub(crate) fn pin_thread(cpu: usize) -> std::io::Result<()> {
+    Ok(sched_setaffinity(None, &only(cpu))?)
+}
+
+fn only(cpu: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(cpu);
+    set
+}
+
+/// Pins this process to one processor: all of its threads, and those that they start later.
+pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
+    let set = only(cpu);
     for thread in std::fs::read_dir("/proc/self/task")? {
         let name = thread?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -73,7 +83,7 @@ pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
         // matter.
         let _ = sched_setaffinity(thread, &set);
     }
-    Ok(sched_setaffinity(None, &set)?)
+    pin_thread(cpu)
 }
 
 #[cfg(test)]

@@ -112,9 +112,7 @@ impl Datagrams {
                 let (arrived, seconds) = self.stream(sockets, role, count, window)?;
                 datagrams_trial(seconds, size, count, arrived)
             }
-            Workload::Latency { .. } | Workload::Watch { .. } => {
-                latency_trial(start, &self.ping_pong(role, count)?)
-            }
+            _ => latency_trial(start, &self.ping_pong(role, count)?),
         })
     }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 }
             }
             (Role::Client, Message::Progress(done)) => progress.show(done),
-            (_, Message::Row(Some(row))) => measured.push_back(row),
+            (_, Message::Row(Some(row))) => measured.push_back(*row),
             (_, Message::Row(None)) => checked += 1,
             _ => {}
         }

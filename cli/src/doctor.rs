@@ -332,8 +332,7 @@ fn port(port: u16) -> Finding {
         owners => Finding::note(
             subject,
             format!("taken by {}", owners.join(", ")),
-            "adapters of softroce can share the port; any other process that uses it must end \
-             first",
+            "softroce adapters can share the port; any other process that uses it must end first",
         ),
     }
 }

@@ -12,7 +12,8 @@ use crate::cpu;
 pub(crate) struct MeasurementInfo {
     /// The start time in UTC, such as `2026-11-25T07:03:04Z`.
     pub(crate) date: String,
-    /// The version of this program.
+    /// The version of this program. Every JSON document has it already.
+    #[serde(skip)]
     pub(crate) version: &'static str,
     /// The command line.
     pub(crate) command: String,

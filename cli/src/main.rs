@@ -28,12 +28,14 @@ mod work;
 
 // Measurements with DAT and with plain sockets:
 mod connection;
+mod copying;
 mod datagrams;
 mod measure;
 mod operation;
 mod plain_sockets;
 mod requests;
 mod rounds;
+mod states;
 mod times;
 mod verify;
 mod wait;
@@ -88,13 +90,14 @@ Environment:
     capture=FILE        write what adapters send and receive to a pcapng file
                         for Wireshark. %p in the name is the process id, %n the
                         number of the adapter in the process. The file must not
-                        exist; append:FILE appends to an existing file
+                        exist; append:FILE appends to an existing file.
+                        FILE,max=100M ends the capture at this size
     net=CONDITIONS      emulate a network under softroce, such as
                         loss=1%,delay=200us: see docs/softroce.md
     mtu=N               the maximum octets of payload in a softroce packet
     spin=N              microseconds that a blocking wait polls before it sleeps
     stats=on            let `dat top` show what the adapters do
-                        builtin=off leaves out the built-in registry entries
+    builtin=off         leave out the built-in registry entries
   OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`:
                         a level (warn, info, debug, trace), or levels of targets
                         (dat::cm=debug,dat::ep=trace). The word json among them
@@ -171,7 +174,14 @@ fn wants_json() -> bool {
 const SIGPIPE_EXIT_CODE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_option_hint(error).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let error = with_option_hint(error);
+        // Help and the version also arrive here. They are no errors.
+        if error.use_stderr() && wants_json() {
+            print_error_document(error.to_string().trim_start_matches("error: ").trim_end());
+        }
+        error.exit()
+    });
     let error_code = match &cli.command {
         // Exit code 1 is a verdict on the provider or the file. An error is not a verdict, so it
         // has the code that clap uses for a wrong command line.
@@ -217,9 +227,7 @@ fn main() -> ExitCode {
                 if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
             let text = format!("{error:#}{remedy}");
             if wants_json() {
-                // The error is also on standard error, so it does not matter if standard output is
-                // closed.
-                let _ = output::print_json(&serde_json::json!({ "error": text }));
+                print_error_document(&text);
             }
             eprintln!("dat: {}", printable(&text));
             error_code
@@ -227,12 +235,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints an error as a JSON document. The error is also on standard error, so it does not matter
+/// if standard output is closed.
+fn print_error_document(error: &str) {
+    let _ = output::print_json(&serde_json::json!({ "error": error }));
+}
+
 /// Adds a hint to clap's error for `dat --json list`, which only says that the option and the
-/// command cannot be combined. The hint says where the option belongs.
+/// command cannot be combined. The hint says where the option belongs, if there is such a command.
 fn with_option_hint(mut error: clap::Error) -> clap::Error {
     let context =
         [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
-    if let [Some(ContextValue::String(option)), Some(ContextValue::String(command))] = context {
+    if let [Some(ContextValue::String(option)), Some(ContextValue::String(command))] = context
+        && Cli::command().find_subcommand(command).is_some()
+    {
         let tip = format!("write the option after the command: dat {command} {option}");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }

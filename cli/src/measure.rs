@@ -28,6 +28,11 @@ pub(crate) enum Workload {
     /// Latency in seconds: half a round trip of RDMA writes. Each process finds a write by polling
     /// the last octet in its memory, and polls DAT for completions `calls` times per millisecond.
     Watch { size: usize, calls: u32 },
+    /// Latency in seconds of one RDMA write: from the post to the completion.
+    WriteCompletion { size: usize },
+    /// Latency in seconds: half a round trip of an RDMA write that has a completion, and the
+    /// notification behind it on the same connection.
+    WriteAndNotify { size: usize },
 }
 
 impl Workload {
@@ -35,7 +40,9 @@ impl Workload {
         match self {
             Workload::Latency { size, .. }
             | Workload::Stream { size, .. }
-            | Workload::Watch { size, .. } => size,
+            | Workload::Watch { size, .. }
+            | Workload::WriteCompletion { size }
+            | Workload::WriteAndNotify { size } => size,
         }
     }
 
@@ -60,6 +67,12 @@ impl Workload {
             ),
             Workload::Watch { size, calls } => {
                 latency_trial(start, &watched(connection, role, size, calls, count)?)
+            }
+            Workload::WriteCompletion { size } => {
+                latency_trial(start, &write_completions(connection, role, size, count)?)
+            }
+            Workload::WriteAndNotify { size } => {
+                latency_trial(start, &writes_and_notifications(connection, role, size, count)?)
             }
         })
     }
@@ -86,6 +99,12 @@ impl Workload {
             Workload::Watch { size, calls } => {
                 watched(connection, role, size, calls, each).map(drop)
             }
+            Workload::WriteCompletion { size } => {
+                write_completions(connection, role, size, each).map(drop)
+            }
+            Workload::WriteAndNotify { size } => {
+                writes_and_notifications(connection, role, size, each).map(drop)
+            }
         })?;
         let seconds = start.elapsed().as_secs_f64();
         Ok(bandwidth_trial(seconds, self.size(), each * connections.len()))
@@ -104,7 +123,9 @@ impl Workload {
             Workload::Latency { operation, size } if operation.is_round_trip() => {
                 latency_trial(start, &sockets.ask(role, size, count)?)
             }
-            Workload::Latency { size, .. } => {
+            Workload::Latency { size, .. }
+            | Workload::WriteCompletion { size }
+            | Workload::WriteAndNotify { size } => {
                 latency_trial(start, &sockets.ping_pong(role, size, count)?)
             }
             Workload::Watch { size, .. } => {
@@ -180,7 +201,8 @@ pub(crate) fn run_schedule<T: Sample>(
     mut report_progress: impl FnMut(f64),
     mut run: impl FnMut(&mut PlainSockets, Step) -> Result<Trial<T>>,
 ) -> Result<()> {
-    while let Some(step) = agree_on_step(schedule, sockets, role)? {
+    while let Some((_, step)) = agree_on_step(schedule.next().map(|step| (0, step)), sockets, role)?
+    {
         let trial = run(sockets, step)?;
         if role == Role::Client {
             schedule.record(trial);
@@ -190,20 +212,20 @@ pub(crate) fn run_schedule<T: Sample>(
     Ok(())
 }
 
-/// Sends the next step from the client to the server. Returns the step at both processes, or `None`
-/// after the last step.
-fn agree_on_step<T: Sample>(
-    schedule: &Schedule<T>,
+/// Sends the number of the next row and the next step from the client to the server. Returns both
+/// at both processes, or `None` after the last step. The server ignores its own `next`.
+pub(crate) fn agree_on_step(
+    next: Option<(usize, Step)>,
     sockets: &mut PlainSockets,
     role: Role,
-) -> Result<Option<Step>> {
-    let next = schedule.next();
+) -> Result<Option<(usize, Step)>> {
     // A step has at least one operation, so 0 operations mean that there is no further step.
-    let operations =
-        sockets.tell(Role::Client, role, next.map_or(0, |step| step.operations as u64))?;
-    let part = sockets.tell(Role::Client, role, next.map_or(0, |step| step.part as u64))?;
-    let (operations, part) = (usize::try_from(operations)?, usize::try_from(part)?);
-    Ok((operations > 0).then_some(Step { part, operations }))
+    let (row, Step { part, operations }) = next.unwrap_or((0, Step { part: 0, operations: 0 }));
+    let mut tell = |number: usize| -> Result<usize> {
+        Ok(usize::try_from(sockets.tell(Role::Client, role, number as u64)?)?)
+    };
+    let (row, part, operations) = (tell(row)?, tell(part)?, tell(operations)?);
+    Ok((operations > 0).then_some((row, Step { part, operations })))
 }
 
 /// Returns how long a process waits for a notification that the other process sends after this
@@ -226,13 +248,29 @@ pub(crate) fn latency(
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(if role == Role::Client { count } else { 0 });
+    report_latencies(connection, role, operation, size, (count, depth), |time| times.push(time))?;
+    Ok(times)
+}
+
+/// As [`latency`]. At the client, `report` is called with each latency as soon as it is known.
+pub(crate) fn report_latencies(
+    connection: &mut Connection,
+    role: Role,
+    operation: Operation,
+    size: usize,
+    (count, depth): (usize, usize),
+    report: impl FnMut(f64),
+) -> Result<()> {
     match (operation.is_round_trip(), role) {
-        (true, Role::Client) => round_trip_latencies(connection, operation, size, count, depth),
-        (true, Role::Server) => {
-            connection.receive_notification_within(timeout_for(count)).map(|()| Vec::new())
+        (true, Role::Client) => {
+            round_trip_latencies(connection, operation, size, (count, depth), report)
         }
-        (false, Role::Client) => echoed_latencies(connection, operation, size, count, depth),
-        (false, Role::Server) => echo(connection, operation, size, count).map(|()| Vec::new()),
+        (true, Role::Server) => connection.receive_notification_within(timeout_for(count)),
+        (false, Role::Client) => {
+            echoed_latencies(connection, operation, size, (count, depth), report)
+        }
+        (false, Role::Server) => echo(connection, operation, size, count),
     }
 }
 
@@ -241,19 +279,18 @@ fn round_trip_latencies(
     connection: &mut Connection,
     operation: Operation,
     size: usize,
-    count: usize,
-    depth: usize,
-) -> Result<Vec<f64>> {
-    let times = run_pipelined(
+    (count, depth): (usize, usize),
+    report: impl FnMut(f64),
+) -> Result<()> {
+    run_pipelined(
         connection,
-        count,
-        depth,
+        (count, depth),
         |connection| connection.post_read_or_atomic(operation, size),
         Connection::complete,
+        report,
     )?;
     connection.notify()?;
-    connection.complete(0)?;
-    Ok(times)
+    connection.complete(0)
 }
 
 /// Runs the client's side of sends and writes, each of which the server echoes.
@@ -261,48 +298,47 @@ fn echoed_latencies(
     connection: &mut Connection,
     operation: Operation,
     size: usize,
-    count: usize,
-    depth: usize,
-) -> Result<Vec<f64>> {
+    (count, depth): (usize, usize),
+    mut report: impl FnMut(f64),
+) -> Result<()> {
     let back = |connection: &mut Connection, _| {
         // Completions are taken here, while the next message is on its way.
         reap_if_many(connection)?;
         connection.post_receives()?;
         receive_expected(connection, operation, size)
     };
-    let mut times = run_pipelined(
+    run_pipelined(
         connection,
-        count,
-        depth,
+        (count, depth),
         |connection| send_or_write(connection, operation, size),
         back,
+        |time| report(time / 2.0),
     )?;
     connection.post_receives()?;
-    connection.complete(0)?;
-    times.iter_mut().for_each(|time| *time /= 2.0);
-    Ok(times)
+    connection.complete(0)
 }
 
 /// Posts `count` operations, at most `depth` at a time, and waits for each. `wait` gets the number
-/// of operations that may stay outstanding. Returns each operation's time in seconds.
+/// of operations that may stay outstanding. `report` gets each operation's time in seconds.
 fn run_pipelined(
     connection: &mut Connection,
-    count: usize,
-    depth: usize,
+    (count, depth): (usize, usize),
     post: impl Fn(&mut Connection) -> Result<()>,
     wait: impl Fn(&mut Connection, usize) -> Result<()>,
-) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
+    mut report: impl FnMut(f64),
+) -> Result<()> {
     let mut started = VecDeque::with_capacity(depth);
-    while times.len() < count {
-        while started.len() < depth && times.len() + started.len() < count {
+    for done in 0..count {
+        while started.len() < depth && done + started.len() < count {
             started.push_back(Instant::now());
             post(connection)?;
         }
         wait(connection, started.len() - 1)?;
-        times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64()));
+        if let Some(start) = started.pop_front() {
+            report(start.elapsed().as_secs_f64());
+        }
     }
-    Ok(times)
+    Ok(())
 }
 
 /// Runs the server's side of sends and writes.
@@ -369,6 +405,55 @@ fn watched(
             }
         }
     }
+    Ok(times)
+}
+
+/// Runs `count` RDMA writes, one at a time. Returns the time from the post to the completion of
+/// each at the client, in seconds.
+fn write_completions(
+    connection: &mut Connection,
+    role: Role,
+    size: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    match role {
+        Role::Client => {
+            let (write, wait) =
+                (|connection: &mut Connection| connection.write(size), Connection::complete);
+            run_pipelined(connection, (count, 1), write, wait, |time| times.push(time))?;
+            connection.notify()?;
+            connection.complete(0)?;
+        }
+        Role::Server => connection.receive_notification_within(timeout_for(count))?,
+    }
+    Ok(times)
+}
+
+/// Runs `count` round trips. Each way is an RDMA write that has a completion, and a notification.
+/// Returns half of each round trip's time at the client, in seconds.
+fn writes_and_notifications(
+    connection: &mut Connection,
+    role: Role,
+    size: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = Instant::now();
+        if role == Role::Server {
+            connection.receive_notification()?;
+        }
+        connection.complete(MAX_REQUESTS - 2)?;
+        connection.write(size)?;
+        connection.notify()?;
+        reap_if_many(connection)?;
+        if role == Role::Client {
+            connection.receive_notification()?;
+            times.push(start.elapsed().as_secs_f64() / 2.0);
+        }
+    }
+    connection.complete(0)?;
     Ok(times)
 }
 

@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// An operation that moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Operation {
     Send,
     #[value(name = "write")]
+    #[serde(rename = "write")]
     RdmaWrite,
     #[value(name = "read")]
+    #[serde(rename = "read")]
     RdmaRead,
     FetchAdd,
     CompareSwap,
@@ -30,7 +32,7 @@ impl Operation {
         }
     }
 
-    /// Returns the name that the command line uses.
+    /// Returns the name in the command line, and in the results as CSV and JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Operation::Send => "send",
@@ -61,3 +63,19 @@ impl Operation {
 
 /// The size of an atomic operation's operand.
 pub(crate) const ATOMIC_BYTES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_has_one_word_for_options_and_results() {
+        for operation in Operation::value_variants() {
+            let option = operation.to_possible_value().expect("no operation is hidden");
+            assert_eq!(option.get_name(), operation.word());
+            assert_eq!(serde_json::json!(operation), operation.word());
+        }
+    }
+}

@@ -17,9 +17,29 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Prints a JSON document.
+/// Prints a JSON document, with the version of this program.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
-    print(&(serde_json::to_string_pretty(document)? + "\n"))
+    print(&(serde_json::to_string_pretty(&Versioned::of(document))? + "\n"))
+}
+
+/// Prints a JSON document on one line, with the version of this program, for commands that print
+/// while they run.
+pub(crate) fn print_json_line(document: &impl Serialize) -> Result<()> {
+    writeln!(io::stdout(), "{}", serde_json::to_string(&Versioned::of(document))?)?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+pub(crate) struct Versioned<'a, T> {
+    version: &'static str,
+    #[serde(flatten)]
+    document: &'a T,
+}
+
+impl<'a, T> Versioned<'a, T> {
+    pub(crate) fn of(document: &'a T) -> Self {
+        Versioned { version: env!("CARGO_PKG_VERSION"), document }
+    }
 }
 
 /// A file for a result. Creating it shows whether it can be written, before the measurement starts.
@@ -29,8 +49,10 @@ pub(crate) struct Output {
 }
 
 enum Destination {
-    /// A temporary file, which replaces the file of that name when it is complete.
-    Beside(NamedTempFile),
+    /// A temporary file in this directory, which replaces the file of that name when it is
+    /// complete. It exists only while it is written, so that a signal that ends the process leaves
+    /// none.
+    Beside(PathBuf),
     /// A device or a pipe, which is written to directly.
     Itself(File),
 }
@@ -45,9 +67,10 @@ impl Output {
 
     pub(crate) fn fill(self, text: &str) -> Result<()> {
         let written = match self.into {
-            Destination::Beside(mut file) => file
-                .write_all(text.as_bytes())
-                .and_then(|()| Ok(file.persist(&self.path).map(drop)?)),
+            Destination::Beside(directory) => temporary(&directory).and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                Ok(file.persist(&self.path).map(drop)?)
+            }),
             Destination::Itself(mut file) => file.write_all(text.as_bytes()),
         };
         written.with_context(|| format!("writing {}", self.path.display()))
@@ -67,13 +90,19 @@ fn destination(path: &Path) -> io::Result<Destination> {
     if !directory.is_dir() {
         return Err(io::Error::new(ErrorKind::NotFound, "its directory does not exist"));
     }
+    // Creating a file shows whether the directory can be written.
+    drop(temporary(directory)?);
+    Ok(Destination::Beside(directory.to_owned()))
+}
+
+/// Creates a temporary file.
+fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
     let everybodys = Permissions::from_mode(0o644);
     let file =
         tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
     // The error names the temporary file, which the user does not know. So only the kind of error
     // is kept.
-    let file = file.map_err(|error| io::Error::from(error.kind()))?;
-    Ok(Destination::Beside(file))
+    file.map_err(|error| io::Error::from(error.kind()))
 }
 
 #[cfg(test)]
@@ -89,15 +118,14 @@ mod tests {
         symlink(&file, &link).expect("a link");
         let output = Output::new(&link).expect("the output can be opened");
         assert_eq!(fs::read_to_string(&file).expect("the file exists"), "before");
+        // A signal may end the process now.
+        let count = || fs::read_dir(dir.path()).expect("the directory exists").count();
+        assert_eq!(count(), 2, "no temporary file may exist before the result is written");
         output.fill("now").expect("the file can be written");
         assert_eq!(fs::read_to_string(&file).expect("the file exists"), "now");
         assert!(fs::symlink_metadata(&link).expect("the file exists").is_symlink());
         drop(Output::new(&link));
-        assert_eq!(
-            fs::read_dir(dir.path()).expect("the directory exists").count(),
-            2,
-            "no temporary file may be left"
-        );
+        assert_eq!(count(), 2, "no temporary file may be left");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -92,8 +94,42 @@ impl Pair {
 
     /// Starts both processes.
     pub(crate) fn start_with(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
-        let Placement { params, host, processors: [client_cpu, server_cpu] } = setting;
         let (sender, receiver) = channel();
+        Pair::start_and_report(plan, setting, sender, receiver)
+    }
+
+    /// Starts both processes. If a signal asks this process to end after this call has returned,
+    /// [`next`](Self::next) returns [`Message::Interrupted`], so that the caller can print the
+    /// result so far. An earlier signal, or a second one, ends this process at once, without
+    /// running destructors. The two processes ignore these signals and end with this one.
+    pub(crate) fn start_interruptible(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
+        let (sender, receiver) = channel();
+        let (interrupt, mut is_first) = (sender.clone(), true);
+        let started = Arc::new(AtomicBool::new(false));
+        let has_started = started.clone();
+        telemetry::threads::watch_for_termination(move |signal| {
+            let message = Received::Message(Message::Interrupted(signal));
+            let is_repeated = !std::mem::replace(&mut is_first, false);
+            if is_repeated
+                || !has_started.load(Ordering::Acquire)
+                || interrupt.send((Role::Client, message)).is_err()
+            {
+                std::process::exit(exit_code_of(signal));
+            }
+        })
+        .context("waiting for signals")?;
+        let pair = Pair::start_and_report(plan, setting, sender, receiver)?;
+        started.store(true, Ordering::Release);
+        Ok(pair)
+    }
+
+    fn start_and_report(
+        plan: &Plan,
+        setting: Placement<'_>,
+        sender: Sender<(Role, Received)>,
+        receiver: Receiver<(Role, Received)>,
+    ) -> Result<Self> {
+        let Placement { params, host, processors: [client_cpu, server_cpu] } = setting;
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
         let server = match host {
             None => spawn(&plan, params, &sender)?,
@@ -234,6 +270,11 @@ fn failure(receiver: &Receiver<(Role, Received)>, role: Role, error: String) -> 
         }
     }
     anyhow!(text)
+}
+
+/// Returns the exit code that a shell reports for a process that this signal has killed.
+pub(crate) fn exit_code_of(signal: i32) -> i32 {
+    128 + signal
 }
 
 fn process_name(role: Role) -> &'static str {

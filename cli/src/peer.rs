@@ -6,16 +6,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use dat::{Adapter, Attributes};
+use registry::Wanted;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::arguments::address_from_entry;
 use crate::connection::{Connection, Listening};
 use crate::cpu;
 use crate::parent::{self, send};
 use crate::plain_sockets::PlainSockets;
-use crate::times::Times;
 use crate::wait::{Role, Wait};
 use crate::work::{Work, bench, demo, plain};
 
@@ -63,22 +64,23 @@ pub(crate) enum Message {
     Connected(ConnectionInfo),
     /// A row of the demonstration is complete. The server has verified the data. The client sends
     /// the figures.
-    Row(Option<demo::Row>),
+    Row(Option<Box<demo::Row>>),
     /// A round of a row of `dat bench --plain` is complete.
     Round(plain::Round),
-    /// A row of the benchmark is complete.
+    /// A round of a row of the benchmark is complete. The value is the result of all its rounds.
     Measured(bench::Outcome),
-    /// Progress was made. The value is the number of completed rows or pings, with a fraction for
-    /// the current one.
+    /// Progress was made. The value is the number of completed rows, with a fraction for the
+    /// others.
     Progress(f64),
-    /// A ping was answered. The value is the time of the round trip in seconds.
-    Answered(f64),
-    /// All pings are complete.
-    Pinged(Times),
+    /// Pings were answered. The values are the times of their round trips in seconds.
+    Answered(Vec<f64>),
     /// All work is complete, and the connection was disconnected gracefully.
     Done,
     /// The process failed, for this reason.
     Failed(String),
+    /// A signal with this number asks the parent to end. No process sends this message.
+    #[serde(skip)]
+    Interrupted(i32),
 }
 
 /// Properties of the connection that belong to the result.
@@ -112,8 +114,11 @@ fn run_plan() -> Result<()> {
     parent::exit_with_parent()?;
     // Adapters are opened before pinning, because a provider may ask how many processors the
     // machine has.
-    let adapters: Vec<Adapter> =
+    let mut adapters: Vec<Adapter> =
         plan.adapters.iter().map(|name| Adapter::open(name)).collect::<Result<_, _>>()?;
+    if let Some(params) = plan.work.baseline_params() {
+        adapters.push(open_with(&plan.adapters[0], params)?);
+    }
     if let Some(cpu) = plan.cpu {
         cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
     }
@@ -128,7 +133,9 @@ fn run_plan() -> Result<()> {
     let progress = |done| send(&Message::Progress(done));
     match &plan.work {
         Work::Demo(work) => {
-            work.run(first?, &mut sockets, plan.role, progress, |row| send(&Message::Row(row)))?;
+            work.run(first?, &mut sockets, plan.role, progress, |row| {
+                send(&Message::Row(row.map(Box::new)))
+            })?;
         }
         Work::Plain(work) => {
             let (adapter, server) = (&adapters[0], plan.address.parse()?);
@@ -138,9 +145,8 @@ fn run_plan() -> Result<()> {
             rounds.into_iter().for_each(|round| send(&Message::Round(round)));
         }
         Work::Ping(work) => {
-            let answered = |seconds| send(&Message::Answered(seconds));
-            let times = work.run(first?, &mut sockets, plan.role, progress, answered)?;
-            times.into_iter().for_each(|times| send(&Message::Pinged(times)));
+            let answered = |times| send(&Message::Answered(times));
+            work.run(first?, &mut sockets, plan.role, answered)?;
         }
         Work::Bench(work) => {
             let measured = |outcome| send(&Message::Measured(outcome));
@@ -151,6 +157,19 @@ fn run_plan() -> Result<()> {
     connections.into_iter().try_for_each(Connection::disconnect)?;
     send(&Message::Done);
     Ok(())
+}
+
+/// Opens the adapter of this name with further ia_params.
+fn open_with(name: &str, params: &str) -> Result<Adapter> {
+    let wanted = Wanted { name, major: 2, minor: 0, threadsafe: false };
+    let fitting = dat::registry().list().find(&wanted).ok();
+    let candidate = fitting.and_then(|fitting| fitting.first().copied());
+    let mut candidate =
+        candidate.with_context(|| format!("no adapter has the name {name}"))?.clone();
+    candidate.entry.ia_params += &format!(" {params}");
+    // A name stands for one set of parameters.
+    candidate.entry.ia_name += &format!(" {params}");
+    Adapter::open_entry(&candidate).map_err(|why| anyhow!("opening {name} with {params}: {why}"))
 }
 
 /// Listens and accepts connections. Returns the connections of the first adapter, then the
@@ -225,23 +244,22 @@ fn connect(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainS
     let connect = |(adapter, qualifier): (&Adapter, &u64)| {
         let connection =
             Connection::connect(adapter, address, *qualifier, plan.work.largest(), plan.wait);
-        let Attributes { adapter: name, provider, address: own, .. } = adapter.attributes();
+        let Attributes { adapter: name, provider, .. } = adapter.attributes();
         let there =
             adapters.iter().zip(&ports.providers).find(|(here, _)| std::ptr::eq(*here, adapter));
-        connection.with_context(|| match (there, own) {
-            (Some((_, there)), _) if there != provider => {
-                format!(
+        connection.with_context(|| {
+            if let Some((_, there)) = there.filter(|(_, there)| *there != provider) {
+                return format!(
                     "the server at {address} uses provider {there}, but adapter {name} uses \
                      provider {provider}: run `dat serve --adapter {name}` there"
-                )
+                );
             }
-            // The hint does not apply to an address of another host.
-            (_, Some(own))
-                if *own != address && TcpListener::bind(address.with_port(0)).is_ok() =>
-            {
-                format!("adapter {name} gives its address as {own}, so --address {own} may help")
+            // The hint applies only to an adapter that serves a single address of this host.
+            let own = address_from_entry(name).ok().flatten().filter(|own| *own != address);
+            match own.filter(|_| TcpListener::bind(address.with_port(0)).is_ok()) {
+                Some(own) => format!("adapter {name} serves only {own}: use --address {own}"),
+                None => format!("connecting to {address} over {name}"),
             }
-            _ => format!("connecting to {address} over {name}"),
         })
     };
     let connections = for_each_connection(plan, adapters)

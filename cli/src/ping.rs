@@ -2,14 +2,14 @@
 
 use std::io::{Write, stdout};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use crate::arguments::{Common, report_registry_errors, resolve, size};
 use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::output::{print, print_json};
-use crate::pair::{Pair, Placement};
+use crate::pair::{Pair, Placement, exit_code_of};
 use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
@@ -30,13 +30,15 @@ pub(crate) struct Options {
     /// Message size in bytes: 64 by default; atomic operations always use 8 bytes
     #[arg(long, short, value_parser = size)]
     size: Option<usize>,
-    /// The number of messages
+    /// The number of messages that are measured
     #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     count: u32,
-    /// Seconds between an answer and the next message; 0 sends the next one at once
+    /// Seconds between an answer and the next message; 0 sends the next one at once. After each
+    /// pause, up to 100 messages that are not measured come first, so that the time is that of a
+    /// connection in use
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0.1, value_parser = interval)]
     interval: f64,
-    /// Print only the summary
+    /// Print only the summary; with --json, leave out the answers
     #[arg(long, short)]
     quiet: bool,
     /// The operation to measure
@@ -61,13 +63,18 @@ struct Document<'a> {
     address: String,
     operation: Operation,
     size: usize,
-    count: u32,
+    /// The number of answers.
+    count: usize,
     wait: Wait,
     /// The times of the round trips, in seconds.
     times: Times,
+    /// The time of each round trip, unless --quiet is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<Vec<f64>>,
 }
 
-/// Runs the pings. Fails if the peer does not answer.
+/// Runs the pings. Fails if the peer does not answer. A signal that ends the program ends the
+/// pings, and the summary is that of the answers so far.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     report_registry_errors();
     let Options { common, count, operation, .. } = options;
@@ -85,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         "{} uses {ATOMIC_BYTES} bytes: use --size {ATOMIC_BYTES}",
         operation.name()
     );
-    let tells_each = !options.quiet && !common.json;
+    let tells_each = !options.quiet;
     let work = ping::Work {
         size,
         count: *count as usize,
@@ -104,8 +111,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         work: Work::Ping(work),
     };
     let processors = cpu::assign(&[], host.is_none())?;
-    let mut pair = Pair::start_with(&plan, Placement { params: "", host, processors })?;
-    let (mut info, mut times, mut answers) = (ConnectionInfo::default(), None, 0);
+    let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
+    let (mut info, mut answers, mut interrupted) = (ConnectionInfo::default(), Vec::new(), None);
     let progress = Progress::new(*count as usize);
     while let Some(message) = pair.next()? {
         match message {
@@ -116,27 +123,37 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                     progress.suspend(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
                 }
             }
-            (Role::Client, Message::Progress(done)) => progress.show(done),
-            (Role::Client, Message::Answered(seconds)) => {
-                answers += 1;
-                progress.suspend(|| print_answer(answers, seconds))?;
-                progress.show(f64::from(answers));
+            (Role::Client, Message::Answered(times)) => {
+                for time in times {
+                    answers.push(time);
+                    if tells_each && !common.json {
+                        progress.suspend(|| print_answer(answers.len(), time))?;
+                    }
+                }
+                progress.show(answers.len() as f64);
             }
-            (Role::Client, Message::Pinged(pinged)) => times = Some(pinged),
+            (_, Message::Interrupted(signal)) => {
+                interrupted = Some(signal);
+                break;
+            }
             _ => {}
         }
     }
     drop(progress);
-    let times = times.context("the client process has measured nothing")?;
+    if let Some(signal) = interrupted.filter(|_| answers.is_empty()) {
+        std::process::exit(exit_code_of(signal));
+    }
+    ensure!(!answers.is_empty(), "the client process has measured nothing");
     let document = Document {
         adapter: &common.adapter,
         provider: info.provider(),
         address,
         operation: *operation,
         size,
-        count: *count,
+        count: answers.len(),
         wait,
-        times,
+        times: Times::of(answers.clone()),
+        answers: tells_each.then_some(answers),
     };
     match common.json {
         true => print_json(&document)?,
@@ -155,7 +172,7 @@ fn head(adapter: &str, address: &str, operation: Operation, size: usize) -> Stri
 }
 
 /// Prints an answer and flushes, so that a reader sees it at once, also through a pipe.
-fn print_answer(number: u32, seconds: f64) -> Result<()> {
+fn print_answer(number: usize, seconds: f64) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "answer {number}: {}", units::time(seconds))?;
     Ok(out.flush()?)
@@ -178,7 +195,7 @@ fn summary(document: &Document<'_>) -> String {
     ];
     format!(
         "{}, round trip:\n{}\n{}\n",
-        units::plural(document.count as usize, "answer", "answers"),
+        units::plural(document.count, "answer", "answers"),
         colour(&TABLE.row(["min", "p50", "p90", "p99", "p99.9", "max", "mean"]), Colour::Strong),
         TABLE.row(cells)
     )
@@ -217,6 +234,7 @@ mod tests {
             count: 10,
             wait: Wait::Poll,
             times,
+            answers: None,
         };
         let text = summary(&document);
         assert_eq!(

@@ -81,6 +81,9 @@ const MIB: usize = 1 << 20;
 const ROUND_TRIPS: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
 const MANY_SENDS: Workload = Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
 
+const WRITE_COMPLETION: Workload = Workload::WriteCompletion { size: 64 };
+const WRITE_AND_NOTIFY: Workload = Workload::WriteAndNotify { size: 64 };
+
 const PING_PONG: What = What::One(ROUND_TRIPS);
 const SENDS: What = What::One(MANY_SENDS);
 const WRITES: What = What::One(many_writes(MIB, 16));
@@ -135,6 +138,12 @@ const fn blocking_row(name: &'static str, workload: Workload, params: &'static s
         params,
         pinning: Pinning::Apart,
     }
+}
+
+/// Returns a row of tcp-emu for RDMA writes that complete when they are placed, against RDMA writes
+/// that complete when TCP or the shared memory has accepted them.
+const fn placed_row(name: &'static str, workload: Workload, params: &'static str) -> Row {
+    row(name, "tcp-emu", What::One(workload), Against::Local, [Wait::Poll; 2], params)
 }
 
 /// Returns a row for two threads against one. The processes are not pinned, so that the two threads
@@ -199,7 +208,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     }
 }
 
-const ROWS: [Row; 44] = [
+const ROWS: [Row; 54] = [
     row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
     row(
         "64 B ping-pong, blocking",
@@ -307,6 +316,16 @@ const ROWS: [Row; 44] = [
         Wait::Block,
         "spin=0",
     ),
+    placed_row("64 B write", WRITE_COMPLETION, "shm=off"),
+    placed_row("64 B write and send", WRITE_AND_NOTIFY, "shm=off"),
+    placed_row("64 B writes, 64 outstanding", many_writes(64, 64), "shm=off"),
+    placed_row("64 KiB writes, window 16", many_writes(64 * KIB, 16), "shm=off"),
+    placed_row("1 MiB writes, window 16", many_writes(MIB, 16), "shm=off"),
+    placed_row("64 B write, shm", WRITE_COMPLETION, ""),
+    placed_row("64 B write and send, shm", WRITE_AND_NOTIFY, ""),
+    placed_row("64 B writes, 64 outst., shm", many_writes(64, 64), ""),
+    placed_row("64 KiB wr., window 16, shm", many_writes(64 * KIB, 16), ""),
+    placed_row("1 MiB writes, 16, shm", many_writes(MIB, 16), ""),
 ];
 
 /// The sizes in bytes of the rows with polled memory, in ascending order.
@@ -404,11 +423,16 @@ pub(crate) fn run(
     if *json { print_json(&document) } else { print_foot(&document, rounds) }
 }
 
-/// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu.
+/// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu, except
+/// those whose baseline needs a parameter of tcp-emu.
 fn rows_of(provider: &str) -> Vec<Row> {
     let has_own = ROWS.iter().any(|row| row.provider == Some(provider));
-    let provider = if has_own { provider } else { "tcp-emu" };
-    ROWS.into_iter().filter(|row| row.provider.is_none_or(|of| of == provider)).collect()
+    let rows_of = if has_own { provider } else { "tcp-emu" };
+    let is_measured = |row: &Row| {
+        row.provider.is_none_or(|of| of == rows_of)
+            && (has_own || row.against.adapter_params().is_none())
+    };
+    ROWS.into_iter().filter(is_measured).collect()
 }
 
 fn rows_of_watchers(against: Against) -> Vec<Row> {
@@ -482,6 +506,7 @@ fn head(against: Against) -> [&'static str; 4] {
         Against::Tcp | Against::Udp => ["", "DAT", "raw", "ratio (min–max)"],
         Against::OneThread => ["", "2 threads", "1 thread", "2 to 1 thread, more is better"],
         Against::Polling => ["", "blocking", "polling", "ratio, more is better"],
+        Against::Local => ["", "placed", "local", "ratio (min–max)"],
     }
 }
 
@@ -514,7 +539,9 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
          sockets that epoll watches; 1 request: the round trip. Blocking next to polling: 64 \
          outstanding. 2 threads: at each end, each with a connection of its own through the same \
          adapter; the messages or round trips of both, compared with those of one thread with one \
-         connection.",
+         connection. Placed next to local: RDMA writes, which complete when they are placed in the \
+         peer's memory, compared with completion=local; \"write\": from the post to its \
+         completion; \"write and send\": half a round trip of both on one connection.",
         document.kernel,
         MIN_TRIAL_TIME.as_millis(),
         document.adapter,

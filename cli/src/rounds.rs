@@ -3,11 +3,14 @@
 //!
 //! A row has parts, for example the latency of DAT and the latency of plain TCP. A [`Schedule`]
 //! first finds by trials how many operations of each part make a round. Then it asks for rounds.
-//! Each round has one trial of each part, so that all figures of a row come from the same period.
-//! The schedule keeps a row whose rounds agree, and measures a noisy row again.
+//! Each round has one trial of each part, so that all figures of a round come from the same period.
+//! A noisy row gets more rounds. [`Interleaved`] lets the rounds of several rows take turns.
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::states::{quantile, states};
 use crate::units;
 
 /// The requirements for the rounds of a row.
@@ -24,7 +27,7 @@ pub(crate) struct Rules {
     pub(crate) operations: usize,
     /// The maximum duration of a trial that has fewer than `operations`.
     pub(crate) max_trial_time: Duration,
-    /// The maximum number of times that a row is measured.
+    /// A noisy row gets further rounds, until it has this many times the minimum number of rounds.
     pub(crate) attempts: usize,
 }
 
@@ -56,7 +59,7 @@ const OPERATIONS_MARGIN: f64 = 1.05;
 /// The maximum number of times that the rounds are restarted because their trials were too short.
 const MAX_RESIZES: usize = 3;
 /// A row is overdue when it has taken this many times the planned duration of its rounds. An
-/// overdue row gets no further round and is not measured again.
+/// overdue row gets no further round.
 const OVERDUE_FACTOR: f64 = 4.0;
 
 /// The result of a trial.
@@ -121,17 +124,44 @@ impl<T> Rounds<T> {
     }
 }
 
-/// A value over all rounds.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// A value over all rounds. If the machine had two states (see `states.rs`), the value is that of
+/// the state with more rounds, and the other state is beside it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
+    #[serde(flatten)]
+    pub(crate) main: State,
+    pub(crate) other_state: Option<State>,
+}
+
+/// A value over the rounds of one state of the machine.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The number of rounds.
+    pub(crate) rounds: usize,
     pub(crate) median: f64,
     /// The spread of the value: see [`spread`].
     pub(crate) spread: Option<f64>,
 }
 
+impl State {
+    fn of(values: &[f64]) -> State {
+        State { rounds: values.len(), median: median(values), spread: spread(values) }
+    }
+}
+
 impl Figure {
     pub(crate) fn of(values: &[f64]) -> Figure {
-        Figure { median: median(values), spread: spread(values) }
+        let of = |rounds: &Vec<usize>| {
+            State::of(&rounds.iter().map(|&round| values[round]).collect::<Vec<_>>())
+        };
+        let states: Vec<State> = states(values).iter().map(of).collect();
+        Figure { main: states[0], other_state: states.get(1).copied() }
+    }
+
+    /// Returns the larger one of the spreads of the states.
+    pub(crate) fn spread(&self) -> Option<f64> {
+        let spreads = [self.main.spread, self.other_state.and_then(|state| state.spread)];
+        spreads.into_iter().flatten().max_by(f64::total_cmp)
     }
 }
 
@@ -156,9 +186,11 @@ impl<T: Sample> Rounds<T> {
     fn noise(&self) -> f64 {
         let of_part = |part: usize| {
             let spreads =
-                [0, 1].map(|which| self.figure(part, |sample| sample.values()[which]).spread);
+                [0, 1].map(|which| self.figure(part, |sample| sample.values()[which]).spread());
             let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
-            let tail = self.figure(part, Sample::tail).median;
+            let tails: Vec<f64> =
+                self.parts[part].iter().map(|trial| trial.sample.tail()).collect();
+            let tail = median(&tails);
             (spread / MAX_SPREAD).max((tail - 1.0) / (MAX_TAIL_RATIO - 1.0))
         };
         let most = (0..self.parts.len()).map(of_part).fold(0.0, f64::max);
@@ -174,14 +206,12 @@ impl<T: Sample> Rounds<T> {
 pub(crate) struct Schedule<T> {
     rules: Rules,
     sizes: Vec<TrialSize>,
-    /// The rounds of the current attempt.
-    now: Rounds<T>,
-    /// The duration of the current rounds in seconds.
-    attempt_seconds: f64,
+    rounds: Rounds<T>,
+    /// The duration of the rounds in seconds.
+    rounds_seconds: f64,
     /// The duration of all trials in seconds.
     total_seconds: f64,
-    /// The least noisy of the previous attempts.
-    best: Option<Rounds<T>>,
+    /// How many times the minimum number of rounds is wanted.
     attempts: usize,
     resizes: usize,
     done: bool,
@@ -192,10 +222,9 @@ impl<T: Sample> Schedule<T> {
         Schedule {
             rules,
             sizes: vec![TrialSize::probing(FIRST_PROBE_OPERATIONS); parts],
-            now: Rounds::none(parts),
-            attempt_seconds: 0.0,
+            rounds: Rounds::none(parts),
+            rounds_seconds: 0.0,
             total_seconds: 0.0,
-            best: None,
             attempts: 1,
             resizes: 0,
             done: parts == 0,
@@ -209,8 +238,8 @@ impl<T: Sample> Schedule<T> {
         }
         let unsettled = self.sizes.iter().position(|size| !size.is_settled);
         let part = unsettled.unwrap_or_else(|| {
-            let (parts, complete) = (self.sizes.len(), self.now.count());
-            let turn = self.now.parts.iter().filter(|trials| trials.len() > complete).count();
+            let (parts, complete) = (self.sizes.len(), self.rounds.count());
+            let turn = self.rounds.parts.iter().filter(|trials| trials.len() > complete).count();
             // Every other round runs its parts in reverse order, because later trials may find a
             // warmer machine.
             if complete.is_multiple_of(2) { turn } else { parts - 1 - turn }
@@ -218,77 +247,62 @@ impl<T: Sample> Schedule<T> {
         Some(Step { part, operations: self.sizes[part].operations })
     }
 
-    /// Records the trial of the next step.
-    pub(crate) fn record(&mut self, trial: Trial<T>) {
-        let Some(Step { part, .. }) = self.next() else { return };
+    /// Records the trial of the next step. Returns whether the trial ends a round.
+    pub(crate) fn record(&mut self, trial: Trial<T>) -> bool {
+        let Some(Step { part, .. }) = self.next() else { return false };
         self.total_seconds += trial.seconds;
         let size = &mut self.sizes[part];
         if !size.is_settled {
             size.record(trial.operations, trial.seconds, &self.rules);
-            return;
+            return false;
         }
-        self.attempt_seconds += trial.seconds;
-        self.now.parts[part].push(trial);
-        let rounds = self.now.parts[0].len();
-        if self.now.parts.iter().all(|trials| trials.len() == rounds) {
+        self.rounds_seconds += trial.seconds;
+        self.rounds.parts[part].push(trial);
+        let rounds = self.rounds.parts[0].len();
+        let is_round_complete = self.rounds.parts.iter().all(|trials| trials.len() == rounds);
+        if is_round_complete {
             self.end_round(rounds);
         }
+        is_round_complete
     }
 
     /// Returns the completed share of the row.
     pub(crate) fn progress(&self) -> f64 {
         let Rules { rounds, duration, .. } = self.rules;
-        let share = self.now.count() as f64 / rounds as f64;
-        let of_time = self.attempt_seconds / duration.as_secs_f64();
+        let share = self.rounds.count() as f64 / rounds as f64;
+        let of_time = self.rounds_seconds / duration.as_secs_f64();
         // Without a minimum duration, `of_time` is infinite or NaN, and `min` ignores it.
         if self.done { 1.0 } else { share.min(of_time).min(1.0) }
     }
 
-    /// Returns the result when there is no further step, or `None` if the schedule never ran.
-    pub(crate) fn into_rounds(self) -> Option<Rounds<T>> {
-        self.best
+    /// Returns the rounds that have ended, or `None` if there is none.
+    pub(crate) fn rounds(&self) -> Option<&Rounds<T>> {
+        (self.rounds.count() > 0).then_some(&self.rounds)
     }
 
     fn end_round(&mut self, rounds: usize) {
-        let is_enough = rounds >= self.rules.rounds
-            && self.attempt_seconds >= self.rules.duration.as_secs_f64();
+        let is_enough = rounds >= self.attempts * self.rules.rounds
+            && self.rounds_seconds >= self.rules.duration.as_secs_f64();
         let is_overdue = self.total_seconds > self.time_limit();
         if (rounds == 1 || is_enough) && !is_overdue && self.resizes < MAX_RESIZES && self.resize()
         {
             self.resizes += 1;
-            self.restart();
-        } else if is_enough || is_overdue {
-            self.end_attempt(is_enough, is_overdue);
+            self.rounds_seconds = 0.0;
+            self.rounds = Rounds::none(self.sizes.len());
+        } else if is_enough && !is_overdue && self.attempts < self.rules.attempts {
+            self.done = !self.rounds.is_noisy();
+            self.attempts += 1;
+        } else {
+            self.done = is_enough || is_overdue;
+            self.rounds.is_incomplete = is_overdue && !is_enough && self.attempts == 1;
         }
-    }
-
-    /// Compares this attempt with the best previous attempt, keeps the less noisy of the two, and
-    /// decides whether there is another attempt.
-    fn end_attempt(&mut self, is_complete: bool, is_overdue: bool) {
-        let now = Rounds { is_incomplete: !is_complete, ..self.restart() };
-        let is_better = match &self.best {
-            None => true,
-            Some(best) => is_complete && now.noise() < best.noise(),
-        };
-        if is_better {
-            self.best = Some(now);
-        }
-        let is_noisy = self.best.as_ref().is_some_and(Rounds::is_noisy);
-        self.done = !is_noisy || is_overdue || self.attempts >= self.rules.attempts;
-        self.attempts += 1;
-    }
-
-    /// Discards the rounds of this attempt and returns them.
-    fn restart(&mut self) -> Rounds<T> {
-        self.attempt_seconds = 0.0;
-        std::mem::replace(&mut self.now, Rounds::none(self.sizes.len()))
     }
 
     /// Gives more operations to the parts whose trials are too short. Returns whether there are
     /// such parts.
     fn resize(&mut self) -> bool {
         let mut any_resized = false;
-        for (size, trials) in self.sizes.iter_mut().zip(&self.now.parts) {
+        for (size, trials) in self.sizes.iter_mut().zip(&self.rounds.parts) {
             let seconds: Vec<f64> = trials.iter().map(|trial| trial.seconds).collect();
             if median(&seconds) < self.rules.min_trial_time.as_secs_f64() {
                 let each: Vec<f64> =
@@ -305,6 +319,46 @@ impl<T: Sample> Schedule<T> {
         let Rules { rounds, duration, max_trial_time, .. } = self.rules;
         let rounds = max_trial_time.as_secs_f64() * (rounds * self.sizes.len()) as f64;
         OVERDUE_FACTOR * rounds.max(duration.as_secs_f64())
+    }
+}
+
+/// The schedules of several rows, whose rounds take turns. First each row has a round, then each
+/// row has another, and so on. So the rounds of a row are spread over the whole measurement, and
+/// all rows find the machine in the same states.
+pub(crate) struct Interleaved<T> {
+    rows: Vec<Schedule<T>>,
+    /// The row whose turn it is.
+    row: usize,
+}
+
+impl<T: Sample> Interleaved<T> {
+    /// Creates schedules of rows that have these numbers of parts.
+    pub(crate) fn new(rules: Rules, parts: impl IntoIterator<Item = usize>) -> Self {
+        let rows = parts.into_iter().map(|parts| Schedule::new(rules, parts)).collect();
+        Interleaved { rows, row: 0 }
+    }
+
+    /// Returns the row whose turn it is and its next step, or `None` if all rows have enough
+    /// rounds.
+    pub(crate) fn next(&self) -> Option<(usize, Step)> {
+        self.rows.get(self.row)?.next().map(|step| (self.row, step))
+    }
+
+    /// Records the trial of the next step. If the trial ends a round, returns the rounds of the row
+    /// so far, and the next row has its turn.
+    pub(crate) fn record(&mut self, trial: Trial<T>) -> Option<&Rounds<T>> {
+        let row = self.row;
+        if !self.rows.get_mut(row)?.record(trial) {
+            return None;
+        }
+        let others = (row + 1..self.rows.len()).chain(0..=row);
+        self.row = others.into_iter().find(|&other| !self.rows[other].done).unwrap_or(row);
+        self.rows[row].rounds()
+    }
+
+    /// Returns the number of completed rows, with the completed shares of the others.
+    pub(crate) fn progress(&self) -> f64 {
+        self.rows.iter().map(Schedule::progress).sum()
     }
 }
 
@@ -348,40 +402,72 @@ impl TrialSize {
 
 /// Returns the median.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
+    quantile(&sorted(values), 0.5)
 }
 
 /// Returns half the distance between the quartiles as a share of the median: half of all rounds are
 /// within the median plus or minus about this share. A single disturbed round hardly changes the
 /// spread. Returns `None` for a single value.
 pub(crate) fn spread(values: &[f64]) -> Option<f64> {
-    let distance = quantile(values, 0.75) - quantile(values, 0.25);
-    (values.len() > 1).then(|| distance / 2.0 / median(values))
+    let sorted = sorted(values);
+    let distance = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
+    (sorted.len() > 1).then(|| distance / 2.0 / quantile(&sorted, 0.5))
 }
 
-/// Returns a quantile, interpolated between two values.
-fn quantile(values: &[f64], share: f64) -> f64 {
+fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    let at = share * last as f64;
-    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    below + (above - below) * at.fract()
+    sorted
 }
 
 /// Returns a remark on noisy rows, or an empty text if no row is noisy.
 pub(crate) fn noise(rows: usize) -> String {
     let subject = match rows {
         0 => return String::new(),
-        1 => "One row".to_owned(),
-        many => format!("{many} rows"),
+        1 => "One row is".to_owned(),
+        many => format!("{many} rows are"),
     };
     format!(
-        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than \
-         {MAX_TAIL_RATIO} times the median, or there was no time for all rounds. Something \
-         else keeps the machine busy.",
+        "{subject} noisy ({NOISY_MARK}): the rounds spread by more than {}, the mean latency is \
+         more than {MAX_TAIL_RATIO} times the median, or there was no time for all rounds. \
+         Something else keeps the machine busy.",
         units::spread(MAX_SPREAD)
     )
+}
+
+/// The mark before the spread of a noisy row.
+const NOISY_MARK: char = '!';
+
+/// Formats the spread of a row, with a mark if the row is noisy. The text has at most six columns
+/// if the spread is below 1,000 %.
+pub(crate) fn spread_with_mark(spread: Option<f64>, is_noisy: bool) -> String {
+    let spread = spread.map_or_else(String::new, units::spread);
+    match (is_noisy, spread.chars().count()) {
+        (false, _) => spread,
+        (true, ..6) => format!("{NOISY_MARK}{spread}"),
+        (true, _) => format!("{NOISY_MARK}{}", spread.replace(['±', ' '], "")),
+    }
+}
+
+/// Returns a remark on a figure that has two states, or `None` if it has one. `format` formats a
+/// value.
+pub(crate) fn two_states(
+    what: &str,
+    figure: &Figure,
+    format: impl Fn(f64) -> String,
+) -> Option<String> {
+    let (main, other) = (figure.main, figure.other_state?);
+    let value = |state: &State| {
+        let spread = state.spread.map_or_else(String::new, |s| format!(" {}", units::spread(s)));
+        format!("{}{spread}", format(state.median))
+    };
+    Some(format!(
+        "{what}: two states, {} in {} and {} in {}",
+        value(&main),
+        units::plural(main.rounds, "round", "rounds"),
+        value(&other),
+        other.rounds
+    ))
 }
 
 #[cfg(test)]

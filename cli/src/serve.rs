@@ -19,6 +19,7 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use self::places::{Place, Places};
 use self::waiting_clients::WaitingClients;
 use crate::arguments::{SERVE_PORT, report_registry_errors};
+use crate::output::print_json_line;
 use crate::peer::{Message, Plan};
 use crate::wait::Role;
 use crate::work::Work;
@@ -75,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.json {
         let document =
             Document { adapters: &options.adapters, address: here.ip(), port: here.port() };
-        writeln!(stdout(), "{}", serde_json::to_string(&document)?)?;
+        print_json_line(&document)?;
     } else {
         let names = options.adapters.join(" and ");
         let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };

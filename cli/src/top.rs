@@ -17,6 +17,7 @@ use serde::Serialize;
 use telemetry::stats::{DIRECTORY, has_listener, sockets_in};
 use telemetry::{printable, user_directory};
 
+use crate::output::print_json_line;
 use crate::table::{Align::*, Colour, Table, colour};
 use crate::units::{self, plural};
 
@@ -91,11 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         let now = Instant::now();
         if options.json {
-            writeln!(
-                stdout(),
-                "{}",
-                serde_json::to_string(&Document { pid, adapters: &adapters })?
-            )?;
+            print_json_line(&Document { pid, adapters: &adapters })?;
         } else if options.once {
             write!(stdout(), "{}", totals(&adapters))?;
         } else if let Some((then, old)) = &before {
@@ -127,11 +124,7 @@ fn list(json: bool) -> Result<bool> {
     pids.sort_unstable();
     pids.dedup();
     if json {
-        writeln!(
-            stdout(),
-            "{}",
-            serde_json::to_string(&serde_json::json!({ "processes": pids }))?
-        )?;
+        print_json_line(&serde_json::json!({ "processes": pids }))?;
         return Ok(true);
     }
     ensure!(
@@ -152,7 +145,7 @@ fn list(json: bool) -> Result<bool> {
 fn directories(user: Option<u32>) -> Vec<PathBuf> {
     let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_asked = |entry: &DirEntry| {
-        let of = entry.file_name().to_str().and_then(user_directory::user_of_name);
+        let of = user_directory::user_of(&entry.path());
         of.is_some_and(|of| user.is_none_or(|user| user == of))
     };
     let of_users = user_directory::PLACES.into_iter().flat_map(|place| entries(Path::new(place)));

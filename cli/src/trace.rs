@@ -46,6 +46,13 @@ because= says in a sentence which mistake has ended a connection, failed an
 operation, refused a post or makes a message wait, and what to do; detail= is
 what the adapter's protocol says about it.
 
+Each line has the process ID and the seconds since the log of the process
+begins. The first line of a process says what two clocks showed at that moment,
+in nanoseconds: monotonic_ns=, which is the same for all processes of a host,
+and realtime_ns=, the time since 1970. The sum of monotonic_ns and the seconds
+orders the lines of several processes. A forked child has the first line of its
+parent. Each line is written by one call, so that lines do not mix.
+
 The log goes to standard error and covers OpenDAT's adapters only: a program
 that loads OFED's providers, or runs with more privileges than its caller, logs
 nothing. Operations that complete with success are not logged; capture=FILE in

@@ -21,6 +21,7 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The way in which a process waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Wait {
     Poll,
     Block,

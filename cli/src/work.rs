@@ -28,6 +28,14 @@ impl Work {
         }
     }
 
+    /// Returns further ia_params for a second adapter of the same name, if the work needs one.
+    pub(crate) fn baseline_params(&self) -> Option<&'static str> {
+        match self {
+            Work::Plain(work) => work.against.adapter_params(),
+            Work::Demo(_) | Work::Bench(_) | Work::Ping(_) => None,
+        }
+    }
+
     /// Returns the number of connections per adapter.
     pub(crate) fn connections(&self) -> usize {
         match self {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use dat::{Access, Adapter, Close, EventDispatcher, Flags};
 
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use serde_json::Value;
 
 fn trace(options: &[&str], program: &[&str]) -> Output {
@@ -21,12 +22,16 @@ fn trace(options: &[&str], program: &[&str]) -> Output {
     command.env("DAT_OVERRIDE", "/dev/null").output().expect("the program starts")
 }
 
+/// The text in the first line of each process.
+const BEGINS: &str = " INFO  dat: the log begins monotonic_ns=";
+
 const PING: &[&str] = &[env!("CARGO_BIN_EXE_dat"), "ping", "--count", "3"];
 
-/// Returns the lines that are the same in each run.
+/// Returns the lines that are the same in each run, without the first line of each process.
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines()
+        .filter(|line| !line.contains(BEGINS))
         .map(|line| line.split_once("dat::").map_or(line, |(_, rest)| rest).to_owned())
         .collect()
 }
@@ -153,8 +158,8 @@ fn sleeps_and_wakeups_are_logged() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("the line is JSON")).collect();
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("the line is JSON"));
+    let lines: Vec<Value> = lines.filter(|line: &Value| line["target"] != "dat").collect();
     let mut asleep = BTreeMap::new();
     let (mut sleeps, mut asked) = (0, 0);
     for line in &lines {
@@ -296,6 +301,57 @@ fn each_line_is_as_its_schema_says() {
     }
 }
 
+/// The first line of a process says what the clocks showed, so that lines of several processes can
+/// be put in order. The log goes to a socket that keeps the boundaries of its messages, so each
+/// message is what one call has written.
+#[test]
+fn lines_of_several_processes_can_be_merged() {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let (log, child_log) = socketpair(AddressFamily::UNIX, kind, flags, None).expect("sockets");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(["trace", "--json", "--log", "dat::cm=debug", "--"]).args(PING);
+    for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "OPENDAT_PARAMS"] {
+        command.env_remove(variable);
+    }
+    command.env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null()).stderr(child_log);
+    let mut child = command.spawn().expect("the program starts");
+    // The command has this process's end of the child's socket.
+    drop(command);
+    let (mut zeros, mut times) = (BTreeMap::new(), Vec::new());
+    let mut written = [0; 1 << 16];
+    loop {
+        let (length, _) = recv(&log, &mut written, RecvFlags::empty()).expect("a line");
+        if length == 0 {
+            break;
+        }
+        let text = std::str::from_utf8(&written[..length]).expect("text");
+        let line = text.strip_suffix('\n').unwrap_or_else(|| panic!("not a whole line: {text}"));
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        let process = line["process"].as_u64().expect("a process ID");
+        let seconds = line["seconds"].as_f64().expect("a time");
+        if line["message"] == "the log begins" {
+            let zero = |clock: &str| line[clock].as_u64().expect("the time of a clock");
+            // The test was written in 2026.
+            assert!(zero("realtime_ns") > 1_750_000_000_000_000_000, "{line}");
+            let other = zeros.insert(process, zero("monotonic_ns"));
+            assert_eq!(other, None, "{line}");
+            continue;
+        }
+        let zero = zeros.get(&process).unwrap_or_else(|| panic!("no first line: {line}"));
+        let message = line["message"].as_str().expect("a message").to_owned();
+        times.push((*zero as f64 + seconds * 1e9, process, message));
+    }
+    assert!(child.wait().expect("the child ends").success());
+    let first = |wanted: &str| {
+        let found = times.iter().find(|(.., message)| message == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted}: {times:#?}"))
+    };
+    // A request arrives after it has left, in another process.
+    let ((left, client, _), (arrived, server, _)) = (first("connecting"), first("request"));
+    assert_ne!(client, server);
+    assert!(left <= arrived, "{times:#?}");
+}
+
 #[test]
 fn a_full_standard_error_disturbs_no_program() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the file exists");
@@ -369,11 +425,12 @@ fn messages_are_json_if_the_log_is() {
 #[test]
 fn a_reason_that_is_logged_is_no_message_as_well() {
     let [_, stderr] = messages(&[("OPENDAT_LOG", "warn")]);
-    let [line] = &stderr[..] else { panic!("{stderr:#?}") };
+    let [first, line] = &stderr[..] else { panic!("{stderr:#?}") };
+    assert!(first.contains(BEGINS), "{first}");
     assert!(line.contains(" WARN  dat::ia: the adapter cannot be opened"), "{line}");
     assert!(line.ends_with("error=OPENDAT_PARAMS: crc=maybe: expected on or off"), "{line}");
     let [_, stderr] = messages(&[("OPENDAT_LOG", "dat::cm=warn")]);
-    assert_eq!(stderr, [format!("dat: {REASON}")]);
+    assert_eq!(stderr[1..], [format!("dat: {REASON}")]);
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl Provider for BenchProvider {
             adapter: "nothing".into(),
             vendor: "nobody".into(),
             address: ([127, 0, 0, 1], 0).into(),
+            interface: 0,
             max_eps: 1,
             max_dtos: RING,
             max_segments: 4,
@@ -80,6 +81,7 @@ impl Provider for BenchProvider {
             max_srqs: 0,
             max_srq_depth: 0,
             srq_across_pds: false,
+            knows_allocated: true,
             pins: false,
             zero_based: true,
             quiet: true,
@@ -214,8 +216,8 @@ unsafe impl Queue<Adapter> for Qp {
         absent()
     }
     fn disconnect(&self, _: Close) {}
-    fn allocated(&self) -> Allocated {
-        Allocated::default()
+    fn allocated(&self) -> Option<Allocated> {
+        Some(Allocated::default())
     }
     unsafe fn carried_out(&self) -> u64 {
         0

@@ -10,6 +10,7 @@ use dat_sys::*;
 
 use crate::agent::Agent;
 use crate::allocate::no_memory;
+use crate::cancel;
 use crate::error::{Error, Result};
 use crate::event_fd::EventFd;
 use crate::handle::{self, Node, Object, Ref};
@@ -229,6 +230,9 @@ impl<T: Transport> Cno<T> {
                 WakeReason::TimedOut => return Err(Error::of(DAT_QUEUE_EMPTY)),
                 WakeReason::Interrupted => return Err(Error::of(DAT_INTERRUPTED_CALL)),
                 WakeReason::Woken => wake_reason = self.ia.transport.sleep(wake, deadline),
+            }
+            if cancel::is_ending() {
+                return Err(Error::of(DAT_INTERRUPTED_CALL));
             }
         }
     }

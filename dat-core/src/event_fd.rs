@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
+use telemetry::threads::Uncancellable;
 use telemetry::trace;
 
 /// A file descriptor that other code passes to poll(2).
@@ -28,6 +29,7 @@ impl EventFd {
         if readable == self.readable {
             return;
         }
+        let _uncancellable = Uncancellable::new();
         // Ignore the result. A counter of 0 can always be incremented, and a counter of 1 can
         // always be read. If the consumer itself has read the counter, it is already 0, and the
         // read fails without harm.

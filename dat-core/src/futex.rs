@@ -1,10 +1,17 @@
 //! A word that threads sleep on (futex(2)).
 
+#[cfg(not(loom))]
+use std::ffi::c_long;
+#[cfg(not(loom))]
+use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
 #[cfg(not(loom))]
 use telemetry::trace;
+
+#[cfg(not(loom))]
+use crate::cancel::{self, By};
 
 use crate::sync::atomic::AtomicU32;
 use crate::wake::WakeReason;
@@ -35,17 +42,39 @@ impl Futex {
     /// Sleeps while the word is `expected`. Returns `None` if the thread was woken or if the word
     /// had another value. In both cases the caller must check its condition again.
     pub fn wait(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+        self.wait_by(expected, timeout, |call| match call() {
+            -1 => Err(io::Error::last_os_error()),
+            result => Ok(result),
+        })
+    }
+
+    /// Sleeps as [`Futex::wait`] does. If this thread waits for an event ([`cancel`]), the sleep
+    /// may end the thread.
+    pub(crate) fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+        // SAFETY: the call only makes the system call. A wake-up that is lost is no loss, because
+        // the thread takes no event.
+        self.wait_by(expected, timeout, |call| unsafe { cancel::sleep(By::Syscall, call) })
+    }
+
+    fn wait_by(
+        &self,
+        expected: u32,
+        timeout: Option<Duration>,
+        by: impl FnOnce(&mut dyn FnMut() -> c_long) -> io::Result<c_long>,
+    ) -> Option<WakeReason> {
         let ts = timeout.map(|d| libc::timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(d.subsec_nanos()),
         });
         let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
         let _record = trace::sleep(TRACE_NAME, self.key(), timeout);
+        let word = self.word.as_ptr();
         // SAFETY: `word` and `ts` outlive the call. FUTEX_WAIT only reads them.
-        let r = unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAIT, expected, ts) };
-        match (r, std::io::Error::last_os_error().raw_os_error()) {
-            (-1, Some(libc::EINTR)) => Some(WakeReason::Interrupted),
-            (-1, Some(libc::ETIMEDOUT)) => Some(WakeReason::TimedOut),
+        let slept =
+            by(&mut || unsafe { cancel::syscall(libc::SYS_futex, word, WAIT, expected, ts) });
+        match slept {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Some(WakeReason::Interrupted),
+            Err(e) if e.raw_os_error() == Some(libc::ETIMEDOUT) => Some(WakeReason::TimedOut),
             _ => None,
         }
     }
@@ -106,6 +135,10 @@ mod modelled {
                 drop(self.kernel.sleepers.wait(lock).unwrap());
             }
             None
+        }
+
+        pub(crate) fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+            self.wait(expected, timeout)
         }
 
         pub fn wake_one(&self) {

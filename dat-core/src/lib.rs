@@ -16,6 +16,9 @@ pub mod ia;
 pub mod mem;
 pub mod srq;
 
+// Where these objects do not obey the letter of the standard.
+mod relaxed;
+
 // Causes of failures, counters, log events and statistics of adapters and their objects.
 pub mod cause;
 pub mod counters;
@@ -33,6 +36,7 @@ pub mod wake;
 
 // The modules that deal with threads and signals.
 pub mod barrier;
+pub mod cancel;
 pub mod futex;
 pub mod nesting;
 mod sync;

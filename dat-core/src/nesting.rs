@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::mpsc::{Sender, channel};
 
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
-use telemetry::threads;
+use telemetry::threads::{self, Uncancellable};
 
 use crate::error::{Error, Result};
 
@@ -51,6 +51,7 @@ pub struct Guard {
     before: ThreadActivity,
     /// The cell of this thread. It is a pointer, so that a guard cannot be sent to another thread.
     cell: *const Cell<ThreadActivity>,
+    _uncancellable: Option<Uncancellable>,
 }
 
 /// What this thread was doing when a signal handler interrupted it, if the current control call is
@@ -59,29 +60,40 @@ pub(crate) fn interrupted_activity() -> Activity {
     ACTIVITY.get().interrupted
 }
 
-/// Marks the beginning of a control call.
-pub(crate) fn enter() -> Guard {
-    begin(|before| ThreadActivity { current: Activity::Work, interrupted: before.current })
+/// What this thread is doing. In a call of the data path, which makes no record of itself, the
+/// result is what a signal handler that makes the call has interrupted.
+pub fn activity() -> Activity {
+    ACTIVITY.get().current
+}
+
+/// Marks the beginning of a control call. If the call is not `uncancellable`, it disables the
+/// cancellation of the thread itself.
+pub(crate) fn enter(uncancellable: bool) -> Guard {
+    begin(uncancellable, |before| ThreadActivity {
+        current: Activity::Work,
+        interrupted: before.current,
+    })
 }
 
 /// Marks that this thread sleeps.
 pub fn sleep() -> Guard {
-    begin(|before| ThreadActivity { current: Activity::Sleep, ..before })
+    begin(false, |before| ThreadActivity { current: Activity::Sleep, ..before })
 }
 
-/// Marks that this thread works.
+/// Marks that this thread works, and disables its cancellation.
 #[inline]
 pub fn work() -> Guard {
-    begin(|before| ThreadActivity { current: Activity::Work, ..before })
+    begin(true, |before| ThreadActivity { current: Activity::Work, ..before })
 }
 
 #[inline]
-fn begin(now: impl FnOnce(ThreadActivity) -> ThreadActivity) -> Guard {
+fn begin(uncancellable: bool, now: impl FnOnce(ThreadActivity) -> ThreadActivity) -> Guard {
+    let _uncancellable = uncancellable.then(Uncancellable::new);
     ACTIVITY.with(|cell| {
         let before = cell.get();
         cell.set(now(before));
         compiler_fence(Ordering::SeqCst);
-        Guard { before, cell }
+        Guard { before, cell, _uncancellable }
     })
 }
 
@@ -112,7 +124,6 @@ pub fn thread() -> usize {
 /// the call waits until `f` drops the sender that it gets. If no thread can be started, the error
 /// is `DAT_INSUFFICIENT_RESOURCES`.
 pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
-    keep_this_library();
     let (sender, receiver) = channel();
     let no_thread = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     threads::spawn("dat-later", move || f(sender)).map_err(no_thread)?;
@@ -157,26 +168,6 @@ pub(crate) fn is_on_this_stack(address: usize) -> bool {
     }
 }
 
-/// Keeps this library loaded after the last adapter is closed, because the interrupted call returns
-/// into the library.
-fn keep_this_library() {
-    if cfg!(miri) {
-        return;
-    }
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let here = keep_this_library as fn() as *const c_void;
-    // SAFETY: dladdr accepts any address, and initializes `info` if it knows the address. The name
-    // is a string that the linker keeps. RTLD_NOLOAD loads nothing new.
-    unsafe {
-        if libc::dladdr(here, info.as_mut_ptr()) != 0 && !(*info.as_ptr()).dli_fname.is_null() {
-            libc::dlopen(
-                (*info.as_ptr()).dli_fname,
-                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-            );
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,23 +175,23 @@ mod tests {
     #[test]
     fn a_call_knows_what_its_thread_did_before() {
         assert_eq!(interrupted_activity(), Activity::Nothing);
-        let outer = enter();
+        let outer = enter(true);
         assert_eq!(
             interrupted_activity(),
             Activity::Nothing,
             "no handler runs, so no activity is interrupted"
         );
         {
-            let _inner = enter();
+            let _inner = enter(true);
             assert_eq!(interrupted_activity(), Activity::Work);
         }
         assert_eq!(interrupted_activity(), Activity::Nothing);
         {
             let _asleep = sleep();
-            let _inner = enter();
+            let _inner = enter(true);
             assert_eq!(interrupted_activity(), Activity::Sleep);
             let of_another = std::thread::spawn(|| {
-                let _call = enter();
+                let _call = enter(true);
                 (interrupted_activity(), thread())
             });
             let (below_of_another, another) = of_another.join().unwrap();
@@ -208,7 +199,7 @@ mod tests {
             assert_ne!(another, thread());
         }
         drop(outer);
-        let _call = enter();
+        let _call = enter(true);
         assert_eq!(interrupted_activity(), Activity::Nothing);
     }
 
@@ -217,7 +208,7 @@ mod tests {
         let (go, wait) = channel::<()>();
         let (say, hear) = channel();
         let _asleep = sleep();
-        let _call = enter();
+        let _call = enter(true);
         in_other_thread(move |done| {
             say.send("first").unwrap();
             drop(done);

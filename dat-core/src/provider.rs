@@ -248,8 +248,9 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// peer has disconnected first. The upcall may come before this call returns.
     fn disconnect(&self, how: Close);
     /// The receive buffers that are allocated to the queue pair. The count is consistent, because
-    /// no message is being processed while it is taken.
-    fn allocated(&self) -> Allocated;
+    /// no message is being processed while it is taken. `None` if the transport does not know which
+    /// buffers of a shared receive queue the queue pair has taken.
+    fn allocated(&self) -> Option<Allocated>;
     /// The number of requests, counted from the first posted request, that were carried out
     /// successfully. Their completions are in the completion queue. If completions are not
     /// reported, flushed requests count as well.
@@ -400,7 +401,7 @@ pub struct ReadDepth {
 /// The target of an attempt to connect, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
-    /// The peer's address. Its port number is not used.
+    /// The peer's address. Its port number is not used. A link-local address has a scope.
     pub addr: SocketAddr,
     /// The port on which the peer listens.
     pub port: u16,
@@ -410,6 +411,15 @@ pub struct Connect<'a> {
     pub timeout: Option<Duration>,
     /// The requested RDMA read depths.
     pub depth: ReadDepth,
+}
+
+impl Connect<'_> {
+    /// The peer's address with the port on which the peer listens.
+    pub fn peer(&self) -> SocketAddr {
+        let mut peer = self.addr;
+        peer.set_port(self.port);
+        peer
+    }
 }
 
 /// How to end a connection.
@@ -430,6 +440,9 @@ pub struct Attrs {
     pub vendor: String,
     /// The adapter's own address.
     pub address: SocketAddr,
+    /// The index of the network interface that the adapter is bound to. Peers with a link-local
+    /// address without a scope are on this interface. 0 if the adapter serves several interfaces.
+    pub interface: u32,
     /// The maximum number of endpoints.
     pub max_eps: usize,
     /// The maximum number of work requests in each queue of an endpoint.
@@ -471,6 +484,9 @@ pub struct Attrs {
     pub max_srq_depth: usize,
     /// Whether queue pairs of other protection domains may use a shared receive queue.
     pub srq_across_pds: bool,
+    /// Whether the transport knows, for every queue pair, how many receive buffers are allocated to
+    /// it ([`Queue::allocated`]).
+    pub knows_allocated: bool,
     /// Whether regions may be addressed by offsets from 0 ([`Mem::zero_based`]).
     pub zero_based: bool,
     /// Whether the transport itself refuses memory that cannot be used as requested, as devices
@@ -482,9 +498,8 @@ pub struct Attrs {
     /// those that were posted quiet (see [`Completions::arm`]). False for devices that only know
     /// which completions the sender solicited.
     pub quiet: bool,
-    /// Whether the consumer requires the letter of the standard (`strict=on` in ia_params). If so,
-    /// calls that the standard forbids are refused, even if OFED's library has always permitted
-    /// them.
+    /// Whether the consumer requires the letter of the standard without the exceptions that some
+    /// programs need (`strict=on` in ia_params).
     pub strict: bool,
     /// Whether the adapter's counters are available to other processes (`stats=on` in ia_params).
     pub stats: bool,

@@ -87,7 +87,7 @@ impl Wake {
                 Some(left) => left,
                 None => None,
             };
-            match self.state.wait(PARKED, left) {
+            match self.state.sleep(PARKED, left) {
                 Some(slept) => break slept,
                 None if self.is_signalled() => return WakeReason::Woken,
                 None => {}

@@ -34,19 +34,19 @@ fn a_message_arrives_with_cookie_length_and_operation() {
 }
 
 #[test]
-fn the_local_segments_limit_the_transfer() {
+fn the_lengths_of_both_sides_of_a_transfer_must_fit() {
     let (a, x, b, _) = connected();
     let (mut near, mut far) = ([1u8; 64], [2u8; 64]);
     let (near_mr, far_mr) = (a.register(&mut near), b.register(&mut far));
     let remote = Remote { addr: far_mr.addr, key: far_mr.mr.rkey() };
     // SAFETY: the buffers outlive the test.
     unsafe {
-        // A strict adapter refuses a remote segment that is too short for a write, or longer than
-        // the local buffer of a read. This adapter is not strict. The conformance suite checks both
-        // cases.
-        x.post_rdma_write(&[near_mr.segment()], 5, remote, 63, 0).unwrap();
-        x.post_rdma_read(&[near_mr.segment()], 6, remote, 65, 0).unwrap();
-        assert_eq!(a.completion(a.request).transfered_length, 64);
+        // A remote segment must not be too short for a write, or longer than the local buffer of a
+        // read (uDAPL 1.2, dat_ep_post_rdma_write and dat_ep_post_rdma_read).
+        let refused = Err(Error::of(DAT_LENGTH_ERROR));
+        assert_eq!(x.post_rdma_write(&[near_mr.segment()], 5, remote, 63, 0), refused);
+        assert_eq!(x.post_rdma_read(&[near_mr.segment()], 6, remote, 65, 0), refused);
+        x.post_rdma_write(&[near_mr.segment()], 5, remote, 64, 0).unwrap();
         assert_eq!(a.completion(a.request).transfered_length, 64);
         assert_eq!((near, far), ([1; 64], [1; 64]));
         far.fill(2);

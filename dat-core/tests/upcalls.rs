@@ -4,10 +4,12 @@
 mod support;
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use dat_core::conn::cr::{self, Cr};
 use dat_core::conn::psp;
@@ -18,7 +20,9 @@ use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
 use dat_core::provider::*;
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{cno, srq};
+use dat_sys::ib::*;
 use dat_sys::*;
 use provider_loopback::Mem;
 
@@ -39,6 +43,9 @@ struct RecordingTransport {
     on_poll: &'static Mutex<Option<OnPoll>>,
     /// The number of passes of progress that the transport has made.
     passes: AtomicUsize,
+    /// What happens in the next passes and sleeps of a waiting thread. Each takes one step.
+    script: Mutex<VecDeque<Step>>,
+    cq: Mutex<Option<Sink<RecordingTransport>>>,
     qp: Mutex<Option<Sink<RecordingTransport>>>,
     token: Mutex<Option<Token>>,
     srq: Mutex<Option<Sink<RecordingTransport>>>,
@@ -59,6 +66,9 @@ struct Cq {
 /// function returns.
 type OnPoll = Box<dyn FnOnce() -> Wc + Send>;
 
+/// What happens during one pass of progress or one sleep.
+type Step = Box<dyn FnOnce(&RecordingTransport) + Send>;
+
 struct Nothing;
 
 thread_local! {
@@ -70,12 +80,18 @@ impl Provider for RecordingProvider {
     type Transport = RecordingTransport;
     const NAME: &'static str = "told";
     fn open(&self, ia: &str, params: &str) -> std::result::Result<RecordingTransport, OpenError> {
-        let attrs = Attrs { quiet: self.quiet, ..Mem.open(ia, params)?.attrs().clone() };
+        let attrs = Attrs {
+            quiet: self.quiet,
+            knows_allocated: false,
+            ..Mem.open(ia, params)?.attrs().clone()
+        };
         Ok(RecordingTransport {
             attrs,
             calls: Box::leak(Box::default()),
             on_poll: Box::leak(Box::default()),
             passes: AtomicUsize::new(0),
+            script: Mutex::default(),
+            cq: Mutex::default(),
             qp: Mutex::default(),
             token: Mutex::default(),
             srq: Mutex::default(),
@@ -101,6 +117,13 @@ unsafe impl Transport for RecordingTransport {
     }
     fn progress(&self) {
         self.passes.fetch_add(1, Relaxed);
+        self.step();
+    }
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
+        match self.step() {
+            true => WakeReason::Woken,
+            false => wake.park(deadline),
+        }
     }
     fn pd(&self) -> Result<Nothing> {
         Ok(Nothing)
@@ -108,7 +131,8 @@ unsafe impl Transport for RecordingTransport {
     unsafe fn mr(&self, _: &Nothing, _: dat_core::provider::Mem, _: Access) -> Result<Nothing> {
         Ok(Nothing)
     }
-    fn cq(&self, _: usize, _: Sink<RecordingTransport>) -> Result<Cq> {
+    fn cq(&self, _: usize, sink: Sink<RecordingTransport>) -> Result<Cq> {
+        *self.cq.lock().unwrap() = Some(sink);
         Ok(Cq { calls: self.calls, on_poll: self.on_poll })
     }
     fn srq(
@@ -200,8 +224,8 @@ unsafe impl Queue<RecordingTransport> for Nothing {
         Ok(())
     }
     fn disconnect(&self, _: Close) {}
-    fn allocated(&self) -> Allocated {
-        Allocated { buffers: 0, span: 0 }
+    fn allocated(&self) -> Option<Allocated> {
+        Some(Allocated::default())
     }
     unsafe fn carried_out(&self) -> u64 {
         0
@@ -220,6 +244,12 @@ impl RecordingTransport {
     /// Returns the requests that dat-core has made since the last call of this function.
     fn calls(&self) -> Vec<TransportCall> {
         std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    /// Takes the next step of the script. Returns false if there is none.
+    fn step(&self) -> bool {
+        let step = self.script.lock().unwrap().pop_front();
+        step.map(|step| step(self)).is_some()
     }
 
     fn report_to_qp(&self, up: Upcall<'_, RecordingTransport>) {
@@ -260,6 +290,23 @@ fn endpoint(
     ep::create(ia, handles, Some(&attr)).unwrap()
 }
 
+/// Creates an endpoint that only receives. Its completions go to `dto`, with these flags.
+fn receiver(
+    ia: &Node<Ia<RecordingTransport>>,
+    flags: DAT_COMPLETION_FLAGS,
+    dto: &Node<Evd<RecordingTransport>>,
+    connect: &Node<Evd<RecordingTransport>>,
+) -> &'static Node<Ep<RecordingTransport>> {
+    let pz = Some(pz::create(ia).unwrap());
+    let handles = Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
+    let attr = DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        recv_completion_flags: flags,
+        ..DAT_EP_ATTR::zeroed()
+    };
+    ep::create(ia, handles, Some(&attr)).unwrap()
+}
+
 fn number(evd: &Node<Evd<RecordingTransport>>) -> DAT_EVENT_NUMBER {
     // SAFETY: no other thread takes events from the EVD during this call.
     unsafe { evd.wait(0, 1) }.unwrap().event.unwrap().event_number
@@ -273,6 +320,19 @@ fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(data.dat_handle, about);
     (event.event_number, data.reason)
+}
+
+/// This transport does not know for every endpoint how many receives are outstanding, so the
+/// provider attribute does not list the counts. Then they are unknown for each endpoint.
+#[test]
+fn counts_that_the_provider_attribute_does_not_list_are_unknown() {
+    let ia = open(true);
+    let mut provider = DAT_PROVIDER_ATTR::zeroed();
+    ia.provider_attributes(&mut provider);
+    assert_eq!(provider.ep_recv_info_supported, 0);
+    let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
+    let ep = receiver(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
+    assert_eq!(ep.allocated(), [DAT_VALUE_UNKNOWN; 2]);
 }
 
 #[test]
@@ -370,7 +430,10 @@ fn a_wait_arms_for_the_completions_that_wake() {
         let ia = open(quiet);
         let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
         for &flags in flags {
-            endpoint(ia, flags, dto, connect);
+            match flags {
+                UNSIGNALLED => endpoint(ia, flags, dto, connect),
+                _ => receiver(ia, flags, dto, connect),
+            };
         }
         ia.transport.calls();
         // SAFETY: no other thread takes events from the EVD during this call.
@@ -381,27 +444,14 @@ fn a_wait_arms_for_the_completions_that_wake() {
         );
     }
     // Only receives may have the solicited flag.
-    for (quiet, others, solicited) in
-        [(true, &[][..], true), (false, &[], true), (false, &[DEFAULT], false)]
-    {
+    for quiet in [true, false] {
         let ia = open(quiet);
         let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
-        for &flags in others {
-            endpoint(ia, flags, dto, connect);
-        }
-        let attr = DAT_EP_ATTR {
-            service_type: DAT_SERVICE_TYPE_RC,
-            recv_completion_flags: SOLICITED,
-            ..DAT_EP_ATTR::zeroed()
-        };
-        let pz = Some(pz::create(ia).unwrap());
-        let handles =
-            Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
-        ep::create(ia, handles, Some(&attr)).unwrap();
+        receiver(ia, SOLICITED, dto, connect);
         ia.transport.calls();
         // SAFETY: no other thread takes events from the EVD during this call.
         unsafe { dto.wait(1, 1) }.unwrap();
-        assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited }], "{quiet} {others:?}");
+        assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: true }], "{quiet}");
     }
 }
 
@@ -494,6 +544,52 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
     }
 }
 
+/// A message with immediate data, which a peer of another make may send, is told apart from a write
+/// with immediate data.
+#[test]
+fn a_receive_tells_what_its_immediate_data_came_with() {
+    let ia = open(true);
+    let (dto, pz) = (evd(ia, DAT_EVD_DTO_FLAG), Some(pz::create(ia).unwrap()));
+    let handles = Handles { pz, recv: Some(dto), request: None, connect: None, srq: None };
+    let ep = ep::create(ia, handles, None).unwrap();
+    let (message, write) = (DAT_IB_RECV_IMMED_DATA, DAT_IB_RDMA_WRITE_IMMED_DATA);
+    for (op, immediate, expected) in [
+        (WcOp::Recv, None, (DAT_DTO_COMPLETION_EVENT, DAT_DTO_RECEIVE, None)),
+        (WcOp::Recv, Some(7), (DAT_IB_DTO_EVENT, DAT_IB_DTO_RECV_IMMED, Some((write, 7)))),
+        (
+            WcOp::RecvMessageImm,
+            Some(8),
+            (DAT_IB_DTO_EVENT, DAT_IB_DTO_RECV_MSG_IMMED, Some((message, 8))),
+        ),
+    ] {
+        // SAFETY: the receive has no segments, so no memory must stay valid.
+        unsafe { ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+        let (id, qp) = (POSTED.get(), ia.transport.token.lock().unwrap().unwrap());
+        *ia.transport.on_poll.lock().unwrap() = Some(Box::new(move || {
+            let (invalidated, status) = (None, WcStatus::Success);
+            Wc { id, qp, bytes: 3, invalidated, immediate, op, status }
+        }));
+        // SAFETY: nobody else dequeues.
+        let event = unsafe { dto.dequeue() }.unwrap();
+        // SAFETY: both kinds of events have these data, and the cookie was posted as a number.
+        let (data, cookie) = unsafe {
+            let data = event.event_data.dto_completion_event_data;
+            (data, data.user_cookie.as_64)
+        };
+        assert_eq!((cookie, data.transfered_length), (5, 3));
+        let extension = immediate.map(|_| {
+            // SAFETY: an extended event has extension data, and these have immediate data.
+            unsafe {
+                let data = (&raw const event.event_extension_data)
+                    .cast::<DAT_IB_EXTENSION_EVENT_DATA>()
+                    .read();
+                (data.r#type, data.val.immed.data)
+            }
+        });
+        assert_eq!((event.event_number, data.operation, extension), expected, "{op:?}");
+    }
+}
+
 /// While a consumer dequeues, the transport reports a connection and then pushes the completion of
 /// a message. This happens after the consumer has found no event and before it polls the completion
 /// queue.
@@ -523,4 +619,108 @@ fn a_connection_comes_before_its_first_message() {
     assert_eq!(next(), Ok(DAT_CONNECTION_EVENT_ESTABLISHED));
     assert_eq!(next(), Ok(DAT_DTO_COMPLETION_EVENT));
     assert_eq!(next(), Err(dat_core::Error::of(DAT_QUEUE_EMPTY)));
+}
+
+/// Creates an endpoint whose receives complete on an EVD, which is returned as well, with these
+/// completion flags.
+fn receiving_endpoint(
+    flags: DAT_COMPLETION_FLAGS,
+) -> (&'static Node<Ep<RecordingTransport>>, &'static Node<Evd<RecordingTransport>>) {
+    let ia = open(true);
+    let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
+    let pz = Some(pz::create(ia).unwrap());
+    let handles = Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
+    let attr = DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        recv_completion_flags: flags,
+        max_recv_dtos: 2,
+        max_recv_iov: 1,
+        ..DAT_EP_ATTR::zeroed()
+    };
+    (ep::create(ia, handles, Some(&attr)).unwrap(), dto)
+}
+
+/// Posts a receive, and returns the step in which it completes.
+fn completes(ep: &Node<Ep<RecordingTransport>>) -> Step {
+    // SAFETY: the receive has no segments, so no memory must stay valid.
+    unsafe { ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+    let (id, qp) = (POSTED.get(), ep.ia.transport.token.lock().unwrap().unwrap());
+    let (op, status) = (WcOp::Recv, WcStatus::Success);
+    let wc = Wc { id, qp, bytes: 0, invalidated: None, immediate: None, op, status };
+    Box::new(move |transport: &RecordingTransport| {
+        *transport.on_poll.lock().unwrap() = Some(Box::new(move || wc));
+    })
+}
+
+/// Posts a receive, and returns the step in which it completes and the transport announces that.
+fn completes_and_wakes(ep: &Node<Ep<RecordingTransport>>) -> Step {
+    let completes = completes(ep);
+    Box::new(move |transport: &RecordingTransport| {
+        completes(transport);
+        let sink = transport.cq.lock().unwrap().unwrap();
+        sink.call(Upcall::CqReady);
+    })
+}
+
+/// A waiting thread may leave its sleep for other reasons than an event, and its own pass of
+/// progress may bring completions. A completion that must not wake does not end the wait then.
+#[test]
+fn only_a_completion_that_wakes_ends_a_wait() {
+    for (flags, wakes) in [
+        (DAT_COMPLETION_UNSIGNALLED_FLAG, false),
+        (DAT_COMPLETION_SOLICITED_WAIT_FLAG, false),
+        (DAT_COMPLETION_DEFAULT_FLAG, true),
+    ] {
+        let (ep, dto) = receiving_endpoint(flags);
+        let script = || dto.ia.transport.script.lock().unwrap();
+        script().extend([
+            completes(ep),
+            Box::new(|_: &RecordingTransport| {}),
+            completes_and_wakes(ep),
+        ]);
+        // SAFETY: no other thread takes events from the EVD during this call.
+        let outcome = unsafe { dto.wait(DAT_TIMEOUT_INFINITE, 1) }.unwrap();
+        outcome.event.expect("an event");
+        assert_eq!(outcome.more, usize::from(!wakes), "{flags:#x}");
+        assert_eq!(script().is_empty(), !wakes, "{flags:#x}");
+
+        // A completion that is already queued ends the next wait at once.
+        if !wakes {
+            // SAFETY: no other thread takes events from the EVD during this call.
+            unsafe { dto.wait(DAT_TIMEOUT_INFINITE, 1) }.unwrap().event.expect("an event");
+        }
+    }
+}
+
+/// Another thread changes the CNO of an EVD on which a thread waits. That announces no event, so a
+/// completion that must not wake does not end the wait. The new CNO is notified of what is left
+/// when the wait has ended.
+#[test]
+fn a_change_of_the_cno_ends_no_wait() {
+    for change in 0..4 {
+        let (ep, dto) = receiving_endpoint(DAT_COMPLETION_UNSIGNALLED_FLAG);
+        // SAFETY: the CNO has no agent, so no function of the consumer is called.
+        let cno = unsafe { cno::create(&dto.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
+        let script = || dto.ia.transport.script.lock().unwrap();
+        script().extend([
+            completes(ep),
+            Box::new(move |_: &RecordingTransport| {
+                // SAFETY: a thread waits on the EVD.
+                unsafe {
+                    match change {
+                        0 => dto.set_enabled(false),
+                        1 => dto.set_enabled(true),
+                        2 => dto.set_cno(None).unwrap(),
+                        _ => dto.set_cno(Some(cno)).unwrap(),
+                    }
+                }
+            }),
+            completes_and_wakes(ep),
+        ]);
+        // SAFETY: no other thread takes events from the EVD during this call.
+        let outcome = unsafe { dto.wait(DAT_TIMEOUT_INFINITE, 1) }.unwrap();
+        outcome.event.expect("an event");
+        assert_eq!((outcome.more, script().is_empty()), (1, true), "change {change}");
+        assert_eq!(cno.wait(0).is_ok(), change == 3, "change {change}");
+    }
 }

@@ -74,10 +74,11 @@ pub type DAT_CNO_QUERY_FUNC = unsafe extern "C" fn(
 ///
 #[doc = include_str!("../reference/dat_cno_free.md")]
 pub type DAT_CNO_FREE_FUNC = unsafe extern "C" fn(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN;
-/// The signature of a provider's implementation of dat_cno_wait.
+/// The signature of a provider's implementation of dat_cno_wait. The stack is unwound through it if
+/// the thread is cancelled.
 ///
 #[doc = include_str!("../reference/dat_cno_wait.md")]
-pub type DAT_CNO_WAIT_FUNC = unsafe extern "C" fn(
+pub type DAT_CNO_WAIT_FUNC = unsafe extern "C-unwind" fn(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
@@ -143,10 +144,11 @@ pub type DAT_EVD_ENABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) 
 ///
 #[doc = include_str!("../reference/dat_evd_disable.md")]
 pub type DAT_EVD_DISABLE_FUNC = unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN;
-/// The signature of a provider's implementation of dat_evd_wait.
+/// The signature of a provider's implementation of dat_evd_wait. The stack is unwound through it if
+/// the thread is cancelled.
 ///
 #[doc = include_str!("../reference/dat_evd_wait.md")]
-pub type DAT_EVD_WAIT_FUNC = unsafe extern "C" fn(
+pub type DAT_EVD_WAIT_FUNC = unsafe extern "C-unwind" fn(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
     threshold: DAT_COUNT,

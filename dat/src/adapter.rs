@@ -95,7 +95,7 @@ impl Adapter {
         let interface = Arc::new(Interface::new(opened)?);
         // SAFETY: the object is the asynchronous EVD of the interface, which frees it.
         let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
-        Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
+        Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd, Streams::empty())) })
     }
 
     /// The dispatcher that reports failures which belong to no request: overflow of a queue, loss

@@ -1,10 +1,11 @@
 //! Addresses of adapters.
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::{fmt, io};
 
+use dat_core::addr::{self, SockAddr};
 use dat_sys::DAT_IA_ADDRESS_PTR;
 
 /// The address of an adapter: an IP address, with a scope for IPv6. It has no port, because in DAT
@@ -17,22 +18,21 @@ use dat_sys::DAT_IA_ADDRESS_PTR;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    ip: IpAddr,
-    scope: u32,
+    /// The address in its normalized form, with port 0.
+    normalized: SocketAddr,
 }
 
 impl Address {
     /// The IP address.
     pub fn ip(&self) -> IpAddr {
-        self.ip
+        self.normalized.ip()
     }
 
     /// Returns the address with this port, as sockets need it.
     pub fn with_port(&self, port: u16) -> SocketAddr {
-        match self.ip {
-            IpAddr::V4(ip) => (ip, port).into(),
-            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.scope).into(),
-        }
+        let mut address = self.normalized;
+        address.set_port(port);
+        address
     }
 
     /// Reads the address that a provider points to, if its family is IPv4 or IPv6.
@@ -41,82 +41,40 @@ impl Address {
     ///
     /// `ptr` must be null or point to an address of the length that its family requires.
     pub(crate) unsafe fn read(ptr: DAT_IA_ADDRESS_PTR) -> Option<Self> {
-        if ptr.is_null() {
-            return None;
-        }
-        let raw: *const libc::sockaddr = ptr.cast_const().cast();
-        // SAFETY: the caller guarantees that the address is valid. Providers need not align it.
-        match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
-            libc::AF_INET => {
-                // SAFETY: the caller guarantees that the address is as long as its family says.
-                // Providers need not align it.
-                let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
-                Some(IpAddr::from(Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr))).into())
-            }
-            libc::AF_INET6 => {
-                // SAFETY: the caller guarantees that the address is as long as its family says.
-                // Providers need not align it.
-                let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
-                let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
-                Some(Address { ip: ip.into(), scope: sin6.sin6_scope_id })
-            }
-            _ => None,
-        }
+        // SAFETY: the caller guarantees that the address is as long as its family says.
+        unsafe { addr::parse(ptr) }.ok().map(Into::into)
     }
 
     /// Converts the address to C.
-    pub(crate) fn to_c(self) -> libc::sockaddr_in6 {
-        match self.ip {
-            IpAddr::V4(ip) => {
-                let sin = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as u16,
-                    sin_port: 0,
-                    sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: all-zero bytes are a valid value of this type.
-                let mut storage: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
-                // SAFETY: a sockaddr_in6 has sufficient size and alignment for a sockaddr_in.
-                unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(sin) };
-                storage
-            }
-            IpAddr::V6(ip) => libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as u16,
-                sin6_port: 0,
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
-                sin6_scope_id: self.scope,
-            },
-        }
+    pub(crate) fn to_c(self) -> SockAddr {
+        self.normalized.into()
     }
 }
 
+/// An IPv4-mapped IPv6 address becomes the IPv4 address.
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
-        Address { ip, scope: 0 }
+        SocketAddr::new(ip, 0).into()
     }
 }
 
-/// Converts a socket address, without its port.
+/// Converts a socket address, without its port. An IPv4-mapped IPv6 address becomes the IPv4
+/// address, and only a link-local address keeps its scope.
 impl From<SocketAddr> for Address {
-    fn from(addr: SocketAddr) -> Self {
-        let scope = if let SocketAddr::V6(v6) = addr { v6.scope_id() } else { 0 };
-        Address { ip: addr.ip(), scope }
+    fn from(mut address: SocketAddr) -> Self {
+        address.set_port(0);
+        Address { normalized: addr::normalized(address) }
     }
 }
 
-/// Parses an IPv4 or IPv6 address. A scope is a number, as in `fe80::1%3`.
+/// Parses an IPv4 or IPv6 address. A scope is the number or the name of a network interface, as in
+/// `fe80::1%3` and `fe80::1%eth0`.
 impl FromStr for Address {
     type Err = NotAnAddress;
 
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
-        match text.parse::<IpAddr>() {
-            Ok(ip) => Ok(ip.into()),
-            Err(_) => format!("[{text}]:0")
-                .parse::<SocketAddrV6>()
-                .map(|a| SocketAddr::V6(a).into())
-                .map_err(|_| NotAnAddress { text: text.to_owned() }),
-        }
+        let not_an_address = || NotAnAddress { text: text.to_owned() };
+        addr::from_text(text).map(Into::into).ok_or_else(not_an_address)
     }
 }
 
@@ -154,9 +112,9 @@ impl fmt::Display for NotAnAddress {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.scope {
-            0 => self.ip.fmt(f),
-            scope => write!(f, "{}%{scope}", self.ip),
+        match self.normalized {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => write!(f, "{}%{}", v6.ip(), v6.scope_id()),
+            address => address.ip().fmt(f),
         }
     }
 }
@@ -169,14 +127,23 @@ mod tests {
     fn addresses_survive_the_trip_through_c() {
         for text in ["127.0.0.1", "::1", "fe80::1%3"] {
             let address: Address = text.parse().expect(text);
-            let mut c = address.to_c();
+            let c = address.to_c();
             // SAFETY: the address was just created.
-            assert_eq!(unsafe { Address::read((&raw mut c).cast()) }, Some(address));
+            assert_eq!(unsafe { Address::read(c.as_ptr()) }, Some(address));
             assert_eq!(address.to_string(), text);
             assert_eq!(Address::from(address.with_port(7)), address);
         }
         // SAFETY: a null pointer is permitted.
         assert_eq!(unsafe { Address::read(std::ptr::null_mut()) }, None);
         assert!("fe80::1%eth0%".parse::<Address>().is_err());
+        assert_eq!("fe80::1%lo".parse::<Address>(), "fe80::1%1".parse());
+    }
+
+    #[test]
+    fn an_ipv4_mapped_address_is_the_ipv4_address() {
+        let [mapped, ipv4] = ["::ffff:192.0.2.7", "192.0.2.7"].map(|text| text.parse::<Address>());
+        assert_eq!(mapped, ipv4);
+        let mapped = "::ffff:192.0.2.7".parse::<IpAddr>().expect("an IP address");
+        assert_eq!(Ok(Address::from(mapped)), ipv4);
     }
 }

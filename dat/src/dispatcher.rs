@@ -65,6 +65,8 @@ pub struct DispatcherId(pub(crate) usize);
 /// ```
 pub struct EventDispatcher {
     pub(crate) object: Arc<Object>,
+    /// The kinds of events that the dispatcher accepts.
+    pub(crate) streams: Streams,
     /// The endpoints whose connection events this dispatcher reports.
     pub(crate) owners: Arc<EventOwners>,
     /// The buffer for events that the provider writes. It is always initialised.
@@ -77,9 +79,10 @@ unsafe impl Send for EventDispatcher {}
 unsafe impl Sync for EventDispatcher {}
 
 impl EventDispatcher {
-    pub(crate) fn new(object: Object) -> Self {
+    pub(crate) fn new(object: Object, streams: Streams) -> Self {
         EventDispatcher {
             object: Arc::new(object),
+            streams,
             owners: Arc::default(),
             event: DAT_EVENT::zeroed(),
         }
@@ -115,9 +118,9 @@ impl EventDispatcher {
         })?;
         let needs = notify.map(|cno| cno.object.clone()).into_iter().collect();
         // SAFETY: the object was just created, and only this value frees it.
-        Ok(Self::new(unsafe {
-            Object::new(interface, handle, interface.table().evd_free_func, needs)
-        }))
+        let object =
+            unsafe { Object::new(interface, handle, interface.table().evd_free_func, needs) };
+        Ok(Self::new(object, streams))
     }
 
     /// Another value for the same dispatcher, to create objects with. Only one of the two may take
@@ -126,6 +129,7 @@ impl EventDispatcher {
     pub(crate) fn share(&self) -> Self {
         EventDispatcher {
             object: self.object.clone(),
+            streams: self.streams,
             owners: self.owners.clone(),
             event: DAT_EVENT::zeroed(),
         }

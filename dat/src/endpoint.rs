@@ -12,7 +12,7 @@ use crate::object::{Interface, Object, call};
 use crate::owners::EndpointNumber;
 use crate::post::Limits;
 use crate::srq::SharedReceiveQueue;
-use crate::{Adapter, Address, EventDispatcher};
+use crate::{Adapter, Address, EventDispatcher, Streams};
 
 /// Identifies an endpoint. Compare it with [`Endpoint::id`].
 ///
@@ -215,6 +215,11 @@ impl<'a> EndpointBuilder<'a> {
         let [zone, receives, requests, connections, queue] =
             objects.map(|object| object.map_or(DAT_HANDLE_NULL, |object| object.handle));
         let ia = interface.handle();
+        let attr = DAT_EP_ATTR {
+            recv_completion_flags: completion_flags(self.receives),
+            request_completion_flags: completion_flags(self.requests),
+            ..self.attr
+        };
         let mut handle = DAT_HANDLE_NULL;
         // SAFETY: the IA is open, the objects are valid or null, the attributes are readable, and
         // the handle is writable.
@@ -230,7 +235,7 @@ impl<'a> EndpointBuilder<'a> {
                         requests,
                         connections,
                         queue,
-                        &self.attr,
+                        &attr,
                         &mut handle
                     )
                 )
@@ -238,15 +243,7 @@ impl<'a> EndpointBuilder<'a> {
                 call!(
                     interface,
                     "dat_ep_create",
-                    ep_create_func(
-                        ia,
-                        zone,
-                        receives,
-                        requests,
-                        connections,
-                        &self.attr,
-                        &mut handle
-                    )
+                    ep_create_func(ia, zone, receives, requests, connections, &attr, &mut handle)
                 )
             }
         }
@@ -276,6 +273,15 @@ impl<'a> EndpointBuilder<'a> {
         error.explained(first.map(|(what, wanted, limit)| {
             format!("{wanted} {what}, and the limit of the adapter is {limit}")
         }))
+    }
+}
+
+/// The flags of completions that this dispatcher gets. Only the threshold flag is valid if the
+/// dispatcher also accepts other events.
+fn completion_flags(events: Option<&EventDispatcher>) -> DAT_COMPLETION_FLAGS {
+    match events {
+        Some(events) if events.streams != Streams::COMPLETIONS => DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        _ => DAT_COMPLETION_DEFAULT_FLAG,
     }
 }
 
@@ -351,7 +357,7 @@ impl Endpoint {
         private_data: &[u8],
         timeout: Option<Duration>,
     ) -> Result<()> {
-        let mut address = peer.to_c();
+        let address = peer.to_c();
         let (size, data) = private_data_to_c(private_data);
         let begin = || {
             // SAFETY: this value owns the handle. The address and the private data exist during the
@@ -362,7 +368,7 @@ impl Endpoint {
                     "dat_ep_connect",
                     ep_connect_func(
                         self.object.handle,
-                        (&raw mut address).cast(),
+                        address.as_ptr(),
                         qualifier,
                         timeout_to_c(timeout),
                         size,

@@ -280,6 +280,7 @@ numbers! {
     Bind = DAT_DTO_BIND_MW: "bind",
     WriteImmediate = DAT_IB_DTO_RDMA_WRITE_IMMED: "RDMA write with immediate data",
     ReceiveImmediate = DAT_IB_DTO_RECV_IMMED: "receive of immediate data",
+    ReceiveMessageImmediate = DAT_IB_DTO_RECV_MSG_IMMED: "receive of a message with immediate data",
     FetchAdd = DAT_IB_DTO_FETCH_ADD: "fetch and add",
     CompareSwap = DAT_IB_DTO_CMP_SWAP: "compare and swap",
     SendDatagram = DAT_IB_DTO_SEND_UD: "send of a datagram",

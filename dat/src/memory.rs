@@ -16,6 +16,9 @@ use crate::object::{Interface, Object, call};
 
 /// A protection zone. Endpoints in a zone can use only the memory regions in that zone.
 ///
+/// A clone is another handle of the same zone, for example for another part of the program. The
+/// zone is freed when all its handles have been dropped, and all objects in it.
+///
 /// ```
 /// use dat::{Access, Adapter};
 ///
@@ -24,6 +27,7 @@ use crate::object::{Interface, Object, call};
 /// let region = zone.register(vec![0; 4096], Access::LOCAL)?;
 /// # Ok::<(), dat::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct ProtectionZone {
     pub(crate) object: Arc<Object>,
 }

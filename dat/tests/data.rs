@@ -100,6 +100,23 @@ fn memory_that_does_not_grant_it_is_not_written() {
     assert_eq!(private.to_vec(0..64).expect("the range is inside the region"), [7; 64]);
 }
 
+/// A part of the program that has only a clone registers memory for the endpoints of the zone.
+#[test]
+fn a_clone_of_a_zone_is_the_same_zone() {
+    let (mut client, mut server) = connected();
+    let clone = client.zone.clone();
+    let other_zone = client.adapter.zone().expect("a zone");
+    let original = std::mem::replace(&mut client.zone, other_zone);
+    drop(original);
+    let registered = std::thread::spawn(move || clone.register(b"hello".to_vec(), Access::LOCAL));
+    let region = registered.join().expect("no panic").expect("the memory can be registered");
+    let data = region.segment(0..5).expect("the segment is inside the region");
+    client.endpoint.post_send(&[data], 1, Flags::default()).expect("the post succeeds");
+    assert_eq!(client.completion().status, Status::Success);
+    assert_eq!(server.completion().length, 5);
+    assert_eq!(server.memory.to_vec(0..5).expect("the range is inside the region"), b"hello");
+}
+
 #[test]
 fn a_stale_segment_reaches_nothing() {
     let (mut client, _server) = connected();

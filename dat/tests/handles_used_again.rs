@@ -203,7 +203,7 @@ unsafe extern "C" fn evd_dequeue(_evd: DAT_EVD_HANDLE, event: *mut DAT_EVENT) ->
     DAT_SUCCESS
 }
 
-unsafe extern "C" fn evd_wait(
+unsafe extern "C-unwind" fn evd_wait(
     evd: DAT_EVD_HANDLE,
     _timeout: DAT_TIMEOUT,
     _threshold: DAT_COUNT,

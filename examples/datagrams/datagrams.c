@@ -134,9 +134,11 @@ static bool receive(DAT_TIMEOUT limit, struct question *message)
         }
         if (done->operation != (DAT_DTOS)DAT_IB_DTO_RECV_UD)
             continue; /* a send is done */
+        bool is_whole = done->transfered_length >= HEADER + sizeof *message;
         memcpy(message, memory.receives[done->user_cookie.as_64] + HEADER, sizeof *message);
         post_receive(done->user_cookie.as_64);
-        return true;
+        if (is_whole) /* anybody may send datagrams, also short ones */
+            return true;
     }
     return false;
 }
@@ -208,10 +210,15 @@ static void ask(const char *address)
                                            DAT_CONNECT_DEFAULT_FLAG));
     if (!next_event(connections, DAT_TIMEOUT_INFINITE, &event) ||
         event.event_number != (DAT_EVENT_NUMBER)DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED) {
-        fprintf(stderr, "event 0x%x: is the server running?\n", event.event_number);
+        fprintf(stderr, "%s: is the server running?\n", dat_event_name(event.event_number));
         exit(1);
     }
-    memcpy(&number, event.event_data.connect_event_data.private_data, sizeof number);
+    DAT_CONNECTION_EVENT_DATA *established = &event.event_data.connect_event_data;
+    if (established->private_data_size < (DAT_COUNT)sizeof number) {
+        fputs("the server sends no number\n", stderr);
+        exit(1);
+    }
+    memcpy(&number, established->private_data, sizeof number);
     memory.message.client = number;
     strcpy(memory.message.text, "do you read me?");
     for (int tries = 0; tries < TRIES; tries++) {

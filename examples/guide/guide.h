@@ -110,7 +110,8 @@ static inline void expect(const DAT_EVENT *event, DAT_EVENT_NUMBER number)
     DAT_DTO_COMPLETION_STATUS status = event->event_data.dto_completion_event_data.status;
 
     if (event->event_number != number) {
-        fprintf(stderr, "event 0x%x instead of 0x%x\n", event->event_number, number);
+        fprintf(stderr, "%s in place of %s\n", dat_event_name(event->event_number),
+                dat_event_name(number));
         exit(1);
     }
     if (number == DAT_DTO_COMPLETION_EVENT && status != DAT_DTO_SUCCESS) {

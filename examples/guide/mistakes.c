@@ -129,22 +129,6 @@ static void print_status(const char *call, DAT_RETURN status)
     puts("");
 }
 
-static const char *name_of(DAT_EVENT_NUMBER number)
-{
-    switch (number) {
-    case DAT_CONNECTION_EVENT_ESTABLISHED:
-        return "DAT_CONNECTION_EVENT_ESTABLISHED";
-    case DAT_CONNECTION_EVENT_DISCONNECTED:
-        return "DAT_CONNECTION_EVENT_DISCONNECTED";
-    case DAT_CONNECTION_EVENT_BROKEN:
-        return "DAT_CONNECTION_EVENT_BROKEN";
-    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
-        return "DAT_ASYNC_ERROR_EVD_OVERFLOW";
-    default:
-        return "another event";
-    }
-}
-
 static void print_completion(const struct end *end, const DAT_EVENT *event)
 {
     static const char *const operations[] = {"receive", "send", "RDMA write", "RDMA read"};
@@ -172,7 +156,7 @@ static void print_event(const struct end *end, const DAT_EVENT *event)
         print_completion(end, event);
     else
         printf("%s: event 0x%04x %s\n", end->name, event->event_number,
-               name_of(event->event_number));
+               dat_event_name(event->event_number));
 }
 
 /* Waits for one completion, and prints it. */

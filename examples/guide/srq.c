@@ -44,8 +44,9 @@ static void accept_client(DAT_CR_HANDLE cr)
         .service_type = DAT_SERVICE_TYPE_RC,
         .max_message_size = SIZE,
         .qos = DAT_QOS_BEST_EFFORT,
-        .recv_completion_flags = DAT_COMPLETION_DEFAULT_FLAG,
-        .request_completion_flags = DAT_COMPLETION_DEFAULT_FLAG,
+        /* The EVD also takes other events than completions. */
+        .recv_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        .request_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         .max_request_dtos = BUFFERS, /* each answer occupies a buffer until its send completes */
         .max_request_iov = 1,
         .srq_soft_hw = DAT_WATERMARK_INFINITE,

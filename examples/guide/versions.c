@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A program of uDAPL 1.2 and 2.0 from one source. The program rejects a connection, accepts one,
+ * A program for uDAPL 1.2 and 2.0 from one source. The program rejects a connection, accepts one,
  * and writes through a window to memory, and has to do each of these differently in the versions.
  *
  *   versions [IA]
  *
- * With -DUDAPL_1_2, this is a program of uDAPL 1.2. docs/guide.md explains it.
+ * With -DUDAPL_1_2, this is a uDAPL 1.2 program. docs/guide.md explains it.
  */
 
 #include <arpa/inet.h>
@@ -141,7 +141,8 @@ static DAT_EVENT wait_for(const struct end *end, DAT_EVENT_NUMBER expected)
 
     check("dat_evd_wait", dat_evd_wait(end->evd, LIMIT, 1, &event, &more));
     if (event.event_number != expected) {
-        fprintf(stderr, "event 0x%x instead of 0x%x\n", event.event_number, expected);
+        fprintf(stderr, "%s in place of %s\n", dat_event_name(event.event_number),
+                dat_event_name(expected));
         exit(1);
     }
     return event;

@@ -75,7 +75,9 @@ static DAT_EVENT wait_for(DAT_EVENT_NUMBER expected, DAT_TIMEOUT limit)
     check("dat_evd_wait", dat_evd_wait(events, limit, 1, &event, &more));
     if (event.event_number != expected) {
         bool refused = event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
-        fprintf(stderr, "event 0x%x, expected 0x%x%s\n", event.event_number, expected,
+        fprintf(stderr, "%s in place of %s%s\n",
+                dat_event_name(event.event_number),
+                dat_event_name(expected),
                 refused ? ": no listener there; is the server running?" : "");
         exit(1);
     }

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         let value = u64::from_le_bytes(step[1..9].try_into().unwrap());
         let size = usize::from(u16::from_le_bytes([step[9], step[10]])) * 8;
         let iov = [libc::iovec { iov_base: own.as_mut_ptr().cast(), iov_len: size }];
-        match step[0] % 6 {
+        match step[0] % 8 {
             // SAFETY: the vector names the program's own memory.
             0 => drop(unsafe { producer.write(&iov, || ()) }.map(|n| assert!(n <= size))),
             // SAFETY: the vector names the program's own memory.
@@ -33,6 +33,8 @@ fuzz_target!(|data: &[u8]| {
             2 => drop(producer.announce_sleep()),
             3 => drop(consumer.announce_sleep()),
             4 => drop(producer.has_room()),
+            5 => drop(producer.check()),
+            6 => drop(consumer.check()),
             _ => {
                 for (at, octet) in value.to_le_bytes().into_iter().enumerate() {
                     let at = (size + at) % size_of::<Header>();

@@ -109,6 +109,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
             mulpdu: 128,
             crc,
             extended,
+            completes_placed: true,
             ird: 2,
             ord: 2,
             hold: flags & 8 != 0,

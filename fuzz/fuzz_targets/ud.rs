@@ -27,6 +27,8 @@ const REGION_BYTES: usize = 1024;
 const GUARD_BYTES: usize = 64;
 const Q_KEY: u32 = 0x0123_4567;
 const MTU: PathMtu = PathMtu::Octets256;
+/// The host from which all packets come.
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const HEADER: [u8; HEADER_SIZE] = [0x5A; HEADER_SIZE];
 /// The maximum number of receives that are posted and have not completed, and that of requests.
 const DEPTH: usize = 8;
@@ -132,7 +134,7 @@ impl Fuzz {
     /// Passes a packet to the engine. Returns the number of packets, 0 or 1.
     fn receive(&mut self, bytes: &[u8]) -> u64 {
         let Ok(packet) = Packet::parse(bytes) else { return 0 };
-        self.ud.receive(&packet, &HEADER).unwrap();
+        self.ud.receive(&packet, HOST, &HEADER).unwrap();
         1
     }
 
@@ -155,7 +157,7 @@ impl Fuzz {
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, pick & 1));
         let wr = DatagramWr {
             id: self.next[0],
-            to: Destination { address, route: u32::from(pick & 2), qpn: pick.into() },
+            to: Destination { address, route: u32::from(pick & 2), qpn: pick.into(), q_key: Q_KEY },
             immediate: (pick & 4 != 0).then_some(pick.into()),
             segments,
             signalled: true,

@@ -1,7 +1,16 @@
 //! Exports functions with the symbol version that programs linked against OFED's library require.
 
-/// Exports C functions as `name@@VERSION`. A panic does not propagate out of such a function
-/// (`registry::boundary`).
+use dat_sys::DAT_RETURN;
+use telemetry::threads::Uncancellable;
+
+/// Runs the body of an exported function. A panic does not propagate out of it
+/// (`registry::boundary`), and its thread is not cancelled meanwhile.
+pub fn run(body: impl FnOnce() -> DAT_RETURN) -> DAT_RETURN {
+    let _uncancellable = Uncancellable::new();
+    registry::boundary::guard(body)
+}
+
+/// Exports C functions as `name@@VERSION`, with a body that the registry implements ([`run`]).
 ///
 /// The `.symver` directive must be in the same object file as the function, so this macro puts it
 /// into the same module. The library's `.map` file declares the version.
@@ -11,7 +20,7 @@ macro_rules! export {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> DAT_RETURN {
-            $crate::guard(|| $body)
+            $crate::run(|| $body)
         }
         $crate::version!($version, $name);
     )*};

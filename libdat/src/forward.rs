@@ -4,7 +4,10 @@
 //! translated to the provider's handle. The call then goes through the provider's function table.
 
 use dat_sys::*;
+use registry::boundary::guard;
 use registry::{ia, table_of};
+
+use crate::Library;
 
 /// The kind of handle that a function expects as its first argument.
 #[derive(Debug)]
@@ -60,31 +63,58 @@ pub const RSP: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_RSP);
 /// A shared receive queue.
 pub const SRQ: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_SRQ);
 
+/// Returns the object that a handle names and its provider's table. `Err` is the status of a call
+/// with an invalid handle.
+#[inline]
+pub fn find(
+    library: &Library,
+    kind: &HandleKind,
+    handle: DAT_HANDLE,
+) -> Result<(DAT_HANDLE, *const DAT_PROVIDER), DAT_RETURN> {
+    let mut found = None;
+    // A panic does not propagate to the consumer.
+    let status = guard(|| {
+        found = kind.find(handle);
+        if found.is_some() { DAT_SUCCESS } else { library.status(kind.invalid()) }
+    });
+    found.ok_or(status)
+}
+
 /// Defines and exports functions that are forwarded to a provider. Each line has the name, the kind
 /// of the first argument, the other arguments and the entry of the table. `DAT_PROVIDER` and the
 /// argument types are those that are in scope where the macro is called.
+///
+/// If the thread is cancelled in the provider's function, the stack is unwound through the function
+/// defined here. So its frame catches no panics and has nothing with a destructor when it calls the
+/// provider.
 #[macro_export]
 macro_rules! forward {
     ($version:literal; $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)*) => {$(
-        $crate::export! {
-            $version;
-            #[doc = concat!("`", stringify!($name), "`.")]
-            #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
-            fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
-                let kind = const { $crate::forward::$kind };
-                let Some((object, table)) = kind.find(handle) else {
-                    return crate::LIBRARY.status(kind.invalid());
-                };
-                let table: *const DAT_PROVIDER = table.cast();
-                // SAFETY: this is the table of a registered provider of this version, which an open
-                // IA keeps in memory.
-                match unsafe { (*table).$slot } {
+        #[doc = concat!("`", stringify!($name), "`.")]
+        #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
+            type Function = unsafe extern "C-unwind" fn(DAT_HANDLE $(, $type)*) -> DAT_RETURN;
+            let (library, kind) = const { (&crate::LIBRARY, &$crate::forward::$kind) };
+            let (object, table) = match $crate::forward::find(library, kind, handle) {
+                Ok((object, table)) => (object, table.cast::<DAT_PROVIDER>()),
+                Err(status) => return status,
+            };
+            // SAFETY: this is the table of a registered provider of this version, which an open IA
+            // keeps in memory.
+            match unsafe { (*table).$slot } {
+                Some(function) => {
+                    // SAFETY: the types differ at most in whether an unwinding may pass the
+                    // function.
+                    #[allow(clippy::useless_transmute)] // Some entries have this type already.
+                    let function: Function = unsafe { std::mem::transmute(function) };
                     // SAFETY: this calls the provider's function with its own object. The consumer
                     // guarantees the other arguments.
-                    Some(function) => unsafe { function(object $(, $arg)*) },
-                    None => crate::LIBRARY.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
+                    unsafe { function(object $(, $arg)*) }
                 }
+                None => library.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
             }
         }
+        $crate::version!($version, $name);
     )*};
 }

@@ -14,5 +14,5 @@ mod functions;
 mod library;
 mod strerror;
 
+pub use export::run;
 pub use library::{Library, ia_name, invalid};
-pub use registry::boundary::guard;

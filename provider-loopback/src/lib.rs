@@ -72,6 +72,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        interface: 0,
         max_eps: 1 << 16,
         max_dtos: 1 << 14,
         max_segments: 32,
@@ -93,6 +94,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         max_srqs: 1 << 12,
         max_srq_depth: 1 << 16,
         srq_across_pds: true,
+        knows_allocated: true,
         pins: false,
         zero_based: true,
         quiet: true,
@@ -393,8 +395,8 @@ unsafe impl Queue<Adapter> for Qp {
         self.0.with(|e, id| e.disconnect(id, how));
     }
 
-    fn allocated(&self) -> Allocated {
-        self.0.with(|e, id| e.allocated(id))
+    fn allocated(&self) -> Option<Allocated> {
+        Some(self.0.with(|e, id| e.allocated(id)))
     }
 
     unsafe fn carried_out(&self) -> u64 {

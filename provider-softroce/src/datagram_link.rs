@@ -14,7 +14,7 @@ use wire::cm::UDP_Q_KEY;
 use wire::rocev2::{Grh, Icrc, Packet, PathMtu};
 
 use crate::engine::{EngineResources, Sink, Upcall};
-use crate::local_address::LocalAddress;
+use crate::local_address::{LocalAddress, random};
 use crate::packet_io::{LastSource, Peer};
 use crate::socket::Datagrams;
 
@@ -35,6 +35,8 @@ pub(crate) struct DatagramLink {
     sink: Sink,
     shared: Arc<Shared>,
     qp: DatagramQp,
+    /// The Q_Key of the queue pair.
+    q_key: u32,
     /// The numbers of the queue pair.
     ends: Vec<End>,
     /// The receiver of the last burst, with the number of the local address.
@@ -77,6 +79,18 @@ impl DatagramLinks {
     }
 }
 
+/// A random Q_Key. It is not 0 and not the key of Linux's RDMA CM. Its highest bit is 0, because a
+/// device takes a key with this bit for a privileged one, and sends that of its queue pair instead
+/// (IBA, section 10.2.5).
+fn draw_q_key() -> u32 {
+    loop {
+        let q_key = random() as u32 & 0x7FFF_FFFF;
+        if q_key != 0 && q_key != UDP_Q_KEY {
+            return q_key;
+        }
+    }
+}
+
 /// The number of a queue pair at a local address.
 #[derive(Clone, Copy)]
 struct End {
@@ -92,9 +106,11 @@ impl DatagramLink {
         work: Work,
         mtu: PathMtu,
     ) -> Self {
-        let cfg = UdCfg { q_key: UDP_Q_KEY, mtu, p_key: 0xFFFF };
+        let q_key = draw_q_key();
+        let cfg = UdCfg { q_key, mtu, p_key: 0xFFFF };
         DatagramLink {
             index,
+            q_key,
             sink,
             shared,
             qp: DatagramQp::new(work, cfg),
@@ -116,6 +132,16 @@ impl DatagramLink {
         let qpn = local_address.qpns.assign(self.index)?;
         self.ends.push(End { local_address: index, qpn });
         Some(qpn)
+    }
+
+    /// The Q_Key that is told to peers. Only they can send to the queue pair.
+    pub(crate) fn q_key(&self) -> u32 {
+        self.q_key
+    }
+
+    /// Also accepts datagrams of this host with the Q_Key of Linux's RDMA CM.
+    pub(crate) fn accept_cm_key(&mut self, host: IpAddr) {
+        self.qp.accept_cm_key(host);
     }
 
     /// The receiver of the queue pair's upcalls.
@@ -187,7 +213,7 @@ impl DatagramLink {
             udp_len: UDP_HEADER.saturating_add(len as u16),
         };
         let Some(header) = header.to_octets() else { return };
-        if let Err(failure) = self.qp.receive(packet, &header) {
+        if let Err(failure) = self.qp.receive(packet, from.ip(), &header) {
             self.fail(failure, resources);
         }
     }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adapter::{
-    Context, MakeProgress, PeerAddress, Progress, Remaining, Shared, Table, Target, no_memory,
+    Context, DatagramEnd, MakeProgress, PeerAddress, Progress, Remaining, Shared, Table, Target,
+    no_memory,
 };
 use dat_core::provider::{Close, ReadDepth};
 use dat_core::{Error, OpenError, Result};
@@ -167,6 +168,25 @@ impl Engine {
         resources.has_outgoing |= local_addresses[index].send_messages(now);
     }
 
+    /// Sends all acknowledgements that waited for an answer of the consumer.
+    fn acknowledge_pending(&mut self) {
+        while let Some(link) = self.resources.pending_acks.pop() {
+            if self.links.get_mut(link).is_some_and(Link::take_ack_pending) {
+                self.with_link(link, |link, cx| link.acknowledge(cx));
+            }
+        }
+    }
+
+    /// Sends the acknowledgements that have waited for too long. Call this before work that may
+    /// take long.
+    #[inline]
+    fn acknowledge_due(&mut self, now: Instant) {
+        if self.resources.pending_acks.are_due(now) {
+            self.acknowledge_pending();
+            self.flush();
+        }
+    }
+
     /// Ends the connections whose packets were too long for the interface of a local address.
     #[cold]
     fn end_links_of(&mut self, index: usize, too_long: &[TooLong], now: Instant) {
@@ -260,7 +280,7 @@ impl MakeProgress for Engine {
     fn on_event(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
-            Key::Socket(_) => self.read_all(key, now),
+            Key::Socket(_) => self.read_all(key),
             Key::ReqSocket(local_address) => self.read_req_socket(local_address, now),
             Key::LocalSocket(_) | Key::Service { .. } => self.read_local_messages(key, now),
             Key::LivenessListener(local_address) => self.accept_liveness_connections(local_address),
@@ -298,14 +318,7 @@ impl MakeProgress for Engine {
             }
             self.with_link(link, |link, cx| link.report_failure(cx));
         }
-        for at in (0..self.resources.ack_pending.len()).rev() {
-            let link = self.resources.ack_pending[at];
-            if self.links.get_mut(link).is_some_and(|link| link.can_delay_ack(now)) {
-                continue;
-            }
-            self.resources.ack_pending.swap_remove(at);
-            self.with_link(link, |link, cx| link.acknowledge(cx));
-        }
+        self.acknowledge_pending();
         // Each queue pair gets one turn. A queue pair that has more to send is appended to the
         // list.
         for _ in 0..self.resources.transmit_pending.len() {
@@ -315,7 +328,7 @@ impl MakeProgress for Engine {
         }
         for _ in 0..self.unread.len() {
             let key = self.unread.remove(0);
-            self.read_all(key, now);
+            self.read_all(key);
         }
         for index in 0..self.local_addresses.len() {
             if self.local_addresses[index].req_pacing.is_due(now) {
@@ -367,25 +380,28 @@ impl MakeProgress for Engine {
             .iter()
             .filter_map(LocalAddress::deadline)
             .chain(resources.wheel.deadline());
-        let acknowledgements =
-            resources.ack_pending.iter().filter_map(|&link| links.get_mut(link)?.ack_deadline());
+        let acknowledgements = resources.pending_acks.since();
         Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
     #[inline]
     fn transmit(&mut self, qp: usize) {
+        let now = Instant::now();
         if qp >= datagram_link::FIRST_INDEX {
-            return self.transmit_datagrams(qp, Instant::now());
+            self.transmit_datagrams(qp, now);
+            return self.acknowledge_due(now);
         }
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(link) = links.get_mut(qp) else { return };
         match link.local_address().and_then(|local_address| local_addresses.get_mut(local_address))
         {
             Some(local_address) => {
-                link.transmit(&mut EngineContext { local_address, resources, now: Instant::now() })
+                link.transmit(&mut EngineContext { local_address, resources, now })
             }
             None => link.flush_ended(),
         }
+        // The consumer may post to many queue pairs before it makes the next pass.
+        self.acknowledge_due(now);
     }
 
     fn refuse(&mut self, request: PendingRequest) {
@@ -426,12 +442,12 @@ unsafe impl adapter::Engine for Engine {
         &mut self,
         qp: usize,
         request: &PendingRequest,
-    ) -> Result<(u32, PeerAddress)> {
+    ) -> Result<(DatagramEnd, PeerAddress)> {
         self.prepare_datagram_answer(qp, request)
     }
 
-    fn answer(&mut self, request: PendingRequest, qpn: u32, private: &[u8]) -> Result<u32> {
-        self.answer_datagram_request(request, qpn, private)
+    fn answer(&mut self, request: PendingRequest, own: DatagramEnd, private: &[u8]) -> Result<u32> {
+        self.answer_datagram_request(request, own, private)
     }
 
     fn max_qps(&self) -> usize {

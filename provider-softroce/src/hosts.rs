@@ -50,7 +50,7 @@ impl HostsOfAdapter {
     /// adapter.
     pub(crate) fn of(&self, local: SocketAddr) -> (SharedHosts, u32) {
         let mut addresses = lock(&self.0);
-        let known = addresses.iter().position(|(address, _)| address.ip() == local.ip());
+        let known = addresses.iter().position(|(address, _)| *address == local);
         let number = known.unwrap_or_else(|| {
             addresses.push((local, SharedHosts::default()));
             addresses.len() - 1

@@ -23,6 +23,7 @@ use rnic::rc::{Burst, Failure};
 use rnic::{Arrival, Work};
 use wire::rocev2::{Operation, Packet, PathMtu};
 
+pub(crate) use self::delayed_ack::{ACK_DELAY_MAX, PendingAcks};
 use self::disconnecting::Disconnecting;
 use self::end::{BreakReason, End};
 use self::established::Established;
@@ -42,7 +43,8 @@ pub(crate) struct Link {
     phase: Phase,
     /// Whether the queue pair is in the engine's list of queue pairs that have received packets.
     received: bool,
-    /// Whether the queue pair is in the engine's list of queue pairs that owe an acknowledgement.
+    /// Whether the queue pair is in the engine's list of queue pairs whose acknowledgements wait
+    /// for an answer of the consumer.
     ack_pending: bool,
 }
 
@@ -106,6 +108,13 @@ impl Link {
             }
             _ => None,
         }
+    }
+
+    /// Whether the queue pair's connection has this queue pair number and this address of the peer.
+    /// Any port of the peer's host, and anyone who forges the address, may have sent such a packet.
+    pub(crate) fn is_peer_address(&self, from: IpAddr, qpn: u32) -> bool {
+        matches!(&self.phase, Phase::Established(established)
+            if established.conn.qpn == qpn && established.peer.address.ip() == from)
     }
 
     /// Whether the queue pair is connected to the adapter that has this address and slot.
@@ -276,6 +285,16 @@ impl Link {
         established.failure = established.failure.or(established.rc.receive(cx.now, packet).err());
     }
 
+    /// Handles a congestion notification from another port of the [peer's
+    /// address](Self::is_peer_address). Some adapters send notifications from port 0, others from
+    /// any port.
+    #[cold]
+    pub(crate) fn receive_unproven_notification(&mut self, packet: &Packet<'_>) {
+        if let Phase::Established(established) = &mut self.phase {
+            established.rc.receive_unproven_notification(packet);
+        }
+    }
+
     /// Handles the end of a batch of packets.
     #[inline]
     pub(crate) fn after_receive(&mut self, cx: &mut EngineContext<'_>) {
@@ -300,17 +319,24 @@ impl Link {
         {
             self.transmit(cx);
         }
+        self.schedule_ack(cx);
+        if let Phase::Established(established) = &self.phase {
+            cx.resources.wheel.set(self.index, established.rc.deadline());
+        }
+    }
+
+    /// Decides when the acknowledgement of received packets is sent, if it is owed: now, or when
+    /// the consumer has had time to answer.
+    #[inline]
+    fn schedule_ack(&mut self, cx: &mut EngineContext<'_>) {
         let Phase::Established(established) = &mut self.phase else { return };
         if !established.rc.owes_ack() {
-            // The engine has already sent the acknowledgement.
             established.delayed_ack.sent();
-        } else {
-            established.delayed_ack.owe(cx.now);
-            if !std::mem::replace(&mut self.ack_pending, true) {
-                cx.resources.ack_pending.push(self.index);
-            }
+        } else if !established.delayed_ack.owe(cx.now) {
+            established.rc.acknowledge(cx.burst_to(&established.peer));
+        } else if !std::mem::replace(&mut self.ack_pending, true) {
+            cx.resources.pending_acks.push(self.index, cx.now);
         }
-        cx.resources.wheel.set(self.index, established.rc.deadline());
     }
 
     /// Whether only a part of a message of the peer has arrived.
@@ -319,46 +345,20 @@ impl Link {
         matches!(&self.phase, Phase::Established(established) if established.rc.is_mid_message())
     }
 
-    /// Whether the consumer has sent a message since the acknowledgement became due.
-    #[inline]
-    pub(crate) fn consumer_has_sent(&self) -> bool {
-        match &self.phase {
-            Phase::Established(established) => established.delayed_ack.consumer_has_sent(),
-            _ => false,
-        }
-    }
-
-    /// Whether the queue pair owes an acknowledgement that can be delayed further.
-    #[inline]
-    pub(crate) fn can_delay_ack(&mut self, now: Instant) -> bool {
-        match &mut self.phase {
-            Phase::Established(established) => {
-                established.rc.owes_ack()
-                    && established.closing.is_none()
-                    && established.delayed_ack.can_wait(now)
-            }
-            _ => false,
-        }
-    }
-
-    /// The time at which the owed acknowledgement must be sent.
-    pub(crate) fn ack_deadline(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Established(established) => established.delayed_ack.deadline(),
-            _ => None,
-        }
+    /// Records that the queue pair is no longer in the engine's list of queue pairs whose
+    /// acknowledgements wait. Returns whether an acknowledgement is still owed.
+    pub(crate) fn take_ack_pending(&mut self) -> bool {
+        self.ack_pending = false;
+        matches!(&self.phase, Phase::Established(established) if established.rc.owes_ack())
     }
 
     /// Sends the acknowledgement that is owed.
     pub(crate) fn acknowledge(&mut self, cx: Option<&mut EngineContext<'_>>) {
-        self.ack_pending = false;
         let (Phase::Established(established), Some(cx)) = (&mut self.phase, cx) else {
             return;
         };
-        if established.rc.owes_ack() {
-            established.rc.acknowledge(cx.burst_to(&established.peer));
-        }
-        established.delayed_ack.sent();
+        established.rc.acknowledge(cx.burst_to(&established.peer));
+        established.delayed_ack.consumer_returned(cx.now);
         if established.closing.is_some() {
             self.transmit(cx);
         }
@@ -406,13 +406,7 @@ impl Link {
         }
         self.transmit(cx);
         // An acknowledgement may have waited for the responses that were sent just now.
-        if let Phase::Established(established) = &mut self.phase
-            && established.rc.owes_ack()
-            && !std::mem::replace(&mut self.ack_pending, true)
-        {
-            established.delayed_ack.owe(cx.now);
-            cx.resources.ack_pending.push(self.index);
-        }
+        self.schedule_ack(cx);
     }
 
     /// Flushes the work that was posted since the connection ended.

@@ -116,8 +116,10 @@ impl Listeners {
         cx: &mut EngineContext<'_>,
         local_address: usize,
         id: ConnId,
-        request: Box<Request>,
+        mut request: Box<Request>,
     ) {
+        request.from = cx.local_address.with_scope(request.from);
+        request.to = cx.local_address.with_scope(request.to);
         let serial = self.next_serial();
         let listener = self
             .ports

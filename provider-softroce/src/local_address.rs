@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use adapter::Table;
 use adapter::netdev::{self, NetAddr};
+use dat_core::addr;
 use netem::Conditions;
 use rnic::cm::sidr::{ResolveId, Sidr};
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
@@ -42,6 +43,9 @@ pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(12);
 /// A local address in use.
 pub(crate) struct LocalAddress {
     pub(crate) port: Port,
+    /// The index of the interface, on which peers with link-local addresses are. 0 for an IPv4
+    /// address, whose peers have no scope.
+    interface: u32,
     /// The MTU of the interface, in octets of an IP packet.
     pub(crate) ip_mtu: usize,
     pub(crate) packet_io: PacketIo,
@@ -142,6 +146,7 @@ impl LocalAddress {
         let path_limit = Box::new(move |caller, now| paths.lock().path_mtu(caller, now));
         Ok(LocalAddress {
             port,
+            interface: if address.is_ipv6() { netdev::interface_of(address) } else { 0 },
             ip_mtu,
             packet_io,
             host_probe: HostProbe::new(address).ok(),
@@ -166,6 +171,13 @@ impl LocalAddress {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// Whether this is the local address `other`, whose port does not matter. Several interfaces
+    /// may have the same link-local address, with different scopes.
+    pub(crate) fn is_at(&self, mut other: SocketAddr) -> bool {
+        other.set_port(self.address().port());
+        other == self.address()
     }
 
     /// Stops listening at a port. A caller repeats its request until it has the answer. Any adapter
@@ -281,16 +293,15 @@ impl LocalAddress {
         }
     }
 
-    /// The socket address of a peer: its IP address and the UDP port. A link-local address gets the
-    /// scope of this side's address.
+    /// The socket address of a peer: its IP address and the UDP port.
     pub(crate) fn peer_address(&self, ip: IpAddr) -> SocketAddr {
-        let mut peer = SocketAddr::new(ip, UDP_PORT);
-        if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, self.address())
-            && peer.ip().is_unicast_link_local()
-        {
-            peer.set_scope_id(local.scope_id());
-        }
-        peer
+        self.with_scope(SocketAddr::new(ip, UDP_PORT))
+    }
+
+    /// Gives a link-local address from a message the scope of this side's interface. Messages
+    /// contain no scopes.
+    pub(crate) fn with_scope(&self, address: SocketAddr) -> SocketAddr {
+        addr::with_scope(address, self.interface).unwrap_or(address)
     }
 
     /// Connects to a peer's liveness socket if the peer is on this host, so that this side notices

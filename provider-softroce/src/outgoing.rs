@@ -1,7 +1,11 @@
 //! The packets of a local address that wait to be sent, and the batches in which they leave.
 //!
-//! All queue pairs add their packets to the same burst as long as the packets go to one peer. So
+//! All queue pairs add their packets to the same burst as long as the packets go to one address. So
 //! packets of many queue pairs leave with one system call.
+//!
+//! Several adapters may share the address. The kernel passes a whole batch to one socket, unless a
+//! network divides it. An adapter that gets packets of others forwards them, which may take some
+//! milliseconds on a busy host. Therefore each batch goes to one adapter.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -9,6 +13,7 @@ use std::time::Instant;
 use rnic::rc::Burst;
 use wire::rocev2::Icrc;
 
+use crate::port::slot_of_packet;
 use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 
 /// Packets to one peer that wait to be sent, in the order in which they were added.
@@ -76,8 +81,8 @@ impl Outgoing {
     }
 }
 
-/// Packets that the kernel sends with one call. Each has `size` octets, except that the last one
-/// may be shorter.
+/// Packets to one adapter that the kernel sends with one call. Each has `size` octets, except that
+/// the last one may be shorter.
 pub(crate) struct Batch<'a> {
     pub(crate) octets: &'a mut [u8],
     pub(crate) size: usize,
@@ -103,9 +108,13 @@ impl<'a> Iterator for Batches<'a> {
 
     fn next(&mut self) -> Option<Batch<'a>> {
         let &size = self.lens.first()?;
+        let slot = slot_of_packet(self.octets);
         let (mut packets, mut octets) = (0, 0);
         for &len in self.lens.iter().take(self.max_packets) {
-            if len > size || octets + usize::from(len) > MAX_BATCH_BYTES {
+            if len > size
+                || octets + usize::from(len) > MAX_BATCH_BYTES
+                || slot_of_packet(&self.octets[octets..]) != slot
+            {
                 break;
             }
             packets += 1;

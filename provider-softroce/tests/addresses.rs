@@ -3,6 +3,8 @@
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code, unused_imports)] // Other tests use the rest.
 mod client;
+#[path = "../../dat-core/tests/table/link_local.rs"]
+mod link_local;
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -80,4 +82,14 @@ fn a_service_point_needs_the_port_of_every_address() {
         side.close();
     };
     std::thread::spawn(test).join().expect("no panic");
+}
+
+#[test]
+fn peers_are_found_by_any_form_of_their_address() {
+    link_local::peers_are_found_by_any_form_of_their_address::<SoftRoce>(&link_local::CONNECTIONS);
+}
+
+#[test]
+fn peers_of_datagrams_are_found_by_any_form_of_their_address() {
+    link_local::peers_are_found_by_any_form_of_their_address::<SoftRoce>(&link_local::DATAGRAMS);
 }

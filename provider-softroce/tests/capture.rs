@@ -263,3 +263,19 @@ fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     let connected = listened.iter().filter(|(id, ..)| *id != 0).count();
     assert!(connected > 100, "{connected} of {} left through a connected socket", listened.len());
 }
+
+/// At its limit a capture ends, and the adapter moves all data as before.
+#[test]
+fn a_full_capture_does_not_disturb_the_adapter() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.pcapng");
+    let open = || {
+        let params = format!("127.0.0.23 capture={},max=256K", file.display());
+        SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
+    };
+    let (a, b) = (open(), open());
+    contract::every_size_arrives(&a, &b);
+    contract::sends_arrive_in_order_and_complete(&a, &b);
+    let length = std::fs::metadata(&file).expect("the file exists").len();
+    assert!((240 << 10..=256 << 10).contains(&length), "{length}");
+}

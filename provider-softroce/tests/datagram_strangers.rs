@@ -99,9 +99,14 @@ impl Stranger {
     }
 }
 
-/// A datagram for a queue pair.
-fn datagram(qpn: u32, payload: &[u8]) -> Packet<'_> {
-    let deth = Deth { q_key: UDP_Q_KEY, source_qpn: 0x1234 };
+/// A datagram to this receiver.
+fn datagram<'a>(to: &To, payload: &'a [u8]) -> Packet<'a> {
+    with_key(to.qpn, to.address.q_key, payload)
+}
+
+/// A datagram for the queue pair with this number, with this Q_Key.
+fn with_key(qpn: u32, q_key: u32, payload: &[u8]) -> Packet<'_> {
+    let deth = Deth { q_key, source_qpn: 0x1234 };
     let bth = Bth::new(Opcode::DatagramSendOnly, qpn, Psn::new(5));
     Packet { bth, extension: Extension::Deth(deth), payload }
 }
@@ -146,7 +151,7 @@ fn wrong_datagrams_are_dropped_and_counted() {
     let (to_x, to_y) = introduce(&rig, &y, (&x, VICTIM.into()));
     let (a, b) = rig.pair();
     let strangers = [Stranger::at(STRANGER, 0), Stranger::at(VICTIM, 0)];
-    let right = datagram(to_x.qpn, b"wrong datagram");
+    let right = datagram(&to_x, b"wrong datagram");
     x.recv(9, &[x.mem.segment(0, 100)]);
     let wrong = |name: &str, attack: &dyn Fn(&Stranger, u64)| {
         for n in 0..TIMES {
@@ -166,7 +171,7 @@ fn wrong_datagrams_are_dropped_and_counted() {
         use_connection(&rig, &a, &b, 1);
     };
     wrong("dropped-wrong-q-key", &|stranger, n| {
-        let q_key = UDP_Q_KEY ^ 1 << n;
+        let q_key = if n == 0 { UDP_Q_KEY } else { to_x.address.q_key ^ 1 << n };
         let extension = Extension::Deth(Deth { q_key, source_qpn: 7 });
         stranger.send_packet(&Packet { extension, ..right });
     });
@@ -211,13 +216,15 @@ fn wrong_datagrams_are_dropped_and_counted() {
         }
     });
     wrong("dropped-receive-too-small", &|stranger, n| {
-        stranger.send_packet(&datagram(to_x.qpn, &pattern(n, 61 + n as usize)));
+        stranger.send_packet(&datagram(&to_x, &pattern(n, 61 + n as usize)));
     });
     // Datagrams for the queue pair of a connection. Only its peer may send to it.
     let before = counter(&victim, "packets-from-elsewhere");
     let qpn = connection_qpn(&capture);
     for n in 0..TIMES {
-        strangers.iter().for_each(|stranger| stranger.send_packet(&datagram(qpn, &pattern(n, 8))));
+        let packet = pattern(n, 8);
+        let packet = with_key(qpn, UDP_Q_KEY, &packet);
+        strangers.iter().for_each(|stranger| stranger.send_packet(&packet));
         await_counter(&rig, "packets-from-elsewhere", before + 2 * (n + 1));
     }
     use_connection(&rig, &a, &b, 2);
@@ -229,6 +236,95 @@ fn wrong_datagrams_are_dropped_and_counted() {
         (counter(&victim, "datagrams-received"), counter(&peer, "datagrams-received")),
         (5, 5)
     );
+}
+
+/// Each endpoint has a Q_Key of its own, which only its peers know. The key of Linux's RDMA CM
+/// opens an endpoint only to the hosts with which the endpoint has dealt by that program.
+#[test]
+fn only_peers_know_the_q_key() {
+    let _alone = alone();
+    let victim = open(&format!("{VICTIM}"));
+    let peer = open(&format!("{VICTIM}"));
+    let rig = Rig { a: &victim, b: &peer };
+    let (x, other, y) = (end(&victim), end(&victim), end(&peer));
+    let (to_x, _) = introduce(&rig, &y, (&x, VICTIM.into()));
+    let (to_other, _) = introduce(&rig, &y, (&other, VICTIM.into()));
+    let own = to_x.address.q_key;
+    assert_ne!(own, to_other.address.q_key);
+    for q_key in [own, to_other.address.q_key] {
+        assert!(q_key != UDP_Q_KEY && q_key != 0 && q_key >> 31 == 0, "{q_key:#x}");
+    }
+    let strangers = [Stranger::at(STRANGER, UDP_PORT), Stranger::at([127, 0, 0, 106].into(), 0)];
+    let mut dropped = 0;
+    let mut expect = |stranger: &Stranger, q_key: u32, arrives: bool| {
+        stranger.send_packet(&with_key(to_x.qpn, q_key, b"guess"));
+        if arrives {
+            assert_eq!(outcomes(&rig.completions(&x.recvs, 1)), [(9, WcStatus::Success)]);
+            x.recv(9, &[x.mem.segment(0, 100)]);
+        } else {
+            dropped += 1;
+            await_counter(&rig, "dropped-wrong-q-key", dropped);
+        }
+    };
+    x.recv(9, &[x.mem.segment(0, 100)]);
+    for stranger in &strangers {
+        expect(stranger, UDP_Q_KEY, false);
+        expect(stranger, to_other.address.q_key, false);
+        expect(stranger, own, true);
+    }
+    // A program over Linux's RDMA CM asks for the endpoint.
+    let service = Service::new(&victim, 4);
+    strangers[0].send_req(1, (STRANGER, service.port(&victim)), b"call");
+    let (asked, ..) = request(&rig, &service);
+    let caller: To = x.qp.answer(asked, b"").expect("an answer").into();
+    assert_eq!((caller.qpn, caller.address.q_key), (0, UDP_Q_KEY));
+    expect(&strangers[0], UDP_Q_KEY, true);
+    expect(&strangers[1], UDP_Q_KEY, false);
+    expect(&strangers[0], own, true);
+    x.log.assert_silent();
+}
+
+/// The endpoint asks for a queue pair of Linux's RDMA CM, which answers datagrams with the key of
+/// that program.
+#[test]
+fn a_service_of_the_rdma_cm_answers_with_its_own_key() {
+    let _alone = alone();
+    let victim = open(&format!("{VICTIM}"));
+    let rig = Rig { a: &victim, b: &victim };
+    let x = end(&victim);
+    let service = Stranger::at(STRANGER, UDP_PORT);
+    let other = Stranger::at([127, 0, 0, 106].into(), 0);
+    resolve(&x, 1, (STRANGER.into(), 7), b"");
+    let (transaction, request_id, caller) = rig.until("a REQ", || {
+        service.receive(|mad| match mad.message {
+            Message::SidrReq(req) => {
+                let (_, data) = IpHeader::parse(req.private).expect("a header");
+                Some((mad.transaction, req.request_id, sidr_trailer::parse_req(data).1))
+            }
+            _ => None,
+        })?
+    });
+    let own = caller.expect("the caller has told its queue pair");
+    assert_ne!(own.q_key, UDP_Q_KEY);
+    let rep = SidrRep {
+        request_id,
+        status: SidrStatus::SUCCESS,
+        qpn: 0x1234,
+        service: ServiceId::udp(7),
+        q_key: UDP_Q_KEY,
+        info: &[],
+        private: b"",
+    };
+    service.send_message(transaction, Message::SidrRep(rep));
+    let event = rig.next("the answer", &x.log);
+    let Event::Resolved { remote, .. } = event else { panic!("{event:?}") };
+    assert_eq!((remote.qpn, remote.address.q_key), (0x1234, UDP_Q_KEY));
+    x.recv(9, &[x.mem.segment(0, 100)]);
+    other.send_packet(&with_key(own.qpn, UDP_Q_KEY, b"guess"));
+    await_counter(&rig, "dropped-wrong-q-key", 1);
+    service.send_packet(&with_key(own.qpn, UDP_Q_KEY, b"answer"));
+    assert_eq!(outcomes(&rig.completions(&x.recvs, 1)), [(9, WcStatus::Success)]);
+    assert_eq!(x.mem.read(HEADER, 6), b"answer");
 }
 
 /// The number of the queue pair in a capture that has received packets of a connection.
@@ -266,7 +362,7 @@ fn payloads_of_every_length() {
         let dropped =
             || counter(&victim, "dropped-invalid") + counter(&victim, "dropped-receive-too-small");
         let (before, payload) = (dropped(), pattern(len as u64, len));
-        stranger.send_packet(&datagram(to_x.qpn, &payload));
+        stranger.send_packet(&datagram(&to_x, &payload));
         let received = rig.until("a datagram", || match poll::<Roce>(&x.recvs, 1).first() {
             Some(wc) => Some(Some(*wc)),
             None => (dropped() > before).then_some(None),
@@ -297,7 +393,7 @@ fn a_flood_of_datagrams() {
     let mut before = 0;
     for round in 0..200 {
         for n in 0..100 {
-            stranger.send_packet(&datagram(to_x.qpn, &pattern(n, n as usize * 10)));
+            stranger.send_packet(&datagram(&to_x, &pattern(n, n as usize * 10)));
         }
         use_connection(&rig, &a, &b, round);
         // A datagram may be lost, because the socket's buffer may be full.
@@ -462,19 +558,21 @@ fn requests_with_and_without_a_trailer() {
         assert_eq!((from, private.len()), ((STRANGER, 77).into(), *len), "case {n}");
         let passive: To = x.qp.answer(asked, b"welcome").expect("an answer").into();
         assert_eq!(passive.qpn, *qpn, "case {n}");
-        let (id, status, own) = rig.until("a REP", || {
+        let (id, status, own, q_key) = rig.until("a REP", || {
             stranger.receive(|mad| match mad.message {
                 Message::SidrRep(rep) => {
                     assert!(rep.private.starts_with(b"welcome"));
-                    (rep.request_id, rep.status, rep.qpn)
+                    (rep.request_id, rep.status, rep.qpn, rep.q_key)
                 }
                 other => panic!("{other:?}"),
             })
         });
         assert_eq!((id, status), (n, SidrStatus::SUCCESS));
+        // A queue pair of Linux's RDMA CM accepts no other key in an answer.
+        assert_eq!(q_key == UDP_Q_KEY, *qpn == 0, "case {n}");
         // The queue pair in the answer receives datagrams.
         x.recv(1, &[x.mem.segment(0, 100)]);
-        stranger.send_packet(&datagram(own, b"hi"));
+        stranger.send_packet(&with_key(own, q_key, b"hi"));
         assert_eq!(outcomes(&rig.completions(&x.recvs, 1)), [(1, WcStatus::Success)]);
     }
 }

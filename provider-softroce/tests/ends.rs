@@ -89,31 +89,50 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
 
-/// The peer has received a message, its acknowledgement is lost, and the peer disconnects. The
-/// message does not count as lost.
+/// The peer has received two messages, their acknowledgement is lost, and the peer disconnects. The
+/// messages do not count as lost if the peer answers the question about them in time. On a busy
+/// machine the answer sometimes comes too late, so the test is repeated.
 #[test]
 fn a_lost_last_acknowledgement_loses_no_message() {
     let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
-    let (end, call) = connected(&rig, &peer);
-    end.send(1, &[end.mem.segment(0, 8)]);
-    end.send(2, &[end.mem.segment(0, 8)]);
-    for ahead in [0, 1] {
-        assert_eq!(rig.until("the message", || peer.receive()), Received::Request(OUR_PSN + ahead));
-    }
-    peer.send_dreq(&call, 2);
-    assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN));
-    peer.send_ack(&call, OUR_PSN + 1);
-    rig.until("a DREP", || match peer.receive()? {
-        // On a busy machine this side may have repeated the request once more.
-        Received::Request(OUR_PSN) => None,
-        Received::Drep { transaction: 2 } => Some(()),
-        other => panic!("{other:?}"),
-    });
-    assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
-    let done = [(1, WcStatus::Success), (2, WcStatus::Success)];
-    assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
+    let loses_none = |round: u32| {
+        let (end, call) = connected_with(&rig, &peer, round);
+        end.send(1, &[end.mem.segment(0, 8)]);
+        end.send(2, &[end.mem.segment(0, 8)]);
+        let request = |psn| {
+            rig.until("a message", || match peer.receive()? {
+                // This side may have repeated the first message.
+                Received::Request(OUR_PSN) if psn != OUR_PSN => None,
+                received => Some(received),
+            })
+        };
+        assert_eq!(request(OUR_PSN), Received::Request(OUR_PSN));
+        assert_eq!(request(OUR_PSN + 1), Received::Request(OUR_PSN + 1));
+        peer.send_dreq(&call, 2);
+        let drep = Received::Drep { transaction: 2 };
+        let question = rig.until("the question", || peer.receive());
+        if question != drep {
+            assert_eq!(question, Received::Request(OUR_PSN));
+            peer.send_ack(&call, OUR_PSN + 1);
+            rig.until("a DREP", || match peer.receive()? {
+                // This side may have repeated the request once more.
+                Received::Request(OUR_PSN) => None,
+                received => {
+                    assert_eq!(received, drep);
+                    Some(())
+                }
+            });
+        }
+        assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+        let outcomes = outcomes(&rig.completions(&end.requests, 2));
+        let all = |status| [(1, status), (2, status)];
+        let known = [all(WcStatus::Success), all(WcStatus::Flushed)];
+        assert!(known.iter().any(|known| outcomes == known), "{outcomes:?}");
+        outcomes == known[0]
+    };
+    assert!((0..ROUNDS).any(loses_none), "the messages counted as lost in each round");
 }
 
 /// When the peer disconnects, a connection without requests in flight ends at once. Here the peer

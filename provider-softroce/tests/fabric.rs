@@ -11,15 +11,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Transport, WcStatus};
-use provider_loopback::contract::rig::{Event, Rig, Service, outcomes};
+use provider_loopback::contract::rig::{Event, QUEUE, Rig, Service, outcomes, poll};
+use provider_softroce::Roce;
 use socket2::SockRef;
 use wire::cm::{Answered, Message, Reason, Rej};
-use wire::rocev2::{Bth, Extension, Icrc, Opcode, Packet, PathMtu, UDP_PORT};
+use wire::rocev2::{Bth, Extension, Icrc, Opcode, Packet, PathMtu, Psn, UDP_PORT};
 
 use self::peer::*;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 47);
 const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 48);
+const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 49);
 
 /// The ECN codepoints ECT(0) and CE in the TOS of a packet.
 const CAPABLE: u32 = 0b10;
@@ -56,6 +58,97 @@ fn a_marked_packet_is_answered_by_a_notification() {
             std::hint::spin_loop();
         }
     }
+}
+
+/// Adapters send congestion notifications from ports of their own. A notification counts if it has
+/// the peer's address, but other packets from such a port do not.
+#[test]
+fn a_notification_from_any_port_of_the_peer_counts() {
+    let _peer_port = lock_peer_port();
+    let ours = adapter();
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    // The first packet shows which port the peer has.
+    end.recv(1, &[end.mem.segment(0, 8)]);
+    peer.send_send(&call, call.psn);
+    assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
+    let counter = |wanted: &str| {
+        let counters = ours.counters();
+        counters.into_iter().find(|(name, _)| name == wanted).expect("the counter exists").1
+    };
+    let bth = Bth { becn: true, ..Bth::new(Opcode::CongestionNotification, call.qpn, Psn::new(0)) };
+    let notification = Packet { bth, extension: Extension::Reserved, payload: &[] };
+    let (same_host, stranger) = (Peer::elsewhere(), Peer::bound((STRANGER, 0)));
+    for sent in 1..=3 {
+        same_host.send_packet(&notification);
+        same_host.send_send(&call, call.psn + 1);
+        stranger.send_packet(&notification);
+        rig.until("the packets", || (counter("packets-from-elsewhere") == 2 * sent).then_some(()));
+        assert_eq!(counter("congestion-notifications-received"), sent);
+    }
+}
+
+/// A notification in each round trip, from a port that is not the peer's, keeps the window small.
+/// Without notifications the window doubles in each round trip.
+#[test]
+fn notifications_from_any_port_shrink_the_window() {
+    const LARGE: i32 = 64;
+    const SMALL: i32 = 32; // twice the initial window
+    let _peer_port = lock_peer_port();
+    let ours = open(&format!("{OURS} threads=1"));
+    let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
+    let (end, call) = connected(&rig, &peer);
+    // The first packet shows which port the peer has.
+    end.recv(1, &[end.mem.segment(0, 8)]);
+    peer.send_send(&call, call.psn);
+    assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
+
+    let message = [end.mem.segment(0, 1 << 16)];
+    (0..QUEUE as u64).for_each(|id| end.send(id, &message));
+    let (mut unacknowledged, mut last) = (OUR_PSN, OUR_PSN.previous());
+    // Counts the packets in flight when this side sends no more. Acknowledges all but the last one,
+    // so that the connection is never idle.
+    let mut round_trip = || {
+        let mut next = || loop {
+            if let Received::Request(psn) = peer.receive()? {
+                return Some(psn);
+            }
+        };
+        let mut newest = |psn: Psn| last = if psn.is_after(last) { psn } else { last };
+        newest(rig.until("a packet", &mut next));
+        let mut silent_passes = 0;
+        while silent_passes < 8 {
+            ours.progress();
+            silent_passes += 1;
+            while let Some(psn) = next() {
+                newest(psn);
+                silent_passes = 0;
+            }
+        }
+        let in_flight = last.distance(unacknowledged) + 1;
+        let acknowledged = if in_flight > 1 { last.previous() } else { last };
+        peer.send_ack(&call, acknowledged);
+        unacknowledged = acknowledged.next();
+        for done in poll::<Roce>(&end.requests, QUEUE) {
+            assert_eq!(done.status, WcStatus::Success);
+            end.send(done.id, &message);
+        }
+        in_flight
+    };
+    let bth = Bth { becn: true, ..Bth::new(Opcode::CongestionNotification, call.qpn, Psn::new(0)) };
+    let notification = Packet { bth, extension: Extension::Reserved, payload: &[] };
+    let same_host = Peer::elsewhere();
+    let grown = (0..1000).any(|_| round_trip() > LARGE);
+    assert!(grown, "without notifications, the window grows");
+    let mut small = 0;
+    for _ in 0..1000 {
+        same_host.send_packet(&notification);
+        small = if round_trip() <= SMALL { small + 1 } else { 0 };
+        if small == 3 {
+            return;
+        }
+    }
+    panic!("with a notification in each round trip, the window stays above {SMALL} packets");
 }
 
 /// The kernel merges packets of one sender into a batch, even if they are for two adapters. The

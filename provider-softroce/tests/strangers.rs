@@ -507,7 +507,12 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     let (mut callers, mut waiting) = (Vec::new(), VecDeque::new());
     let (mut began, mut accepted_in) = (None, None);
     let mut served = 0;
-    (0..ENDPOINTS).for_each(|_| forge());
+    // The server decides on the first requests only when all of them have arrived. Later requests
+    // of the stranger would be deferred.
+    for _ in 0..ENDPOINTS {
+        forge();
+        waiting.push_back(service.request(&rig).0);
+    }
     rig.until("all callers", || {
         while let Some(event) = service.log.take() {
             match event {

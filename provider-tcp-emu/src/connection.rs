@@ -145,6 +145,13 @@ impl Connection {
         }
     }
 
+    /// Accepts the peer's offer of this shared memory, and switches to sending by it.
+    pub(crate) fn accept_shared_memory(&mut self) {
+        if let Some(memory) = &mut self.shared_memory {
+            memory.accept(self.sent);
+        }
+    }
+
     /// Switches to sending by shared memory if both sides use the memory. So the peer need not look
     /// at the socket any more, even if this side sends nothing.
     pub(crate) fn switch_if_accepted(&mut self) {

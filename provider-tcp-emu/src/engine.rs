@@ -26,10 +26,11 @@ use self::direct::Direct;
 pub(crate) use self::resources::{EngineResources, Key, Timer};
 use crate::linger::LingeringSockets;
 use crate::link::Link;
-use crate::listeners::{Listeners, Request};
+use crate::listeners::{Listeners, Request, refuse};
 use crate::params::Params;
-use crate::shm::{ForwardedOffers, Offer, OfferSocket};
+use crate::shm::{ForwardedOffers, Offer, OfferDirectory, OfferSocket};
 use crate::socket;
+use crate::unconfirmed::Unconfirmed;
 
 /// The number of successful reads after which the direct connection leaves the poller. Its wake-ups
 /// are not needed, and they would cost each message a part of a microsecond.
@@ -59,10 +60,12 @@ impl Engine {
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
+        offer_directory: Option<OfferDirectory>,
         offers: &Arc<ForwardedOffers>,
+        unconfirmed: &Arc<Unconfirmed>,
     ) -> Self {
         Engine {
-            resources: EngineResources::new(context, params, offers),
+            resources: EngineResources::new(context, params, offer_directory, offers, unconfirmed),
             links: Table::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
@@ -166,7 +169,12 @@ impl Engine {
                     &mut self.lingering,
                     index,
                 ),
-                Key::Caller(index) => self.listeners.reset_caller(&mut self.resources, index),
+                Key::Caller(index) => self.listeners.caller_timer_expired(
+                    &mut self.resources,
+                    &mut self.lingering,
+                    index,
+                    now,
+                ),
                 Key::LingeringSocket(index) => self.lingering.expire(&mut self.resources, index),
                 // These have no timers.
                 Key::WakeSocket(_) | Key::Offers => {}
@@ -245,6 +253,9 @@ impl MakeProgress for Engine {
         if self.resources.forwarded_offers.has_unseen() {
             self.accept_forwarded_offers();
         }
+        if self.listeners.has_deferred() && self.resources.unconfirmed.take_change() {
+            self.listeners.admit_deferred(&mut self.resources, &mut self.lingering);
+        }
         if self.resources.context.has_sleeper() {
             if self.suspended.is_some() {
                 self.resume_suspended();
@@ -260,6 +271,11 @@ impl MakeProgress for Engine {
                 link.run_pending(&mut self.resources, &mut self.lingering);
             }
         }
+        while let Some(index) = self.resources.reports.pop() {
+            if let Some(link) = self.links.get_mut(index) {
+                link.send_report(&mut self.resources, &mut self.lingering);
+            }
+        }
         if self.resources.next_deadline().is_some() {
             self.expire();
         }
@@ -267,7 +283,9 @@ impl MakeProgress for Engine {
 
     fn remaining(&mut self) -> Remaining {
         Remaining {
-            at_once: !self.resources.pending.is_empty() || self.has_closed(),
+            at_once: !self.resources.pending.is_empty()
+                || !self.resources.reports.is_empty()
+                || self.has_closed(),
             deadline: self.resources.next_deadline(),
         }
     }
@@ -297,16 +315,16 @@ impl MakeProgress for Engine {
     }
 
     fn transmit(&mut self, qp: usize) {
+        self.stay_awake(qp);
         let Some(link) = self.links.get_mut(qp) else { return };
         link.transmit(&mut self.resources, &mut self.lingering);
         if link.is_stalled() {
             link.receive_until(&mut self.resources, &mut self.lingering, true);
         }
-        self.stay_awake(qp);
     }
 
     fn refuse(&mut self, request: Request) {
-        self.listeners.refuse(&mut self.resources, request);
+        refuse(&mut self.resources, &mut self.lingering, request);
     }
 }
 
@@ -337,6 +355,7 @@ unsafe impl adapter::Engine for Engine {
         }
         self.awake.remove(qp);
         self.resources.pending.retain(|&i| i != qp);
+        self.resources.reports.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
             link.close(&mut self.resources, &mut self.lingering);
         }
@@ -361,7 +380,7 @@ unsafe impl adapter::Engine for Engine {
         if !request.is_watched {
             self.resources.forwarded_offers.want();
         }
-        link.accept(&mut self.resources, request, private, depth)
+        link.accept(&mut self.resources, &mut self.lingering, request, private, depth)
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
@@ -392,7 +411,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn close(&mut self, listener: usize) {
-        self.listeners.close(&mut self.resources, listener);
+        self.listeners.close(&mut self.resources, &mut self.lingering, listener);
     }
 
     fn hand_over(&mut self, mut request: Request) -> Request {

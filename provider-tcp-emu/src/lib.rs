@@ -25,6 +25,7 @@ mod listeners;
 mod params;
 mod shm;
 mod socket;
+mod unconfirmed;
 
 use std::sync::Arc;
 
@@ -33,10 +34,12 @@ use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
 use rnic::rdmap::setup::MAX_READ_DEPTH;
+use tracing::debug;
 
 use crate::engine::Engine;
 use crate::params::Params;
-use crate::shm::ForwardedOffers;
+use crate::shm::{ForwardedOffers, OfferDirectory};
+use crate::unconfirmed::Unconfirmed;
 
 /// The provider. It opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,7 +96,14 @@ impl Provider for TcpEmu {
         };
         let adapter = params.adapter.clone();
         let offers = Arc::new(ForwardedOffers::default());
-        let engine = move |context| Ok(Engine::new(context, params.clone(), &offers));
+        let unconfirmed = Arc::new(Unconfirmed::default());
+        let directory = params.shm.and_then(|_| {
+            let log = |error: &_| debug!(target: "dat::ia", ia, %error, "offers no shared memory");
+            OfferDirectory::find().inspect_err(log).ok()
+        });
+        let engine = move |context| {
+            Ok(Engine::new(context, params.clone(), directory.clone(), &offers, &unconfirmed))
+        };
         Adapter::open(ia, &adapter, wire, engine)
     }
 }

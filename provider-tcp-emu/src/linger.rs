@@ -6,6 +6,7 @@
 //! that still arrive, and is closed when the peer closes its side or [`PEER_CLOSE_TIMEOUT`]
 //! expires.
 
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use adapter::Table;
@@ -13,6 +14,7 @@ use mio::Interest;
 
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Key, Timer};
+use crate::listeners::is_scarce;
 use crate::socket::IoOutcome;
 
 /// The time that the peer may take to close its side.
@@ -22,6 +24,9 @@ const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may be a reaction to that
 /// very message.
 const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
+/// If an adapter's engine has this many lingering sockets, it resets those of callers that it
+/// refuses.
+const MAX_BEFORE_REFUSED: usize = 64;
 /// If a peer sends more octets than this in one turn, its socket is closed.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
 
@@ -53,6 +58,27 @@ impl LingeringSockets {
         socket: Connection,
     ) {
         self.take_over(resources, socket, Some(Instant::now() + FOREIGN_FIN_DELAY));
+    }
+
+    /// Sends a reply that refuses the request of a watched socket, and lets the socket linger. A
+    /// socket that is closed at once does not repeat a reply that is lost. The caller would then
+    /// call again. If many sockets linger, or if the process has few descriptors left, the socket
+    /// is reset after the reply, so that callers that keep their sockets open do not use up the
+    /// descriptors.
+    pub(crate) fn add_refused(
+        &mut self,
+        resources: &mut EngineResources,
+        mut socket: Connection,
+        reply: &[u8],
+    ) {
+        // An empty socket buffer has room for the reply. If sending fails nevertheless, the peer
+        // only sees that the connection closes.
+        socket.send_bytes(reply);
+        if self.0.len() >= MAX_BEFORE_REFUSED || is_scarce(socket.as_raw_fd()) {
+            resources.context.unwatch(&socket);
+            return socket.reset();
+        }
+        self.add_of_foreign_peer(resources, socket);
     }
 
     fn take_over(

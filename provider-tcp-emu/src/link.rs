@@ -24,7 +24,7 @@ use std::{fmt, io};
 
 use adapter::{Counts, Shared};
 use dat_core::provider::{Cause, Close};
-use rnic::rdmap::setup::{Gate, RtrMissing};
+use rnic::rdmap::setup::{FrameMissing, Gate};
 use rnic::{Failure, Work};
 
 use self::established::{Established, ReadOutcome, WriteOutcome};
@@ -92,8 +92,8 @@ enum Loss {
     Connection(Option<i32>),
     /// The rest of a message is lost.
     PartialMessage,
-    /// The RTR frame that the peer agreed to send when the connection was set up did not arrive.
-    FirstFrame(RtrMissing),
+    /// The peer's first frame did not arrive.
+    FirstFrame(FrameMissing),
     /// The events of the poller are lost, because there is no memory to watch the socket.
     Poller,
 }
@@ -296,11 +296,15 @@ impl Link {
             true
         };
         let transmit = opened || conn.closing || (conn.writable && conn.stream.wants_tx());
+        let can_wait = !opened && !conn.closing && conn.stream.owes_only_report();
         if opened {
             self.renew_timer(resources);
         }
-        if transmit {
-            self.transmit(resources, lingering);
+        match transmit {
+            // The consumer may be about to send something. Then the report travels with it.
+            true if can_wait => resources.queue_report(self.index),
+            true => self.transmit(resources, lingering),
+            false => {}
         }
         self.offer_if_due(resources, lingering);
     }
@@ -329,6 +333,7 @@ impl Link {
         if self.established_mut().is_some_and(|conn| conn.fault_check == FaultCheck::Requested) {
             self.schedule_fault_check(resources);
         }
+        self.watch_ring(resources);
         self.offer_if_due(resources, lingering);
     }
 
@@ -396,6 +401,20 @@ impl Link {
         }
     }
 
+    /// Sends the report of placed writes that the connection still owes its peer.
+    #[inline]
+    pub(crate) fn send_report(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        if let Phase::Established(conn) = &self.phase
+            && conn.stream.owes_report()
+        {
+            self.transmit(resources, lingering);
+        }
+    }
+
     /// Continues the work for which the link was queued.
     pub(crate) fn run_pending(
         &mut self,
@@ -408,9 +427,7 @@ impl Link {
             return self.end(resources, lingering, EndReason::Peer);
         }
         // If no RTR frame will come, the passive side is established as soon as its reply is sent.
-        if let Gate::FirstFrame(_) = conn.gate
-            && !conn.announced
-        {
+        if matches!(conn.gate, Gate::FirstFrame(_)) && !conn.announced {
             conn.announce(&self.sink, &[]);
         }
         self.receive_until(resources, lingering, true);
@@ -440,6 +457,9 @@ impl Link {
             }
             Phase::Established(conn) if conn.fault_check.is_due(now) => {
                 self.run_fault_check(resources, lingering)
+            }
+            Phase::Established(conn) if conn.ring_watch.is_some_and(|w| w.deadline() <= now) => {
+                self.check_ring(resources, lingering)
             }
             Phase::Established(conn) => {
                 if let Err(end) = conn.check_window(now, resources.params.peer_timeout) {
@@ -474,9 +494,14 @@ impl Link {
         match (&mut self.phase, how) {
             (Phase::Established(conn), Close::Graceful) if conn.announced => {
                 conn.closing = true;
+                conn.gate.limit(Instant::now());
                 self.transmit(resources, lingering);
+                self.renew_timer(resources);
             }
-            (Phase::Established(_), _) => self.end(resources, lingering, EndReason::Local),
+            (Phase::Established(_), _) => {
+                self.send_report(resources, lingering);
+                self.end(resources, lingering, EndReason::Local)
+            }
             (Phase::Connecting(_), _) => self.fail(resources, Upcall::Disconnected),
             (Phase::Idle(_), _) => {
                 if let Some(work) = self.phase.take_idle() {

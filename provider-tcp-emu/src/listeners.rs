@@ -19,6 +19,7 @@ use crate::connection::Connection;
 use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, IoOutcome};
+use crate::unconfirmed::{Place, RETRY_AFTER};
 
 /// The number of callers that a listener accepts in one turn.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
@@ -40,6 +41,9 @@ pub(crate) struct Listeners {
     callers: Table<Caller>,
     /// The half-open callers, by their indices in `callers`.
     half_open: SharedHalfOpen<usize>,
+    /// The half-open callers whose requests are deferred ([`crate::unconfirmed`]), the oldest
+    /// first.
+    deferred: Vec<usize>,
     /// The latest half-open caller whose descriptor is in the reserve. It may no longer exist.
     in_reserve: Option<CallerId>,
     last_id: u64,
@@ -64,7 +68,7 @@ struct CallerId {
     id: u64,
 }
 
-/// An accepted socket whose request has not arrived completely.
+/// An accepted socket whose request has not arrived completely, or is deferred.
 struct Caller {
     socket: Connection,
     peer: SocketAddr,
@@ -73,6 +77,8 @@ struct Caller {
     listener_id: u64,
     id: u64,
     responder: Responder,
+    /// The deferred request.
+    deferred: Option<Box<setup::Request>>,
     timer: Timer,
 }
 
@@ -82,6 +88,8 @@ pub struct Request {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::Request,
+    /// Counts the request and its acceptance, if the caller has to confirm it.
+    pub(crate) place: Option<Place>,
     /// Whether the poller of this engine watches the socket. If not, the request comes from another
     /// engine of the adapter.
     pub(crate) is_watched: bool,
@@ -113,14 +121,19 @@ impl Listeners {
     }
 
     /// Closes a listener. Requests that were delivered to the consumer stay valid.
-    pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
+    pub(crate) fn close(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
         let Some(mut listener) = self.listeners.remove(index) else { return };
         resources.set_timer(Key::Listener(index), &mut listener.timer, None);
         resources.context.unwatch(&listener.socket);
         let callers: Vec<usize> = self.callers.indices().collect();
         for caller in callers {
             if self.callers.get_mut(caller).is_some_and(|c| c.listener_id == listener.id) {
-                self.reset_caller(resources, caller);
+                self.reset_caller(resources, lingering, caller);
             }
         }
     }
@@ -226,6 +239,7 @@ impl Listeners {
             listener_id,
             id,
             responder,
+            deferred: None,
             timer,
         });
         self.half_open.add(peer.ip(), index);
@@ -267,8 +281,10 @@ impl Listeners {
         }
     }
 
-    /// Resets a caller to make room for another one. The caller is not reset if its whole request
-    /// has arrived since the poller last reported events.
+    /// Removes a half-open caller to make room for another one. If its whole request has arrived,
+    /// the consumer gets the request, also if it was deferred until the consumer had decided on
+    /// others. All other callers are reset, or refused if their request is deferred until others of
+    /// their address are confirmed.
     fn evict_caller(
         &mut self,
         resources: &mut EngineResources,
@@ -276,7 +292,8 @@ impl Listeners {
         index: usize,
     ) {
         self.caller_readable(resources, lingering, index);
-        self.reset_caller(resources, index);
+        self.admit_deferred_caller(resources, lingering, index, Instant::now(), true);
+        self.reset_caller(resources, lingering, index);
     }
 
     /// Reads more of a caller's request.
@@ -287,6 +304,13 @@ impl Listeners {
         index: usize,
     ) {
         let Some(caller) = self.callers.get_mut(index) else { return };
+        if caller.deferred.is_some() {
+            // A caller sends nothing before it has the reply.
+            if !matches!(caller.socket.receive_bytes(&mut [0]), IoOutcome::WouldBlock) {
+                self.reset_caller(resources, lingering, index);
+            }
+            return;
+        }
         if let Some(call) = read_request(&mut caller.socket, &mut caller.responder) {
             self.handle_call(resources, lingering, index, call);
         }
@@ -301,25 +325,130 @@ impl Listeners {
         call: Call,
     ) {
         match call {
-            Call::Stranger => self.reset_caller(resources, index),
+            Call::Stranger => self.reset_caller(resources, lingering, index),
             Call::Refuse(reply) => self.refuse_with_reply(resources, lingering, index, &reply),
-            Call::Request(request) => self.report_request(resources, index, request),
+            Call::Request(request) => self.report_request(resources, lingering, index, request),
+        }
+    }
+
+    /// Reports a request to the consumer, or defers it.
+    fn report_request(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+        request: setup::Request,
+    ) {
+        let place = match request.promises_rtr() {
+            true => self.place_of(resources, index, Instant::now(), false),
+            false => None,
+        };
+        if place.is_none() && request.promises_rtr() {
+            return self.defer(resources, index, request);
+        }
+        self.report_admitted(resources, lingering, index, request, place);
+    }
+
+    /// The place of a caller's request among those that are not confirmed. `None` if the request
+    /// must be deferred.
+    fn place_of(
+        &mut self,
+        resources: &EngineResources,
+        index: usize,
+        now: Instant,
+        is_last_look: bool,
+    ) -> Option<Place> {
+        let address = self.callers.get_mut(index)?.peer.ip();
+        let free = resources.context.unused_endpoints().count();
+        resources.unconfirmed.admit(address, free, now, is_last_look)
+    }
+
+    /// Defers a request until another one of its address is confirmed or ends.
+    #[cold]
+    fn defer(&mut self, resources: &mut EngineResources, index: usize, request: setup::Request) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        caller.deferred = Some(Box::new(request));
+        let retry_at = caller.responder.deadline().min(Instant::now() + RETRY_AFTER);
+        resources.set_timer(Key::Caller(index), &mut caller.timer, Some(retry_at));
+        self.deferred.push(index);
+        resources.unconfirmed.wake_at_change(resources.context.waker());
+    }
+
+    /// Whether there are deferred requests.
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Reports the deferred requests that need not wait any longer.
+    #[cold]
+    pub(crate) fn admit_deferred(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        // A change from now on is told, also if it is too late for this look.
+        resources.unconfirmed.wake_at_change(resources.context.waker());
+        let now = Instant::now();
+        for index in self.deferred.clone() {
+            self.admit_deferred_caller(resources, lingering, index, now, false);
+        }
+    }
+
+    fn admit_deferred_caller(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+        now: Instant,
+        is_last_look: bool,
+    ) {
+        // A place that nobody uses would let all deferred callers be looked at again.
+        let is_deferred = self.callers.get_mut(index).is_some_and(|c| c.deferred.is_some());
+        if is_deferred
+            && let Some(place) = self.place_of(resources, index, now, is_last_look)
+            && let Some(request) = self.callers.get_mut(index).and_then(|c| c.deferred.take())
+        {
+            self.report_admitted(resources, lingering, index, *request, Some(place));
+        }
+    }
+
+    /// Handles a caller's timer: its time is over, or its deferred request may be reported now.
+    pub(crate) fn caller_timer_expired(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+        now: Instant,
+    ) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        caller.timer = Timer::default();
+        let deadline = caller.responder.deadline();
+        if caller.deferred.is_none() || now >= deadline {
+            return self.reset_caller(resources, lingering, index);
+        }
+        self.admit_deferred_caller(resources, lingering, index, now, false);
+        if let Some(caller) = self.callers.get_mut(index).filter(|c| c.deferred.is_some()) {
+            let retry_at = deadline.min(now + RETRY_AFTER);
+            resources.set_timer(Key::Caller(index), &mut caller.timer, Some(retry_at));
         }
     }
 
     /// Reports a request to the consumer.
-    fn report_request(
+    fn report_admitted(
         &mut self,
         resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
         index: usize,
         request: setup::Request,
+        place: Option<Place>,
     ) {
         let Some(caller) = self.remove_caller(resources, index) else { return };
         let Caller { socket, peer: from, local: to, listener, listener_id, .. } = caller;
         let private = request.private().to_vec();
-        let request = Request { socket, peer: from, local: to, request, is_watched: true };
+        let request = Request { socket, peer: from, local: to, request, place, is_watched: true };
         let listener = self.listeners.get_mut(listener).filter(|l| l.id == listener_id);
-        let Some(listener) = listener else { return self.refuse(resources, request) };
+        let Some(listener) = listener else { return refuse(resources, lingering, request) };
         match resources.context.request(Some(&listener.backlog), request) {
             Ok(request) => {
                 let (sink, private) = (listener.sink, &private);
@@ -331,7 +460,7 @@ impl Listeners {
                     private,
                 })
             }
-            Err(request) => self.refuse(resources, request),
+            Err(request) => refuse(resources, lingering, request),
         }
     }
 
@@ -339,12 +468,13 @@ impl Listeners {
     fn remove_caller(&mut self, resources: &mut EngineResources, index: usize) -> Option<Caller> {
         let mut caller = self.callers.remove(index)?;
         self.half_open.remove(caller.peer.ip(), |&of| of == index);
+        self.deferred.retain(|&of| of != index);
         resources.set_timer(Key::Caller(index), &mut caller.timer, None);
         Some(caller)
     }
 
-    /// Rejects a request. If the private data does not fit, the call fails and the peer sees its
-    /// connection close without a reply.
+    /// Rejects a request. If the private data does not fit, the call fails and the adapter refuses
+    /// the request.
     pub(crate) fn reject(
         &mut self,
         resources: &mut EngineResources,
@@ -354,7 +484,7 @@ impl Listeners {
     ) -> Result<(), Error> {
         let (reply, result) = match request.request.reject(private) {
             Ok(reply) => (reply, Ok(())),
-            Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
+            Err(_) => (request.request.refuse(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
         request.socket.send_bytes(&reply);
         // A caller that sees the end of the stream before it has read the reply cannot recognise a
@@ -371,28 +501,35 @@ impl Listeners {
         index: usize,
         reply: &[u8],
     ) {
-        let Some(mut caller) = self.remove_caller(resources, index) else { return };
-        // An empty socket buffer has room for the reply. If sending fails nevertheless, the peer
-        // only sees that the connection closes.
-        caller.socket.send_bytes(reply);
-        lingering.add(resources, caller.socket);
+        let Some(caller) = self.remove_caller(resources, index) else { return };
+        lingering.add_refused(resources, caller.socket, reply);
     }
 
-    /// Resets a caller whose request is dropped without an answer.
-    pub(crate) fn refuse(&mut self, resources: &mut EngineResources, request: Request) {
-        resources.context.unwatch(&request.socket);
-        request.socket.reset();
-    }
-
-    /// Removes a caller and resets its connection. There are four reasons: the caller has sent no
-    /// request in time, it has sent octets that are not MPA, its listener is closed, or another
-    /// caller needs its descriptor.
-    pub(crate) fn reset_caller(&mut self, resources: &mut EngineResources, index: usize) {
-        if let Some(caller) = self.remove_caller(resources, index) {
-            resources.context.unwatch(&caller.socket);
-            caller.socket.reset();
+    /// Removes a caller and resets its connection. There are five reasons: the caller has sent no
+    /// request in time, its deferred request has waited too long, it has sent octets that are not
+    /// expected, its listener is closed, or another caller needs its descriptor.
+    pub(crate) fn reset_caller(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
+        let Some(caller) = self.remove_caller(resources, index) else { return };
+        if let Some(request) = &caller.deferred {
+            return lingering.add_refused(resources, caller.socket, &request.refuse());
         }
+        resources.context.unwatch(&caller.socket);
+        caller.socket.reset();
     }
+}
+
+/// Refuses a request that the consumer has not answered.
+pub(crate) fn refuse(
+    resources: &mut EngineResources,
+    lingering: &mut LingeringSockets,
+    request: Request,
+) {
+    lingering.add_refused(resources, request.socket, &request.request.refuse());
 }
 
 impl Listener {

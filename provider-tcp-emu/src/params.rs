@@ -1,5 +1,7 @@
 //! The ia_params: the keys of [`adapter::params`], and the following ones.
 //!
+//! - `completion`: `placed`: a signalled RDMA write to another OpenDAT completes when it is placed
+//!   in the peer's memory; `local`: it completes when TCP has accepted it. The default is `placed`.
 //! - `crc`: `on` requests CRCs from peers; `off` uses them only if the peer requests them. The
 //!   default is `off`.
 //! - `cc`: the TCP congestion control of all connections. The default is `cubic` or `reno` for
@@ -32,6 +34,8 @@ pub(crate) struct Params {
     pub(crate) adapter: adapter::Params,
     /// Whether this side requests CRCs.
     pub(crate) crc: bool,
+    /// Whether signalled RDMA writes to another OpenDAT complete when they are placed.
+    pub(crate) completes_placed: bool,
     /// Whether the operations of RFC 7306 are available with peers that support them.
     pub(crate) extended: bool,
     /// The TCP congestion control. `None` for the default.
@@ -54,8 +58,20 @@ const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 /// The names of all keys.
 pub const KEYS: &[&str] = &[
-    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "shm", "threads", "spin",
-    "strict", "stats", "capture",
+    "completion",
+    "crc",
+    "extended",
+    "rnr",
+    "cc",
+    "fpdu",
+    "timeout",
+    "retries",
+    "shm",
+    "threads",
+    "spin",
+    "strict",
+    "stats",
+    "capture",
 ];
 
 impl Params {
@@ -64,8 +80,19 @@ impl Params {
         let mut own = OwnKeys::default();
         let adapter =
             adapter::params::parse(text, defaults, KEYS, |key, value| own.set(key, value))?;
-        let OwnKeys { crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm } = own;
-        Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm })
+        let OwnKeys { completes_placed, crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm } =
+            own;
+        Ok(Params {
+            adapter,
+            crc,
+            completes_placed,
+            extended,
+            cc,
+            fpdu,
+            peer_timeout,
+            rnr_wait,
+            shm,
+        })
     }
 
     /// Checks ia_params without asking the host for addresses; see [`adapter::params::read`].
@@ -77,6 +104,7 @@ impl Params {
 
 /// The values of the keys that only this provider has; see [`Params`].
 struct OwnKeys {
+    completes_placed: bool,
     crc: bool,
     extended: bool,
     cc: Option<String>,
@@ -89,6 +117,7 @@ struct OwnKeys {
 impl Default for OwnKeys {
     fn default() -> OwnKeys {
         OwnKeys {
+            completes_placed: true,
             crc: false,
             extended: true,
             cc: None,
@@ -103,6 +132,9 @@ impl Default for OwnKeys {
 impl OwnKeys {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match (key, value) {
+            ("completion", "placed") => self.completes_placed = true,
+            ("completion", "local") => self.completes_placed = false,
+            ("completion", _) => return Err("expected placed or local".into()),
             ("crc", _) => self.crc = on(value)?,
             ("extended", _) => self.extended = on(value)?,
             ("cc", "") => return Err("expected the name of a congestion control".into()),
@@ -167,6 +199,7 @@ mod tests {
                 && params.cc.is_none()
                 && params.fpdu == 65536
                 && params.rnr_wait
+                && params.completes_placed
         );
     }
 
@@ -183,6 +216,8 @@ mod tests {
                 && parse("rnr=wait").expect("parses").rnr_wait
         );
         assert!(!parse("crc=off").expect("parses").crc);
+        let completes_placed = |text| parse(text).expect("parses").completes_placed;
+        assert!(completes_placed("completion=placed") && !completes_placed("completion=local"));
         let shm = |text| parse(text).expect("parses").shm;
         assert_eq!([shm(""), shm("shm=on"), shm("shm=1")], [Some(4), Some(4), Some(1)]);
         assert_eq!(shm("shm=off"), None);
@@ -203,14 +238,15 @@ mod tests {
         }
         assert_eq!(
             reason("speed=11"),
-            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
-             retries, shm, threads, spin, strict, stats and capture"
+            "ia_params: speed=11: unknown key; known are completion, crc, extended, rnr, cc, fpdu, \
+             timeout, retries, shm, threads, spin, strict, stats and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");
         for threads in ["threads=0", "threads=65", "threads=many"] {
             assert_eq!(reason(threads), format!("ia_params: {threads}: expected 1 to 64"));
         }
+        assert_eq!(reason("completion=on"), "ia_params: completion=on: expected placed or local");
         assert_eq!(reason("rnr=7"), "ia_params: rnr=7: expected wait or terminate");
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");

@@ -29,7 +29,7 @@ use libc::iovec;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use self::forwarded::{ForwardedOffers, OffersOfEngine};
-pub(crate) use self::offer::{Offer, OfferSocket};
+pub(crate) use self::offer::{Offer, OfferDirectory, OfferSocket};
 use self::segment::Segment;
 use crate::socket::IoOutcome;
 
@@ -49,8 +49,9 @@ pub(crate) struct SharedMemory {
     segment: Segment,
     /// This end of a pair of sockets. An octet wakes the peer.
     wake_socket: UnixStream,
-    /// Whether this side sends by the ring.
-    sends: bool,
+    /// 1 more than the number of octets that this side had sent by TCP before it switched to the
+    /// ring, or 0 if it sends by TCP.
+    switched: u64,
     /// Whether the peer sends by the ring, and all octets that it had sent by TCP have been read.
     receives: bool,
     /// Whether this side looks at the rings again and again, so that the peer need not wake it.
@@ -67,8 +68,13 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// Offers the memory to the process that has accepted the connection from `local` to `peer`.
-    pub(crate) fn send(self, local: SocketAddr, peer: SocketAddr) -> io::Result<()> {
-        offer::send(local, peer, self.memory.as_fd(), self.wake_socket.as_fd())
+    pub(crate) fn send(
+        self,
+        directory: &mut OfferDirectory,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> io::Result<()> {
+        offer::send(directory, local, peer, self.memory.as_fd(), self.wake_socket.as_fd())
     }
 }
 
@@ -81,6 +87,8 @@ pub(crate) enum WakeUp {
     Pending,
     /// The peer does not want the memory.
     Refused,
+    /// A word of the memory is not what the side that owns it has stored.
+    Corrupt,
 }
 
 impl SharedMemory {
@@ -97,9 +105,11 @@ impl SharedMemory {
         SharedMemory::new(Segment::open(offer.memory)?, offer.wake_socket, count)
     }
 
-    /// Tells the peer that its offer is accepted.
-    pub(crate) fn accept(&self) {
-        self.segment.accept();
+    /// Tells the peer that its offer is accepted, and switches to sending by the ring. This side
+    /// has sent `octets` octets by TCP.
+    pub(crate) fn accept(&mut self, octets: u64) {
+        self.segment.accept(octets);
+        self.switched = octets + 1;
         wake(&self.wake_socket);
     }
 
@@ -112,7 +122,7 @@ impl SharedMemory {
             consumer,
             segment,
             wake_socket,
-            sends: false,
+            switched: 0,
             receives: false,
             polls: false,
             _count: count,
@@ -123,11 +133,11 @@ impl SharedMemory {
     /// octets by TCP. Returns whether this side sends by the ring.
     #[inline]
     pub(crate) fn switch_if_accepted(&mut self, octets: u64) -> bool {
-        if !self.sends && self.segment.is_accepted() {
+        if !self.is_sending() && self.segment.is_accepted() {
             self.segment.switch(octets);
-            self.sends = true;
+            self.switched = octets + 1;
         }
-        self.sends
+        self.is_sending()
     }
 
     /// Returns whether the next octets of the peer are in the ring. This side has read `octets`
@@ -141,7 +151,7 @@ impl SharedMemory {
     /// Whether this side sends by the ring.
     #[inline]
     pub(crate) fn is_sending(&self) -> bool {
-        self.sends
+        self.switched != 0
     }
 
     /// Whether this side reads the ring.
@@ -225,12 +235,30 @@ impl SharedMemory {
         has_octets || has_room
     }
 
+    /// Checks the words that this side has stored, and the peer's positions. Returns how far the
+    /// peer has read what this side has sent by the ring, or `None` if it has read everything.
+    pub(crate) fn check(&mut self) -> Result<Option<u64>, Corrupt> {
+        if self.segment.announced() != self.switched {
+            return Err(Corrupt);
+        }
+        self.consumer.check()?;
+        self.producer.check()
+    }
+
+    /// Wakes the peer, whether it has asked for that or not.
+    pub(crate) fn wake_peer(&self) {
+        wake(&self.wake_socket);
+    }
+
     /// Takes the octets of the wake-up socket. A peer that keeps the rules has sent a few. Octets
     /// that remain do no harm, because the poller reports each new one.
     pub(crate) fn on_wake_up(&mut self) -> WakeUp {
         let mut octets = [0; 256];
         match recv(&self.wake_socket, &mut octets, RecvFlags::DONTWAIT) {
             Ok((_, 0)) if !self.segment.is_accepted() => WakeUp::Refused,
+            // The peer has closed its end, but somebody has stored that it accepts the offer.
+            Ok((_, 0)) if !self.segment.is_acceptance_announced() => WakeUp::Corrupt,
+            _ if self.check().is_err() => WakeUp::Corrupt,
             _ if self.segment.is_accepted() => WakeUp::Accepted,
             _ => WakeUp::Pending,
         }
@@ -250,9 +278,53 @@ fn wake(wake_socket: &UnixStream) {
     let _ = send(wake_socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
+/// The error number of a connection whose shared memory contains a wrong word.
+pub(crate) const CORRUPT_ERRNO: i32 = libc::EPROTO;
+
 impl From<Corrupt> for IoOutcome {
     #[cold]
     fn from(_: Corrupt) -> IoOutcome {
-        IoOutcome::Failed(io::Error::from_raw_os_error(libc::EPROTO))
+        IoOutcome::Failed(io::Error::from_raw_os_error(CORRUPT_ERRNO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the memory of both sides of an offer: the offering one and the other one.
+    fn both_sides() -> [SharedMemory; 2] {
+        let (offering, Offered { memory, wake_socket }) =
+            SharedMemory::create(Arc::default()).expect("memory");
+        let segment = Segment::open(memory).expect("the memory is sealed");
+        let accepting = SharedMemory::new(segment, wake_socket, Arc::default()).expect("memory");
+        [offering, accepting]
+    }
+
+    /// The peer may end its connection before this side has accepted its offer.
+    #[test]
+    fn a_peer_may_end_before_its_offer_is_accepted() {
+        let [offering, mut accepting] = both_sides();
+        drop(offering);
+        accepting.accept(100);
+        assert_eq!(accepting.on_wake_up(), WakeUp::Accepted);
+    }
+
+    /// The peer may be killed as soon as it has accepted. That is no wrong word.
+    #[test]
+    fn a_peer_may_be_killed_when_it_has_accepted() {
+        let [mut offering, accepting] = both_sides();
+        accepting.segment.accept(100);
+        drop(accepting);
+        assert_eq!(offering.on_wake_up(), WakeUp::Accepted);
+    }
+
+    #[test]
+    fn a_refused_offer_is_not_accepted_whatever_the_memory_says() {
+        let [mut offering, accepting] = both_sides();
+        drop(accepting);
+        assert_eq!(offering.on_wake_up(), WakeUp::Refused);
+        offering.segment.pretend_acceptance();
+        assert_eq!(offering.on_wake_up(), WakeUp::Corrupt);
     }
 }

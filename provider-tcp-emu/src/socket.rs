@@ -1,13 +1,13 @@
 //! TCP sockets: how they are created, bound and configured, and the system calls that move octets.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use adapter::LocalFailure;
-use dat_core::Error;
+use dat_core::{Error, addr};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
     DAT_RESOURCE_MEMORY,
@@ -404,15 +404,8 @@ pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)>
 }
 
 /// Converts an IPv4-mapped IPv6 address, which a socket for both families reports, to IPv4.
-fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
-    let addr = addr.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    Ok(match addr.ip() {
-        IpAddr::V4(_) => addr,
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => (v4, addr.port()).into(),
-            None => addr,
-        },
-    })
+fn canonical(address: socket2::SockAddr) -> io::Result<SocketAddr> {
+    address.as_socket().map(addr::normalized).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 #[cfg(test)]

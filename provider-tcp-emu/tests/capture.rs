@@ -177,5 +177,24 @@ fn a_file_that_cannot_be_written_is_an_error_in_words() {
     let reason = "capture: /no/such/place.pcapng: No such file or directory (os error 2)";
     assert_eq!(missing.reason, reason);
     let pattern = error("%d").reason;
-    assert!(pattern.starts_with("capture: %d: expected %p (process id), %n"), "{pattern}");
+    assert!(
+        pattern.starts_with("ia_params: capture=%d: expected %p (process id), %n"),
+        "{pattern}"
+    );
+}
+
+/// At its limit a capture ends, and the adapter moves all data as before.
+#[test]
+fn a_full_capture_does_not_disturb_the_adapter() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.pcapng");
+    let open = || {
+        let params = format!("127.0.0.1 capture={},max=256K", file.display());
+        TcpEmu.open("tcp-emu", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
+    };
+    let (a, b) = (open(), open());
+    contract::every_size_arrives(&a, &b);
+    contract::sends_arrive_in_order_and_complete(&a, &b);
+    let length = std::fs::metadata(&file).expect("the file exists").len();
+    assert!((64 << 10..=256 << 10).contains(&length), "{length}");
 }

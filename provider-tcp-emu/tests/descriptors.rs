@@ -1,9 +1,10 @@
-//! Tests that silent callers at several adapters leave descriptors for the process. This file has
-//! only one test, because the test lowers the limit of its process.
+//! Tests that silent callers at several adapters leave descriptors for the process, and that a
+//! second call needs no further descriptor. This file has only one test, because the test lowers
+//! the limit of its process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -123,6 +124,30 @@ fn serve_real_callers(adapters: &[Tcp], services: &[Service<'_, Tcp>]) {
     }
 }
 
+/// Checks that an attempt whose first call gets no answer calls again with the descriptor of the
+/// first call, because there is no other one.
+fn call_again_without_descriptors(t: &Tcp) {
+    let rig = Rig { a: t, b: t };
+    let end = End::new(t);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    end.connect(listener.local_addr().expect("the socket is bound").port(), b"", None);
+    let (mut first, _) = listener.accept().expect("a call");
+    let mut request = [0; 24];
+    first.read_exact(&mut request).expect("a request");
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    first.shutdown(Shutdown::Write).expect("connected");
+    first.set_nonblocking(true).expect("a socket");
+    rig.until("the end of the first call", || first.read(&mut [0]).ok());
+    drop(files);
+    listener.set_nonblocking(true).expect("a socket");
+    let (mut second, _) = rig.until("the second call", || listener.accept().ok());
+    second.write_all(REPLY).expect("a reply");
+    assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+}
+
 #[test]
 fn silent_callers_at_many_adapters_share_a_limit() {
     if let Ok(ports) = std::env::var(PORTS) {
@@ -138,6 +163,7 @@ fn silent_callers_at_many_adapters_share_a_limit() {
     let ports = adapters.iter().zip(&services).map(|(t, service)| service.port(t).to_string());
     let ports = ports.collect::<Vec<_>>().join(" ");
     let test = "silent_callers_at_many_adapters_share_a_limit";
+    call_again_without_descriptors(&adapters[0]);
     let idle = descriptors();
     // In the first round, the process uses few descriptors. In the second round, it uses nearly all
     // of them except the reserve.

@@ -391,6 +391,8 @@ fn a_peer_writes_to_memory_of_which_half_is_gone() {
             .unwrap();
         let events = until_ended([a, b], wait_mode);
         assert!(events.done[0].is_empty(), "{loss:?} {wait_mode:?}");
+        // The write waits for the report that it is placed, and is refused instead.
+        assert_eq!(events.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?} {wait_mode:?}");
         assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }

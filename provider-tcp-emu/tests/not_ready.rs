@@ -10,7 +10,7 @@ use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, arm, out
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The MPA request of an OpenDAT peer: the peer-to-peer model, and the operations of RFC 7306.
-const REQUEST: &[u8] = b"MPA ID Req Frame\x14\x02\x00\x04\x80\x04\x80\x04";
+const REQUEST: &[u8] = b"MPA ID Req Frame\x19\x02\x00\x04\x80\x04\x80\x04";
 /// The numbers of octets of a message and of the frame that carries it.
 const LEN: usize = 1024;
 const FRAME: usize = 2 + 18 + LEN + 4;
@@ -42,10 +42,8 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     end.qp.accept(request, b"", DEPTH).expect("accept");
     let mut reply = [0; 24];
     peer.read_exact(&mut reply).expect("reply");
-    assert_eq!(reply[16], 0x12, "the reply offers the operations of RFC 7306");
-    let mut rtr = [0; 20];
-    rtr[..4].copy_from_slice(b"\x00\x0e\xC1\x40");
-    peer.write_all(&rtr).expect("first frame");
+    assert_eq!(reply[16], 0x1A, "the reply offers the operations of RFC 7306");
+    peer.write_all(b"\x00\x0E\xC1\x40OpenDAT RTR1\0\0\0\0").expect("first frame");
     assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
     peer
 }

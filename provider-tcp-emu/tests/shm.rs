@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
@@ -130,8 +129,8 @@ fn a_relay_gets_all_octets() {
 }
 
 /// The MPA request of an OpenDAT, its RTR frame, and the frame of a SEND of 16 octets, MSN 1.
-const REQUEST: &[u8] = b"MPA ID Req Frame\x14\x02\x00\x04\x80\x04\x80\x04";
-const RTR: &[u8] = b"\x00\x0e\xC1\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+const REQUEST: &[u8] = b"MPA ID Req Frame\x19\x02\x00\x04\x80\x04\x80\x04";
+const RTR: &[u8] = b"\x00\x0E\xC1\x40OpenDAT RTR1\0\0\0\0";
 const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen octets!!\0\0\0\0";
 
 /// A process that has connected to `end`, and speaks as an OpenDAT does.
@@ -221,10 +220,9 @@ fn offer(peer: &TcpStream) -> Vec<u8> {
 
 /// Sends an offer to the adapter that has accepted `peer`, in the name of a user.
 fn send(peer: &TcpStream, octets: &[u8], descriptors: &[BorrowedFd<'_>], user: (Uid, Gid)) {
-    let directory = UserDirectory::find().expect("a directory").of_network_namespace();
+    let directory = UserDirectory::find().expect("a directory").path_of("tcp-emu");
     let port = peer.peer_addr().expect("connected").port();
-    let path: PathBuf = directory.expect("a namespace").join(format!("tcp-emu/127.0.0.1-{port}"));
-    let to = SocketAddrUnix::new(path).expect("a name");
+    let to = SocketAddrUnix::new(directory.join(format!("127.0.0.1-{port}"))).expect("a name");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3), ScmCredentials(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {

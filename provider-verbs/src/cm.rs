@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_core::provider::{ReadDepth, ServiceType, Sink, Upcall};
-use dat_core::{Error, Result};
+use dat_core::{Error, Result, addr};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
     DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
@@ -117,7 +117,9 @@ impl Channel {
     /// datagrams, so that it takes no port number from connections.
     pub(crate) fn bind_to_device(&self, address: SocketAddr) -> io::Result<CmId> {
         let id = self.id_in(RDMA_PS_UDP, ptr::null_mut())?;
-        id.bind(SocketAddr::new(address.ip(), 0))?;
+        let mut address = address;
+        address.set_port(0);
+        id.bind(address)?;
         Ok(id)
     }
 
@@ -325,14 +327,15 @@ unsafe fn context<'i>(id: NonNull<rdma_cm_id>) -> &'i AtomicPtr<c_void> {
 }
 
 /// Returns the local address and the peer's address.
-fn addresses(addr: &rdma_addr) -> [SocketAddr; 2] {
-    let rdma_addr { src_storage, dst_storage, .. } = addr;
+fn addresses(route: &rdma_addr) -> [SocketAddr; 2] {
+    let rdma_addr { src_storage, dst_storage, .. } = route;
     [src_storage, dst_storage].map(|storage| match i32::from(storage.ss_family) {
         libc::AF_INET6 => {
             // SAFETY: the address family says that this is a `sockaddr_in6`.
             let sin6 = unsafe { ptr::from_ref(storage).cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
-            SocketAddrV6::new(ip, u16::from_be(sin6.sin6_port), 0, sin6.sin6_scope_id).into()
+            let port = u16::from_be(sin6.sin6_port);
+            addr::normalized(SocketAddrV6::new(ip, port, 0, sin6.sin6_scope_id).into())
         }
         _ => {
             // SAFETY: the address family says that this is a `sockaddr_in`. An address that is not

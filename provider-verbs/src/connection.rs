@@ -142,7 +142,7 @@ impl QpShared {
             .id(ptr::without_provenance_mut(self.number as usize))
             .map_err(full)?;
         let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let peer = SocketAddr::new(to.addr.ip(), to.port);
+        let peer = to.peer();
         let mut connection = self.connection();
         let resolved = id.resolve(self.progress.device.address, peer, RESOLVE_TIMEOUT_MS);
         *connection = Connection {

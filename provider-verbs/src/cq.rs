@@ -18,7 +18,6 @@ use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY,
 };
 use rdma_core_sys::*;
-use rustix::event::Timespec;
 
 use crate::Adapter;
 use crate::descriptor::{InterruptibleSleep, SleepEnd, set_nonblocking};
@@ -450,8 +449,7 @@ impl CqShared {
             return WakeReason::Woken;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let reason =
-            sleeper.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
+        let reason = sleeper.sleep(self, left);
         let signalled = wake.leave_poller();
         match reason {
             SleepEnd::Readable => {

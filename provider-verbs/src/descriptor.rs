@@ -1,11 +1,12 @@
 //! File descriptors on which threads sleep.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use dat_core::nesting;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use dat_core::cancel;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// An eventfd(2) on which one thread sleeps. Other threads make it readable.
@@ -59,27 +60,26 @@ impl InterruptibleSleep {
     }
 
     /// Sleeps until one of the events in [`SleepEnd`] happens. A signal without a handler, such as
-    /// SIGCONT, does not end the sleep, because poll(2) continues after such a signal
-    /// (epoll_wait(2) would not).
-    pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> SleepEnd {
-        let mut fds =
-            [PollFd::new(&self.wakeup, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
+    /// SIGCONT, does not end the sleep ([`cancel::poll`]).
+    pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<Duration>) -> SleepEnd {
+        let pollfd = |fd: BorrowedFd<'_>| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds = [pollfd(self.wakeup.as_fd()), pollfd(other.as_fd())];
         let looked_at = if self.hung_up.load(Ordering::Relaxed) { 1 } else { 2 };
-        let asleep = nesting::sleep();
-        let polled = poll(&mut fds[..looked_at], limit);
-        drop(asleep);
-        match polled {
+        match cancel::poll(&mut fds[..looked_at], limit) {
             Ok(0) => return SleepEnd::TimedOut,
             Ok(_) => {}
             Err(_) => return SleepEnd::Signal,
         }
-        let [wakeup, other] = fds.map(|fd| fd.revents());
-        if !wakeup.is_empty() {
+        let [wakeup, other] = fds.map(|fd| fd.revents);
+        if wakeup != 0 {
             self.wakeup.clear();
         }
-        self.hung_up
-            .fetch_or(!other.is_empty() && !other.contains(PollFlags::IN), Ordering::Relaxed);
-        if other.is_empty() { SleepEnd::Interrupted } else { SleepEnd::Readable }
+        self.hung_up.fetch_or(other != 0 && other & libc::POLLIN == 0, Ordering::Relaxed);
+        if other == 0 { SleepEnd::Interrupted } else { SleepEnd::Readable }
     }
 
     pub(crate) fn interrupt(&self) {

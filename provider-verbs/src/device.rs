@@ -285,6 +285,7 @@ impl Device {
             adapter: ia.to_owned(),
             vendor: "OpenDAT".to_owned(),
             address: self.address,
+            interface: netdev::interface_of(self.address),
             max_eps: count(attr.max_qp),
             max_dtos: dtos,
             max_segments: segments,
@@ -314,6 +315,8 @@ impl Device {
             // rxe looks for the buffers of a shared receive queue in the protection domain of the
             // queue pair (`send_data_in`).
             srq_across_pds: !self.is_rxe(),
+            // A device does not report which buffers of a shared queue a queue pair has taken.
+            knows_allocated: attr.max_srq == 0,
             pins: true,
             // siw uses the address of a region's first byte even if another I/O virtual address was
             // requested, and reports no error.

@@ -179,7 +179,7 @@ pub fn unresolved(event: rdma_cm_event_type, status: i32, private: &[u8]) -> Opt
     Some(match (event, status) {
         (RDMA_CM_EVENT_UNREACHABLE, 1..=255) => match SidrStatus(status as u8) {
             SidrStatus::REJECT if private.iter().any(|&octet| octet != 0) => {
-                Unresolved::Rejected { private: sidr_trailer::parse_rep(private).to_vec() }
+                Unresolved::Rejected { private: sidr_trailer::parse_rep(private).0.to_vec() }
             }
             status => Unresolved::Refused(status),
         },

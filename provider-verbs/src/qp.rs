@@ -447,9 +447,12 @@ unsafe impl Queue<Adapter> for Qp {
         pair.progress.advance_end(pair);
     }
 
-    fn allocated(&self) -> Allocated {
-        let buffers = if self.0.on_srq { 0 } else { self.0.receive_queue.outstanding() };
-        Allocated { buffers, span: buffers }
+    fn allocated(&self) -> Option<Allocated> {
+        // A device does not tell which buffers of a shared queue a queue pair has taken.
+        (!self.0.on_srq).then(|| {
+            let buffers = self.0.receive_queue.outstanding();
+            Allocated { buffers, span: buffers }
+        })
     }
 
     unsafe fn carried_out(&self) -> u64 {
@@ -765,15 +768,14 @@ impl QpShared {
                 return None;
             }
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
-            return Some(Wc {
-                id,
-                qp: self.token,
-                bytes,
-                invalidated,
-                immediate,
-                op: WcOp::Recv,
-                status,
-            });
+            // A receive that an RDMA write has completed has another opcode. Datagrams are told
+            // apart by their service type.
+            let is_message = wc.opcode == IBV_WC_RECV && !self.is_datagram;
+            let op = match immediate {
+                Some(_) if is_message => WcOp::RecvMessageImm,
+                _ => WcOp::Recv,
+            };
+            return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op, status });
         }
         let Work { id, op, bytes, inaccessible, hidden } =
             self.send_queue.take(wc.wr_id as usize)?;

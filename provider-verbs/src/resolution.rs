@@ -99,7 +99,7 @@ impl QpShared {
         let caller = DatagramQp { qpn: self.number, q_key: RDMA_UDP_QKEY };
         let private = sidr_trailer::emit_req(to.private, caller);
         let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let peer = SocketAddr::new(to.addr.ip(), to.port);
+        let peer = to.peer();
         let progress = &self.progress;
         let mut attempts = lock(&progress.attempts);
         attempts.last_key += 1;
@@ -171,7 +171,7 @@ impl QpShared {
         match Address::new(&self.progress, &self.domain, event.address, q_key) {
             Ok(address) => {
                 let remote = RemoteQp { address, qpn, own_qpn: self.number };
-                let private = sidr_trailer::parse_rep(event.private);
+                let (private, _) = sidr_trailer::parse_rep(event.private);
                 self.call(Upcall::Resolved { number, remote, peer, private });
             }
             Err(error) => {

@@ -58,7 +58,7 @@ pub(crate) struct Work {
     pub(crate) hidden: bool,
 }
 
-const OPS: [WcOp; 8] = [
+const OPS: [WcOp; 9] = [
     WcOp::Send,
     WcOp::Write,
     WcOp::Read,
@@ -66,6 +66,7 @@ const OPS: [WcOp; 8] = [
     WcOp::FetchAdd,
     WcOp::CompareSwap,
     WcOp::Recv,
+    WcOp::RecvMessageImm,
     WcOp::Bind,
 ];
 

@@ -79,7 +79,9 @@ impl Page {
     /// The functions that the page documents: the function of its name, and those with a prototype
     /// in the page's synopsis.
     pub fn documents(&self, function: &str) -> bool {
-        self.name == function || self.section("Synopsis").contains(&format!(" {function}("))
+        self.name == function
+            || self.section("Synopsis").contains(function)
+                && self.names_in_synopsis().any(|name| name == function)
     }
 
     /// Whether the page documents a function. The others are overviews.
@@ -126,11 +128,17 @@ impl Page {
 
     /// The functions with a prototype in the synopsis, except the one of the page's name.
     pub fn other_functions(&self) -> Vec<String> {
-        let code = self.section("Synopsis").match_indices(" dat_").filter_map(|(at, _)| {
-            let (name, _) = self.section("Synopsis")[at + 1..].split_once('(')?;
+        self.names_in_synopsis().filter(|name| *name != self.name).map(str::to_owned).collect()
+    }
+
+    fn names_in_synopsis(&self) -> impl Iterator<Item = &str> {
+        let synopsis = self.section("Synopsis");
+        // A name comes after its type, which may be a pointer.
+        synopsis.match_indices([' ', '*']).filter_map(|(at, _)| {
+            let rest = &synopsis[at + 1..];
+            let (name, _) = rest.starts_with("dat_").then(|| rest.split_once('('))??;
             name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(name)
-        });
-        code.filter(|name| *name != self.name).map(str::to_owned).collect()
+        })
     }
 
     /// The text with these prototypes as the synopsis, and with the options of the linker. Code
@@ -271,13 +279,13 @@ mod tests {
     fn the_synopsis_has_the_prototype_other_functions_and_the_library() {
         let page = page(
             "# dat_x\n\nSays x.\n\n## Synopsis\n\n```c\nint dat_x(old);\n```\n\n```c\nint \
-             dat_y(void);\n```\n\n## Arguments\n\nNone.\n\n## Return values\n\n- `DAT_A`: So.\n",
+             *dat_y(void);\n```\n\n## Arguments\n\nNone.\n\n## Return values\n\n- `DAT_A`: So.\n",
         );
         assert_eq!(page.other_functions(), ["dat_y"]);
         let [include, text] = ["#include <dat2/udat.h>", "int dat_x(void);"].map(str::to_owned);
         let text = page.with_synopsis(&[Prototype { include, text }]);
         let expected = "## Synopsis\n\n```c\n#include <dat2/udat.h>\n\nint dat_x(void);\n```\n\n\
-                        ```c\nint dat_y(void);\n```\n\nLink with `-ldat2`.\n\n## Arguments\n";
+                        ```c\nint *dat_y(void);\n```\n\nLink with `-ldat2`.\n\n## Arguments\n";
         assert!(text.contains(expected), "{text}");
     }
 

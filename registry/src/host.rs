@@ -143,7 +143,10 @@ impl Devices {
         let known = ["libdapl", "libdat_"].iter().any(|start| file_name(entry).starts_with(start));
         let name = device_parameter(entry)?;
         let has = |names: &[String]| names.iter().any(|has| has == name);
-        let there = match name.parse::<IpAddr>() {
+        // The scope of a link-local address is not checked: without it, no socket can be bound.
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let address = address.split_once('%').map_or(address, |(address, _scope)| address);
+        let there = match address.parse::<IpAddr>() {
             Ok(address) => is_own(address),
             // A name with a dot is a host name. Checking it would require a network.
             Err(_) => name.contains('.') || has(&self.network) || has(&self.rdma),

@@ -13,7 +13,16 @@ fn only_what_a_known_provider_names_is_judged() {
     let missing = |library: &str, params: &str| {
         devices.missing(&entry(library, &format!("{params} 1"))).map(ToOwned::to_owned)
     };
-    for fine in ["eth0", "mlx5_0", "127.0.0.5", "crc=on", "node7.example.org"] {
+    for fine in [
+        "eth0",
+        "mlx5_0",
+        "127.0.0.5",
+        "::ffff:127.0.0.5",
+        "[::1]",
+        "fe80::1%7",
+        "crc=on",
+        "node7.example.org",
+    ] {
         assert_eq!(missing("libdaplofa.so.2", fine), None, "{fine}");
     }
     assert_eq!(devices.missing(&entry("libdaplofa.so.2", "")), None);

@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use dat_sys::*;
@@ -35,6 +36,10 @@ pub enum LoadError {
     /// The IA parameters contain a NUL, so they cannot be passed to C.
     #[error("the IA parameters contain a NUL")]
     Parameters,
+    /// The provider of the entry is being started or finished by this thread, which has now opened
+    /// an IA of the same entry.
+    #[error("its dat_provider_init or dat_provider_fini opens an IA of the provider itself")]
+    OpensItself,
 }
 
 impl LoadError {
@@ -79,12 +84,19 @@ struct Loaded {
     use_count: usize,
     key: ProviderKey,
     table: Table,
-    info: DAT_PROVIDER_INFO,
+    arguments: Box<Arguments>,
     /// The provider's `dat_provider_fini`. `None` for a built-in provider, and for the libraries of
     /// some vendors, which lack the function. Other registries also load such libraries.
     fini: Option<DAT_PROVIDER_FINI_FUNC>,
     /// The library. `None` for a built-in provider.
     library: Option<Library>,
+}
+
+/// The arguments of `dat_provider_init`. They stay in their place until `dat_provider_fini` has
+/// returned, because some providers keep the pointers.
+struct Arguments {
+    info: DAT_PROVIDER_INFO,
+    ia_params: CString,
 }
 
 /// The key of an initialised provider. Two entries with equal keys share one provider.
@@ -114,31 +126,75 @@ impl ProviderKey {
     }
 }
 
-#[derive(Default)]
 struct Providers {
     loaded: Vec<Loaded>,
+    /// The providers that are being started or finished, by the thread that has [`Loading`].
+    in_transition: Vec<ProviderKey>,
     last_id: u64,
 }
 
-/// Locks the table of loaded providers. The lock is held during load, init, fini and unload, so
-/// that these never overlap. Consequently a provider must not open an IA from its
-/// `dat_provider_init` or `dat_provider_fini`. No known provider does.
+/// Locks the table of loaded providers. No function of a provider is called under this lock.
 fn providers() -> SignalGuard<Providers> {
-    static PROVIDERS: Mutex<Providers> = Mutex::new(Providers { loaded: Vec::new(), last_id: 0 });
+    static PROVIDERS: Mutex<Providers> =
+        Mutex::new(Providers { loaded: Vec::new(), in_transition: Vec::new(), last_id: 0 });
     lock(&PROVIDERS)
+}
+
+/// The right to load, start, finish and unload providers. One thread at a time has it. The thread
+/// may get it once more: a layered provider opens IAs of other providers in its `dat_provider_init`
+/// and closes them in its `dat_provider_fini`.
+struct Loading {
+    /// The lock. `None` if the thread has the right already.
+    outermost: Option<SignalGuard<()>>,
+}
+
+/// The thread that has [`Loading`], or 0.
+static LOADING_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+impl Loading {
+    fn begin() -> Loading {
+        static LOADING: Mutex<()> = Mutex::new(());
+        // SAFETY: the function has no requirements.
+        let this = unsafe { libc::pthread_self() } as usize;
+        if LOADING_THREAD.load(Ordering::Relaxed) == this {
+            return Loading { outermost: None };
+        }
+        let outermost = Some(lock(&LOADING));
+        LOADING_THREAD.store(this, Ordering::Relaxed);
+        Loading { outermost }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if self.outermost.is_some() {
+            LOADING_THREAD.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Loads the provider of an entry. If the provider is loaded already, counts one more use of it.
 pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     let key = ProviderKey::new(candidate);
+    let _loading = Loading::begin();
+    let id = {
+        let mut providers = providers();
+        if let Some(loaded) = providers.loaded.iter_mut().find(|loaded| loaded.key == key) {
+            loaded.use_count += 1;
+            let (table, id) = (loaded.table, Some(loaded.id));
+            return Ok(Provider { table, interface: key.interface, id });
+        }
+        if providers.in_transition.contains(&key) {
+            return Err(LoadError::OpensItself);
+        }
+        providers.in_transition.push(key.clone());
+        providers.last_id += 1;
+        providers.last_id
+    };
+    let loaded = load(candidate, key, id);
     let mut providers = providers();
-    if let Some(loaded) = providers.loaded.iter_mut().find(|loaded| loaded.key == key) {
-        loaded.use_count += 1;
-        return Ok(Provider { table: loaded.table, interface: key.interface, id: Some(loaded.id) });
-    }
-    providers.last_id += 1;
-    let id = providers.last_id;
-    let loaded = load(candidate, key, id)?;
+    providers.in_transition.pop();
+    let loaded = loaded?;
     let provider =
         Provider { table: loaded.table, interface: loaded.key.interface.clone(), id: Some(id) };
     providers.loaded.push(loaded);
@@ -147,22 +203,22 @@ pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
 
 fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, LoadError> {
     let entry = &candidate.entry;
-    let info = key.interface.to_c();
-    if let Some(builtin) = candidate.builtin {
-        let table = register_builtin(builtin, &key, &info)?;
-        return Ok(Loaded { id, use_count: 1, key, table, info, fini: None, library: None });
-    }
     let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
+    let arguments = Box::new(Arguments { info: key.interface.to_c(), ia_params });
+    if let Some(builtin) = candidate.builtin {
+        let table = register_builtin(builtin, &key, &arguments.info)?;
+        return Ok(Loaded { id, use_count: 1, key, table, arguments, fini: None, library: None });
+    }
     let (init, fini, library) = open_provider(&entry.library)?;
     let serial = dynamic::serial();
     report(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
     // SAFETY: the call passes a complete info and a NUL-terminated string to the provider's
-    // function. Both exist for the duration of the call, and providers copy what they keep.
-    unsafe { init(&info, ia_params.as_ptr()) };
+    // function. Both exist until the provider is finished.
+    unsafe { init(&arguments.info, arguments.ia_params.as_ptr()) };
     let Some(table) = dynamic::registered_since(&key.interface, serial) else {
         if let Some(fini) = fini {
             // SAFETY: every init is followed by its fini, whether or not the init succeeded.
-            unsafe { fini(&info) };
+            unsafe { fini(&arguments.info) };
         }
         let Interface { name, major, minor, .. } = &key.interface;
         return Err(LoadError::NotRegistered(
@@ -170,7 +226,7 @@ fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, Load
             other_registry_hint(),
         ));
     };
-    Ok(Loaded { id, use_count: 1, key, table, info, fini, library: Some(library) })
+    Ok(Loaded { id, use_count: 1, key, table, arguments, fini, library: Some(library) })
 }
 
 /// Registers the function table of a built-in adapter.
@@ -321,15 +377,22 @@ fn other_registry_hint() -> String {
 impl Drop for Provider {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        let mut providers = providers();
-        let Some(index) = providers.loaded.iter().position(|loaded| loaded.id == id) else {
-            return;
+        let _loading = Loading::begin();
+        let unused = {
+            let mut providers = providers();
+            let Some(index) = providers.loaded.iter().position(|loaded| loaded.id == id) else {
+                return;
+            };
+            providers.loaded[index].use_count -= 1;
+            if providers.loaded[index].use_count > 0 {
+                return;
+            }
+            let unused = providers.loaded.swap_remove(index);
+            providers.in_transition.push(unused.key.clone());
+            unused
         };
-        providers.loaded[index].use_count -= 1;
-        if providers.loaded[index].use_count == 0 {
-            let loaded = providers.loaded.swap_remove(index);
-            unload(loaded);
-        }
+        unload(unused);
+        providers().in_transition.pop();
     }
 }
 
@@ -337,7 +400,7 @@ fn unload(loaded: Loaded) {
     report(Category::Library, format_args!("finishing {}", loaded.key.library));
     if let Some(fini) = loaded.fini {
         // SAFETY: the provider's fini is called once after its init, when no IA of it is open.
-        unsafe { fini(&loaded.info) };
+        unsafe { fini(&loaded.arguments.info) };
     }
     // The table must not stay registered, because a library's table is unmapped next. A built-in
     // provider does not unregister its table, and a faulty library may not either.

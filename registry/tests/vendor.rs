@@ -1,5 +1,6 @@
 //! Tests with providers of other vendors: a small one in C that logs its calls, and OFED's own.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::path::Path;
 use std::ptr::{self, null_mut};
@@ -628,4 +629,48 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
         // holds it.
         assert!(!maps.contains(library), "{library} is unloaded after the failed open");
     }
+}
+
+/// A layered provider opens an IA of another provider when it is started, and closes that IA when
+/// it is finished. An attempt to open an IA of the provider itself fails.
+#[test]
+fn a_provider_may_open_another_one_while_it_is_started_and_finished() {
+    // The registry calls the provider in the thread that opens and closes the IA.
+    thread_local! {
+        static LAYERED: RefCell<Option<(Registry, Option<Opened>)>> = const { RefCell::new(None) };
+    }
+    unsafe extern "C" fn call(starts: i32) {
+        LAYERED.with_borrow_mut(|layered| {
+            let (registry, lower) = layered.as_mut().expect("the test has set the registry");
+            let itself = registry.open(&request("upper"));
+            assert!(itself.is_err(), "a provider must not open itself");
+            if starts == 1 {
+                *lower = Some(registry.open(&request("lower")).expect("the lower IA opens"));
+                return;
+            }
+            // The lower provider stays loaded while another one of its IAs is opened.
+            let again = registry.open(&request("lower")).expect("the lower IA opens again");
+            close_abruptly(again);
+            close_abruptly(lower.take().expect("the lower IA is open"));
+        });
+    }
+    let Some(vendor) = Vendor::build() else { return };
+    vendor.write_conf(&format!(
+        "upper u2.0 nonthreadsafe default LIB fake.1.0 \"LOG call={:#x}\" \"\"\n\
+         lower u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n",
+        call as unsafe extern "C" fn(i32) as usize
+    ));
+    let of_test = registry(&vendor.conf(), &[]);
+    LAYERED.set(Some((registry(&vendor.conf(), &[]), None)));
+    let upper = of_test.open(&request("upper")).expect("the upper IA opens");
+    assert_eq!(
+        vendor.log(),
+        ["init upper 2.0 0", "init lower 2.0 0", "open lower 8", "open upper 8"]
+    );
+    close_abruptly(upper);
+    assert_eq!(
+        vendor.log(),
+        ["close 0", "fini upper", "open lower 8", "close 0", "close 0", "fini lower"]
+    );
+    assert!(!vendor.is_loaded());
 }

@@ -80,6 +80,25 @@ impl Allowances {
     }
 }
 
+/// The number of unconfirmed acceptances that one address may hold if no endpoint is free. A
+/// consumer may create an endpoint only when it accepts a request.
+const UNCONFIRMED_WITHOUT_FREE_ENDPOINT: usize = 4;
+
+/// Returns whether one address may hold another unconfirmed acceptance: the consumer has accepted
+/// the request, and the caller has not confirmed that it has the answer. An unconfirmed acceptance
+/// occupies an endpoint, and the caller's address may be forged. `held` is the number that the
+/// address holds or has requested, and `free` the number of endpoints that nobody occupies.
+/// `undecided` requests of all addresses wait for the consumer, and may take as many of these.
+///
+/// An address may hold as many as are left, and one in any case. So one address leaves half of the
+/// endpoints to others, two addresses leave a third, and `n` addresses leave one of `n + 1`.
+pub fn may_hold_another(held: usize, free: usize, undecided: usize) -> bool {
+    held < match free {
+        0 => UNCONFIRMED_WITHOUT_FREE_ENDPOINT,
+        _ => free.saturating_sub(undecided).max(1),
+    }
+}
+
 /// Returns the part of a sender's address that limits apply to. For IPv6 this part is the first 64
 /// bits, because one host can use all addresses with these bits. For link-local addresses it is the
 /// whole address, because all of them have the same first 64 bits. For an IPv4-mapped address it is
@@ -101,6 +120,40 @@ mod tests {
 
     fn taken(allowance: &mut Allowance, now: Instant) -> usize {
         (0..10_000).take_while(|_| allowance.take(now)).count()
+    }
+
+    /// Each of these numbers of addresses holds as many endpoints as it can.
+    #[test]
+    fn addresses_leave_endpoints_to_others() {
+        let cases = [
+            (100, 1, 50),
+            (16, 1, 8),
+            (16, 3, 4),
+            (12, 3, 3),
+            (7, 1, 3),
+            (4, 1, 2),
+            (4, 3, 1),
+            (2, 1, 1),
+            (1, 1, 0),
+        ];
+        for (endpoints, addresses, left) in cases {
+            let (mut held, mut free) = (vec![0; addresses], endpoints);
+            while let Some(least) = held.iter_mut().min()
+                && free > 0
+                && may_hold_another(*least, free, 0)
+            {
+                *least += 1;
+                free -= 1;
+            }
+            assert_eq!(free, left, "{endpoints} endpoints, {addresses} addresses");
+        }
+        let most = |free, undecided| {
+            (0..100).take_while(|&held| may_hold_another(held, free, undecided)).count()
+        };
+        // A consumer that creates its endpoints later has none that is free.
+        assert_eq!([most(0, 0), most(0, 9)], [4, 4]);
+        // Endpoints that undecided requests may take are not left.
+        assert_eq!([most(16, 6), most(16, 16), most(16, 99)], [10, 1, 1]);
     }
 
     #[test]

@@ -53,14 +53,14 @@ pub(crate) fn octets(octets: u64, whole: bool) -> Octets {
 impl Wqe {
     /// The access to the peer's memory that the request makes, if any.
     pub(crate) fn access(&self) -> Option<Access> {
-        let to = (self.remote.key, self.remote.addr);
+        let to = (self.remote_key, self.remote_addr);
         let len = octets(self.len.into(), true);
         match self.op {
             WcOp::Write | WcOp::WriteImm => Some(access(AccessKind::Write, to, len)),
             WcOp::Read => Some(access(AccessKind::Read, to, len)),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(atomic_access(to)),
-            WcOp::Send if self.flags & qp::INVALIDATE != 0 => Some(invalidation(self.remote.key)),
-            WcOp::Send | WcOp::Recv | WcOp::Bind => None,
+            WcOp::Send if self.flags & qp::INVALIDATE != 0 => Some(invalidation(self.remote_key)),
+            WcOp::Send | WcOp::Recv | WcOp::RecvMessageImm | WcOp::Bind => None,
         }
     }
 }

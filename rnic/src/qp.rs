@@ -59,7 +59,12 @@ pub struct Qp {
 #[derive(Clone, Copy)]
 pub(crate) struct Wqe {
     pub(crate) id: u64,
-    pub(crate) remote: Remote,
+    /// The remote memory of an RDMA request or an atomic operation, or the STag that the peer
+    /// invalidates or that a bind makes valid.
+    pub(crate) remote_addr: u64,
+    pub(crate) remote_key: u32,
+    /// The Q_Key of a datagram.
+    pub(crate) q_key: u32,
     /// Further operands: the immediate data of a write, the addend of a fetch-and-add, or the
     /// expected value and the replacement of a compare-and-swap.
     pub(crate) operands: [u64; 2],
@@ -77,7 +82,7 @@ pub(crate) const SIGNALLED: u8 = 1;
 pub(crate) const SOLICITED: u8 = 2;
 /// [`Wqe::flags`]: the request waits for earlier reads and atomic operations to complete.
 pub(crate) const FENCE: u8 = 4;
-/// [`Wqe::flags`]: `remote.key` is the STag that the peer invalidates.
+/// [`Wqe::flags`]: `remote_key` is the STag that the peer invalidates.
 pub(crate) const INVALIDATE: u8 = 8;
 /// [`Wqe::flags`]: the keys of the segments are remote keys, of windows or regions.
 pub(crate) const TO_WINDOW: u8 = 32;
@@ -207,7 +212,17 @@ impl Qp {
             if matches!(op, WcOp::FetchAdd | WcOp::CompareSwap) && len != ATOMIC_SIZE {
                 return Err(PostError::Bounds);
             }
-            slot.header().write(Wqe { id: wr.id, remote, operands, len, segments, op, flags });
+            slot.header().write(Wqe {
+                id: wr.id,
+                remote_addr: remote.addr,
+                remote_key: remote.key,
+                q_key: 0,
+                operands,
+                len,
+                segments,
+                op,
+                flags,
+            });
             self.sq.publish();
             Ok(len)
         }
@@ -248,12 +263,13 @@ impl Qp {
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
-            let remote = Remote { addr: 0, key: stag };
             let flags = if wr.signalled { SIGNALLED } else { 0 } | if wr.quiet { QUIET } else { 0 };
             let (op, operands) = (WcOp::Bind, [0; 2]);
             slot.header().write(Wqe {
                 id: wr.id,
-                remote,
+                remote_addr: 0,
+                remote_key: stag,
+                q_key: 0,
                 operands,
                 len: 0,
                 segments: 0,
@@ -345,6 +361,8 @@ pub(crate) struct Received {
     pub(crate) bytes: u32,
     pub(crate) invalidated: Option<u32>,
     pub(crate) immediate: Option<u32>,
+    /// [`WcOp::Recv`], or [`WcOp::RecvMessageImm`].
+    pub(crate) op: WcOp,
 }
 
 impl Received {
@@ -352,7 +370,7 @@ impl Received {
 
     /// The effects of a message of this many octets without immediate data or invalidation.
     pub(crate) const fn bytes(bytes: u32) -> Self {
-        Received { bytes, invalidated: None, immediate: None }
+        Received { bytes, invalidated: None, immediate: None, op: WcOp::Recv }
     }
 }
 
@@ -495,7 +513,7 @@ impl Work {
                 let wqe = sq.slot(at).header().read();
                 sq.release(at.wrapping_add(1));
                 if wqe.op == WcOp::Bind {
-                    self.qp.keys.cancel(wqe.remote.key);
+                    self.qp.keys.cancel(wqe.remote_key);
                 }
                 let status = failed
                     .filter(|&(failed, _)| failed == at)
@@ -559,9 +577,8 @@ impl Work {
     #[inline]
     fn complete_recv(&self, id: u64, received: Received, status: WcStatus, solicited: bool) {
         if let Some(cq) = &self.recv_cq {
-            let Received { bytes, invalidated, immediate } = received;
-            let wc =
-                Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status };
+            let Received { bytes, invalidated, immediate, op } = received;
+            let wc = Wc { id, qp: self.token, bytes, invalidated, immediate, op, status };
             // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, solicited) };
         }
@@ -672,7 +689,7 @@ impl Drop for Work {
         let mut at = self.oldest_request();
         while let Some((&wqe, _)) = self.request(at) {
             if wqe.op == WcOp::Bind {
-                self.qp.keys.cancel(wqe.remote.key);
+                self.qp.keys.cancel(wqe.remote_key);
             }
             at = at.wrapping_add(1);
         }

@@ -37,6 +37,8 @@ pub struct Destination {
     pub route: u32,
     /// The number of the queue pair, 24 bits. Higher bits are ignored.
     pub qpn: u32,
+    /// The key that the queue pair expects in datagrams.
+    pub q_key: u32,
 }
 
 /// A datagram to be sent.

@@ -201,7 +201,7 @@ fn no_allocation_for_datagrams() {
     let End { keys, cq, qp, rc, mut burst, memory, mr, .. } = End::new([1, 2], Instant::now());
     let cfg = UdCfg { q_key: 1, mtu: MTU, p_key: Bth::DEFAULT_P_KEY };
     let mut ud = DatagramQp::new(rc.into_work(), cfg);
-    let to = Destination { address: IpAddr::V6(Ipv6Addr::LOCALHOST), route: 0, qpn: 2 };
+    let to = Destination { address: IpAddr::V6(Ipv6Addr::LOCALHOST), route: 0, qpn: 2, q_key: 1 };
     let key = mr.as_ref().unwrap().lkey();
     let segment = |len: usize| [Segment { addr: memory.as_ptr() as u64, len: len as u32, key }];
     let (source, sink) = (segment(PAYLOAD), segment(LEN));
@@ -227,7 +227,7 @@ fn no_allocation_for_datagrams() {
         for &len in burst.lens() {
             let (datagram, after) = rest.split_at(len.into());
             let packet = Packet::parse(&datagram[..datagram.len() - ICRC_SIZE]).unwrap();
-            ud.receive(&packet, &[0; 40]).unwrap();
+            ud.receive(&packet, to.address, &[0; 40]).unwrap();
             rest = after;
         }
         // SAFETY: the test runs in one thread.

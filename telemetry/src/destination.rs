@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::threads::Uncancellable;
+
 /// Where lines go. If both fields are false, lines go to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
@@ -20,6 +22,7 @@ impl Destination {
 
     /// Writes a line and its line end in one call, so that lines of several threads do not mix.
     pub(crate) fn write_line(self, line: &[u8]) -> io::Result<()> {
+        let _uncancellable = Uncancellable::new();
         if self.syslog {
             let text = CString::new(line.trim_ascii_end()).map_err(io::Error::other)?;
             // SAFETY: both strings are NUL-terminated, and the format contains one string argument.

@@ -15,6 +15,7 @@ pub mod trace;
 mod line;
 mod settings;
 
+mod clocks;
 mod destination;
 
 // The process and its user:

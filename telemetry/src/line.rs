@@ -9,7 +9,7 @@ use crate::settings::settings;
 /// The process ID, because several processes may write to one terminal, and the seconds since the
 /// settings were read.
 pub(crate) fn process_and_seconds() -> (u32, f64) {
-    (std::process::id(), settings().start.elapsed().as_secs_f64())
+    (std::process::id(), settings().start.elapsed_seconds())
 }
 
 /// Creates a line as a JSON object. The caller may add fields.

@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::{self as show, FmtContext, FormatEvent, FormatField
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
+use crate::clocks::Clocks;
 use crate::complain;
 use crate::line::{json_line, process_and_seconds};
 use crate::settings::{Settings, parse, settings};
@@ -41,7 +42,29 @@ fn install(targets: Targets) {
         .event_format(LineFormat { json: settings.json })
         .log_internal_errors(false);
     // The call fails if the program has installed its own subscriber, which then stays.
-    let _ = set_global_default(Registry::default().with(lines.with_filter(targets)));
+    if set_global_default(Registry::default().with(lines.with_filter(targets))).is_ok() {
+        // Like the subscriber's lines, this line is lost if it cannot be written.
+        settings.log_destination.write_line(first_line(settings).as_bytes()).ok();
+    }
+}
+
+/// The first line of the log, which is there whatever is logged. It says what the clocks showed at
+/// the moment from which the seconds in the lines count.
+fn first_line(settings: &Settings) -> String {
+    const TARGET: &str = "dat";
+    const MESSAGE: &str = "the log begins";
+    let Clocks { monotonic_ns, realtime_ns } = settings.start;
+    if settings.json {
+        let mut line = json_line("info", TARGET, MESSAGE);
+        line["monotonic_ns"] = monotonic_ns.into();
+        line["realtime_ns"] = realtime_ns.into();
+        return format!("{line}\n");
+    }
+    let (process, seconds) = process_and_seconds();
+    format!(
+        "dat[{process}] {seconds:.6} INFO  {TARGET}: {MESSAGE} monotonic_ns={monotonic_ns} \
+         realtime_ns={realtime_ns}\n"
+    )
 }
 
 /// Checks that the variables that [`start`] reads are valid.

@@ -1,19 +1,19 @@
 //! The environment variables that select what is logged, and where lines go.
 
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+use crate::clocks::Clocks;
 use crate::destination::Destination;
 use crate::environment;
 
 /// What is logged, in which format lines are written, and where they go.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// When the settings were read. Lines contain the seconds since then.
-    pub(crate) start: Instant,
+    /// What the clocks showed when the settings were read. Lines contain the seconds since then.
+    pub(crate) start: Clocks,
     /// What is logged. `None` means that nothing is logged. An error says what is wrong with the
     /// first invalid variable.
     pub(crate) targets: Result<Option<Targets>, String>,
@@ -72,7 +72,7 @@ impl Settings {
         };
         let message_bits = number("DAT_DBG_DEST").ok().flatten();
         Settings {
-            start: Instant::now(),
+            start: Clocks::read(),
             targets,
             json: log.is_some_and(|text| words(&text).any(|word| word == JSON)),
             log_destination,

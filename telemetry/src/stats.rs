@@ -1,7 +1,8 @@
 //! The server that tells other programs the statistics of the adapters of this process.
 //!
-//! A thread serves the statistics on a Unix socket in the [directory of the user](UserDirectory),
-//! which only the user and root can enter. The name of the socket is `NETNS/stats/PID-COPY`.
+//! A thread serves the statistics on a Unix socket in the
+//! [directory of the user](crate::user_directory), which only the user and root can enter. The name
+//! of the socket is `NETNS/stats/PID-COPY`.
 //! Several copies of this code may be loaded into one process, and each copy has adapters of its
 //! own; COPY identifies the copy. The server creates the text about each adapter when a client
 //! connects.
@@ -19,10 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, unlinkat};
 use tracing::warn;
 
 use crate::threads;
-use crate::user_directory::{NoDirectory, UserDirectory, create_with_parents};
+use crate::user_directory::{NoDirectory, create_files};
 
 /// A function that appends the statistics of one adapter to a text.
 type Report = Box<dyn Fn(&mut String) + Send>;
@@ -57,9 +59,6 @@ static SERVED_ADAPTERS: Mutex<ServedAdapters> =
 pub const DIRECTORY: &str = "stats";
 /// The suffix that the name of a socket has until its process listens.
 const UNREADY_SUFFIX: &str = ".new";
-/// How many times this process creates the directory again if other processes, which are ending,
-/// remove it at the same time.
-const CREATE_ATTEMPT_COUNT: usize = 100;
 /// The delay after a failed accept before the next attempt.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// A client that does not read the answer within this time is disconnected.
@@ -153,28 +152,15 @@ impl Drop for SocketFile {
 
 /// Creates the socket of this copy of the code, in the directory of sockets.
 fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
-    let of_user = UserDirectory::find()?;
-    let directory = of_user.of_network_namespace()?.join(DIRECTORY);
-    let mut attempt = Err(io::ErrorKind::NotFound.into());
-    for _ in 0..CREATE_ATTEMPT_COUNT {
-        attempt = listen_in(&directory);
-        if !attempt.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            break;
-        }
-    }
-    // Meanwhile, another process may have removed the directory of the user, and another user may
-    // have created a directory of that name.
-    of_user.check()?;
-    attempt.map_err(|error| (directory, error))
+    create_files(DIRECTORY, listen_in)
 }
 
-fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    create_with_parents(directory)?;
-    let lock = File::open(directory)?;
+fn listen_in(directory: &Path, opened: &File) -> io::Result<(UnixListener, SocketFile)> {
+    let lock = opened.try_clone()?;
     // The lock fails if a process that removes old files holds the exclusive lock. That does no
     // harm.
     let _ = lock.try_lock_shared();
-    remove_stale_sockets(directory)?;
+    remove_stale_sockets(directory, opened)?;
     let name = format!("{}-{:x}", std::process::id(), (&raw const SERVED_ADAPTERS).addr());
     let (path, unready) = (directory.join(&name), directory.join(name + UNREADY_SUFFIX));
     // A killed process that had the same process ID may have left its file.
@@ -184,10 +170,14 @@ fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { path, _lock: lock }))
 }
 
-fn remove_stale_sockets(directory: &Path) -> io::Result<()> {
+/// Removes the sockets of killed processes. Only files in the open directory are removed, wherever
+/// its path leads now.
+fn remove_stale_sockets(directory: &Path, opened: &File) -> io::Result<()> {
     for path in sockets_in(directory)? {
-        if !has_listener(&path)? {
-            fs::remove_file(&path).ok();
+        if !has_listener(&path)?
+            && let Some(name) = path.file_name()
+        {
+            unlinkat(opened, name, AtFlags::empty()).ok();
         }
     }
     Ok(())
@@ -230,11 +220,17 @@ fn serve(mut client: &UnixStream) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    fn listen_at(directory: &Path) -> (UnixListener, SocketFile) {
+        fs::create_dir_all(directory).expect("a directory");
+        let opened = File::open(directory).expect("the directory can be read");
+        listen_in(directory, &opened).expect("the socket can be made")
+    }
+
     #[test]
     fn a_socket_has_a_name_while_it_is_there() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("4").join(DIRECTORY);
-        let (first, of_first) = listen_in(&directory).expect("the socket can be made");
+        let (first, of_first) = listen_at(&directory);
         assert!(has_listener(&of_first.path).expect("a descriptor"));
         drop((of_first, first));
         assert!(!place.path().join("4").exists(), "the last listener must remove the directories");
@@ -252,7 +248,7 @@ mod tests {
         // it.
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("the file can be written");
-        let (_listener, own) = listen_in(place.path()).expect("the socket can be made");
+        let (_listener, own) = listen_at(place.path());
         let mut sockets: Vec<_> =
             sockets_in(place.path()).expect("the directory can be read").collect();
         sockets.sort();

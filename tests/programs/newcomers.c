@@ -4,10 +4,10 @@
  * until the program is killed. The client prints a line for each connection: `newcomer 1.23 ms`, or
  * `refused` and the event.
  *
- *   newcomers PORT   (the address is in OPENDAT_TEST_ADDRESS)
+ *   newcomers PORT ENDPOINTS   (the address is in OPENDAT_TEST_ADDRESS)
  *
- * The server accepts every request at once, with one of many endpoints. An attacker's requests may
- * occupy some of the endpoints without ever being established.
+ * The server accepts every request at once, with one of ENDPOINTS endpoints. An attacker's requests
+ * may occupy some of the endpoints without ever being established.
  */
 
 #include "dat_test.h"
@@ -16,11 +16,7 @@
 
 enum {
     LENGTH = 64,
-    /*
-     * softroce keeps at most 64 half-open connections of one caller's address, and the backlog of
-     * the listener limits the requests that wait.
-     */
-    SERVER_ENDPOINTS = 256,
+    MAX_SERVER_ENDPOINTS = 256,
 };
 
 static void drain(DAT_EVD_HANDLE evd)
@@ -44,11 +40,12 @@ struct server_endpoint {
 };
 
 static struct end server;
-static struct server_endpoint endpoints[SERVER_ENDPOINTS];
+static struct server_endpoint endpoints[MAX_SERVER_ENDPOINTS];
+static int endpoint_count;
 
 static DAT_DTO_COOKIE cookie_of(int i)
 {
-    return (DAT_DTO_COOKIE){.as_64 = endpoints[i].uses * SERVER_ENDPOINTS + (uint64_t)i};
+    return (DAT_DTO_COOKIE){.as_64 = endpoints[i].uses * MAX_SERVER_ENDPOINTS + (uint64_t)i};
 }
 
 static void reset_server_endpoint(int i)
@@ -62,9 +59,9 @@ static void accept_request(DAT_CR_HANDLE cr)
 {
     DAT_LMR_TRIPLET segment;
     int i = 0;
-    while (i < SERVER_ENDPOINTS && endpoints[i].in_use)
+    while (i < endpoint_count && endpoints[i].in_use)
         i++;
-    if (i == SERVER_ENDPOINTS) {
+    if (i == endpoint_count) {
         printf("refused: all endpoints of the server are in use\n");
         dat_cr_reject(cr, 0, NULL);
         return;
@@ -81,7 +78,7 @@ static void handle_connection_event(const DAT_EVENT *event)
     DAT_EP_HANDLE ep = event->event_data.connect_event_data.ep_handle;
     if (event->event_number == DAT_CONNECTION_EVENT_ESTABLISHED)
         return;
-    for (int i = 0; i < SERVER_ENDPOINTS; i++)
+    for (int i = 0; i < endpoint_count; i++)
         if (endpoints[i].ep == ep && endpoints[i].in_use)
             reset_server_endpoint(i);
 }
@@ -89,7 +86,7 @@ static void handle_connection_event(const DAT_EVENT *event)
 /* Sends back what an endpoint has received. */
 static void handle_receive(const DAT_DTO_COMPLETION_EVENT_DATA *completion)
 {
-    int i = (int)(completion->user_cookie.as_64 % SERVER_ENDPOINTS);
+    int i = (int)(completion->user_cookie.as_64 % MAX_SERVER_ENDPOINTS);
     DAT_LMR_TRIPLET segment = local_segment(&server, (size_t)i * LENGTH, LENGTH);
     if (completion->status == DAT_DTO_SUCCESS &&
         completion->user_cookie.as_64 == cookie_of(i).as_64)
@@ -99,19 +96,19 @@ static void handle_receive(const DAT_DTO_COMPLETION_EVENT_DATA *completion)
 /* Sends back what each client sends. */
 static void serve(DAT_CONN_QUAL port, int ready)
 {
-    enum { EVENTS = 4 * SERVER_ENDPOINTS, REQUESTS = 64 };
+    enum { EVENTS = 4 * MAX_SERVER_ENDPOINTS, REQUESTS = 64 };
     DAT_EP_ATTR attr = ep_attributes(2);
     DAT_CNO_HANDLE cno;
     DAT_PSP_HANDLE psp;
     DAT_EVD_HANDLE recv, request, connect, cr, evd;
     DAT_EVENT event;
-    end_open(&server, SERVER_ENDPOINTS * LENGTH, 2);
+    end_open(&server, MAX_SERVER_ENDPOINTS * LENGTH, 2);
     OK(dat_cno_create(server.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
     OK(dat_evd_create(server.ia, EVENTS, cno, DAT_EVD_DTO_FLAG, &recv));
     OK(dat_evd_create(server.ia, EVENTS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &request));
     OK(dat_evd_create(server.ia, EVENTS, cno, DAT_EVD_CONNECTION_FLAG, &connect));
     OK(dat_evd_create(server.ia, REQUESTS, cno, DAT_EVD_CR_FLAG, &cr));
-    for (int i = 0; i < SERVER_ENDPOINTS; i++)
+    for (int i = 0; i < endpoint_count; i++)
         OK(dat_ep_create(server.ia, server.pz, recv, request, connect, &attr, &endpoints[i].ep));
     OK(dat_psp_create(server.ia, port, cr, DAT_PSP_CONSUMER_FLAG, &psp));
     EXPECT(write(ready, "x", 1) == 1, "the parent process has ended");
@@ -192,13 +189,15 @@ static void connect_once(struct end *end, DAT_CONN_QUAL port, unsigned number)
 
 int main(int argc, char **argv)
 {
-    DAT_CONN_QUAL port = argc == 2 ? (DAT_CONN_QUAL)atoi(argv[1]) : 0;
+    DAT_CONN_QUAL port = argc == 3 ? (DAT_CONN_QUAL)atoi(argv[1]) : 0;
     struct timespec next;
     struct end end;
     int ready[2];
     char octet;
 
-    EXPECT(port > 0, "usage: newcomers PORT");
+    endpoint_count = argc == 3 ? atoi(argv[2]) : 0;
+    EXPECT(port > 0 && endpoint_count > 0 && endpoint_count <= MAX_SERVER_ENDPOINTS,
+           "usage: newcomers PORT ENDPOINTS");
     EXPECT(pipe(ready) == 0, "pipe: %s", strerror(errno));
     if (fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -5,8 +5,8 @@
  * attacker is a child process of another user.
  *
  *   other_user squats     the attacker first creates the victim's directory of local sockets: the
- *                         adapter does not open, and reports this. Then the attacker binds all
- *                         socket names that an earlier OpenDAT used: the adapter opens nevertheless
+ *                         victim's processes use another one and share the port. Then the attacker
+ *                         binds all socket names that an earlier OpenDAT used: the adapter opens
  *   other_user connects   the attacker connects and sends to all local sockets that the kernel
  *                         lists, without pause, while adapters open and make connections: no
  *                         connection and no datagram is accepted
@@ -121,9 +121,35 @@ static int squat(int parent)
         await_notice(parent);
         EXPECT((form == 0 ? rmdir(DIRECTORY) : unlink(DIRECTORY)) == 0, "%s: %s", DIRECTORY,
                strerror(errno));
+        notify(parent);
+        await_notice(parent);
     }
     EXPECT(rmdir(place) == 0, "%s: %s", place, strerror(errno));
     return bind_all(parent);
+}
+
+/* Another process of the victim opens the adapter. It can do so only if it finds the first one. */
+static void open_beside(void)
+{
+    struct end end;
+    pid_t child = fork();
+    EXPECT(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        end_open(&end, 4096, 1);
+        end_close(&end);
+        exit(0);
+    }
+    join(child);
+}
+
+/* Later adapters of the victim have their usual directory again. Nobody else has opened one. */
+static void remove_random_directory(void)
+{
+    glob_t found;
+    EXPECT(glob("/tmp/opendat.*", 0, NULL, &found) == 0, "the victim has used no other directory");
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        rmdir(found.gl_pathv[i]);
+    globfree(&found);
 }
 
 static void squats(void)
@@ -132,13 +158,14 @@ static void squats(void)
     int attacker;
     pid_t child = start_attacker(squat, &attacker);
     for (int form = 0; form < 3; form++) {
-        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
-        DAT_IA_HANDLE ia;
-        DAT_RETURN status;
         await_notice(attacker);
-        status = dat_ia_open(ia_under_test(), 8, &async, &ia);
-        EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES,
-               "opened in the directory of another user: %s", status_text(status));
+        end_open(&end, 4096, 1);
+        open_beside();
+        notify(attacker);
+        /* The attacker has removed its file before it creates the next one, or binds names. */
+        await_notice(attacker);
+        open_beside();
+        end_close(&end);
         notify(attacker);
     }
     await_notice(attacker);
@@ -146,6 +173,7 @@ static void squats(void)
     end_close(&end);
     notify(attacker);
     join(child);
+    remove_random_directory();
 }
 
 /* ---- connects -------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ impl Registry {
         Self::built_in("builtin", provider, dist, "libdat2.so.2")
     }
 
-    /// Returns a registry like that of [`Registry::builtin`] for programs of uDAPL 1.2: with our
+    /// Returns a registry like that of [`Registry::builtin`] for uDAPL 1.2 programs: with our
     /// libdat.so.1.
     pub fn builtin_1_2(dist: &Dist, provider: &Provider) -> Self {
         Self::built_in("builtin of 1.2", provider, dist, "libdat.so.1")
@@ -54,7 +54,7 @@ impl Registry {
         Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
-    /// Returns a registry like that of [`Registry::plugin`] for programs of uDAPL 1.2: our
+    /// Returns a registry like that of [`Registry::plugin`] for uDAPL 1.2 programs: our
     /// libdat.so.1 loads the same provider for a u1.2 entry. Before that entry, the dat.conf has an
     /// entry for 2.0, which the library cannot use.
     pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {

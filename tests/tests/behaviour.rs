@@ -44,6 +44,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("one_sided_operations_complete_while_the_target_computes", "one_sided", &["compute"]),
     built_in("one_sided_operations_complete_while_the_target_sleeps", "one_sided", &["sleep"]),
     built_in("one_sided_operations_of_a_polling_initiator_complete", "one_sided", &["poll"]),
+    built_in("a_completed_write_may_be_announced_on_another_connection", "announced", &[]),
     under(
         Registry::debian,
         "one_sided_operations_complete_under_debians_registry_too",
@@ -57,6 +58,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         &["shared"],
     ),
     under(plugin, "a_first_receive_may_be_late_with_a_loaded_provider", "late_receive", &["own"]),
+    built_in("a_service_point_takes_requests_at_once", "listens_at_once", &[]),
     built_in("connections_leave_nothing_behind", "connection_cycles", &[]),
     built_in(
         "connections_of_suppressed_requests_leave_nothing_on_a_full_evd",
@@ -86,8 +88,28 @@ const BEHAVIOURS: &[Behaviour] = &[
     built_in("a_stop_or_a_debugger_interrupts_no_wait", "interrupted", &["stopped"]),
     built_in("a_storm_of_signals_disturbs_no_transfer", "interrupted", &["storm"]),
     built_in("a_storm_of_signals_does_not_keep_an_adapter_from_opening", "interrupted", &["open"]),
+    built_in("a_cancelled_thread_leaves_its_wait_in_order", "cancelled", &["waits"]),
+    built_in("a_call_that_does_not_wait_is_not_cancelled", "cancelled", &["calls"]),
+    built_in("a_thread_may_be_cancelled_while_it_connects", "cancelled", &["cycles"]),
+    built_in("a_late_signal_ends_no_uncancellable_thread", "cancelled", &["late"]),
+    built_in("a_proxy_agent_may_end_its_thread", "cancelled", &["agent"]),
+    under(plugin, "a_cancelled_thread_leaves_a_loaded_provider", "cancelled", &["waits"]),
+    under(
+        Registry::debian,
+        "a_cancelled_thread_leaves_its_wait_under_debians_registry_too",
+        "cancelled",
+        &["waits"],
+    ),
     built_in("children_of_a_connected_process_disturb_nothing", "forks", &["graceful"]),
     built_in("a_child_does_not_keep_a_connection_open", "forks", &["abrupt"]),
+    built_in("calls_fit_on_stacks_of_the_promised_sizes", "small_stacks", &["256", "64"]),
+    under(
+        plugin,
+        "calls_of_a_loaded_provider_fit_on_stacks_of_the_promised_sizes",
+        "small_stacks",
+        &["256", "64"],
+    ),
+    built_in("a_server_that_changes_its_root_accepts", "chroot", &[]),
     built_in("a_process_may_end_at_any_moment", "exits", &["400"]),
     under(plugin, "a_process_with_a_loaded_provider_may_end_at_any_moment", "exits", &["400"]),
     built_in("a_handler_that_exits_closes_what_its_thread_waits_on", "handler_closes", &["asleep"]),
@@ -138,6 +160,7 @@ const BEHAVIOURS: &[Behaviour] = &[
 
 /// Tests for providers that send packets themselves.
 const WITH_PACKETS: &[Behaviour] = &[
+    built_in("echoed_messages_give_their_places_back", "echo_completions", &["20000"]),
     // A send over iWARP completes even if the peer has not posted a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
@@ -161,6 +184,12 @@ const WITH_DATAGRAMS: &[Behaviour] =
 
 /// Tests for providers that have a socket for each connection.
 const WITH_STREAMS: &[Behaviour] = &[
+    under(
+        without_shared_memory,
+        "a_completed_write_may_be_announced_on_another_connection_over_tcp",
+        "announced",
+        &[],
+    ),
     under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"]),
     under(
         for_many_connections,
@@ -194,6 +223,10 @@ fn builtin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
 fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     let network = "net=loss=2%,duplicate=1%,reorder=2%,seed=4";
     Ok(Registry::builtin(dist, provider).with_params(network))
+}
+
+fn without_shared_memory(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
+    Ok(Registry::builtin(dist, provider).with_params("shm=off"))
 }
 
 /// Returns the registry for a program that changes settings of its network namespace.

@@ -235,6 +235,29 @@ fn a_run_that_takes_longer_than_the_limit_is_ended() {
     });
 }
 
+/// A run that does not end must not fill the disk with captures.
+#[test]
+fn captures_have_a_limit() {
+    skip_if_missing(|| {
+        let dist = Dist::locate()?;
+        for (variables, limit) in [(&[][..], "100M"), (&[("CAPTURE_MAX", "3G")], "3G")] {
+            let copy = tempfile::tempdir().expect("a directory");
+            let output = matrix(copy.path(), &dist)
+                .args(["sh", "-c", "echo parameters: $OPENDAT_PARAMS"])
+                .current_dir(copy.path())
+                .envs(variables.iter().copied())
+                .output()
+                .expect("the script starts");
+            let said = text(&output);
+            let parameters = said.lines().filter(|line| line.starts_with("parameters: "));
+            let expected = format!("/%p-%n.pcapng,max={limit}");
+            assert!(parameters.clone().all(|line| line.ends_with(&expected)), "{said}");
+            assert_eq!(parameters.count(), 5, "{said}");
+        }
+        Ok(())
+    });
+}
+
 /// Returns the script, in a directory that is laid out like a clone.
 fn matrix(clone: &Path, dist: &Dist) -> Command {
     for name in ["ci", "target"] {
@@ -250,7 +273,7 @@ fn matrix(clone: &Path, dist: &Dist) -> Command {
 #[test]
 fn the_page_has_the_defaults_of_the_script() {
     let (script, page) = (read("ci/rdma-matrix"), read("docs/ci.md"));
-    for variable in ["ADAPTERS", "NETWORKS", "LIMIT"] {
+    for variable in ["ADAPTERS", "NETWORKS", "CAPTURE_MAX", "LIMIT"] {
         let start = format!("${{{variable}:-");
         let (_, rest) = script.split_once(&start).unwrap_or_else(|| panic!("no {start}"));
         let default = rest.split('}').next().expect("a default");

@@ -253,6 +253,10 @@ fn the_lines_of_the_readme_do_what_they_say() {
         let (_, existing) = existing.expect("the block starts with `cargo xtask dist`");
         assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
         dtests_pass(&dir, existing);
+        // The page then asks for `dat doctor`.
+        let export = existing.lines().find(|line| line.starts_with("export ")).expect("variables");
+        let found = shell(&dir, &format!("{export}\ncommand -v dat")).output().expect("bash");
+        assert!(text(&found).ends_with("/target/dist/bin/dat\n"), "{}", text(&found));
         let output =
             text(&shell(&dir, &format!("{new}wait")).output().expect("the program starts"));
         let (client, server) =

@@ -365,6 +365,7 @@ impl Api {
             ("constants.h", self.constant_list()),
             ("handles.h", handles()),
             ("texts.h", self.texts()),
+            ("events.h", self.events()),
             ("records.h", self.record_list()),
             ("member_types.h", self.member_types()),
             ("functions.h", self.functions()),
@@ -391,6 +392,25 @@ impl Api {
         {
             writeln!(list, "TEXT({}, {:?})", text.name, text.value.to_str().unwrap()).unwrap();
         }
+        list
+    }
+
+    /// Returns the list of events that our headers enumerate.
+    fn events(&self) -> String {
+        let directory = our_headers().include.join(self.directory);
+        let mut list = String::new();
+        for (_, text) in headers_text(&directory) {
+            let ends = ["\n} DAT_EVENT_NUMBER;", "\n} DAT_IB_EVENT_NUMBER;"];
+            for (events, _) in ends.into_iter().filter_map(|end| text.split_once(end)) {
+                let (_, events) = events.rsplit_once('{').unwrap();
+                let names = events.lines().filter_map(|line| line.trim().split_once(' '));
+                // The beginning of a range of numbers is no event.
+                for (name, _) in names.filter(|(name, _)| !name.ends_with("_RANGE_BASE")) {
+                    writeln!(list, "EVENT({name})").unwrap();
+                }
+            }
+        }
+        assert!(list.lines().count() >= 17, "{list}");
         list
     }
 
@@ -511,8 +531,11 @@ fn c_declaration(type_name: &str, name: &str) -> String {
     if let Some((element, length)) = array(type_name) {
         return c_declaration(element, &format!("({name})[{length}]"));
     }
-    if let Some(function) = type_name
-        .strip_prefix("core::option::Option<unsafe extern \"C\" fn(")
+    if let Some(function) = ["C", "C-unwind"]
+        .iter()
+        .find_map(|abi| {
+            type_name.strip_prefix(&format!("core::option::Option<unsafe extern \"{abi}\" fn("))
+        })
         .and_then(|f| f.strip_suffix('>'))
     {
         let (arguments, result) = function.rsplit_once(')').unwrap();

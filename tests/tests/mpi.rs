@@ -21,6 +21,8 @@ enum Job {
     PingPong,
     /// The ranks run mpi4py's tests.
     Suite,
+    /// The ranks accumulate, put and get up to this many octets at once in each other's memory.
+    OneSided { octets: u32 },
 }
 
 struct Case {
@@ -56,6 +58,10 @@ const COPYING: Choice = Choice([
     ("copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "262144")]),
     ("not_copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "256")]),
 ]);
+/// The largest accumulate that Intel MPI can do while its ranks sleep, unless it copies messages of
+/// this size. It sends a larger accumulate in parts, and its message for a part lacks the end, with
+/// the memory's key and size (docs/mpi.md).
+const LARGEST_ACCUMULATE_ASLEEP: u32 = 262_144;
 /// The settings with which ranks use datagrams: the name of this way in a case's name, and the
 /// variables. The adapter's name follows in [`Case::command`].
 const DATAGRAMS: (&str, &[(&str, &str)]) = ("datagrams", &[("I_MPI_DAPL_UD", "1")]);
@@ -80,9 +86,14 @@ fn cases(provider: &Provider) -> Vec<Case> {
     let mut cases = Vec::new();
     // The extension for datagrams belongs to uDAPL 2.0.
     if provider.datagrams {
-        for (job, ranks) in
-            [(Job::Ring, "2"), (Job::Ring, "4"), (Job::PingPong, "2"), (Job::Suite, "2")]
-        {
+        let one_sided = Job::OneSided { octets: 4 * LARGEST_ACCUMULATE_ASLEEP };
+        for (job, ranks) in [
+            (Job::Ring, "2"),
+            (Job::Ring, "4"),
+            (Job::PingPong, "2"),
+            (one_sided, "2"),
+            (Job::Suite, "2"),
+        ] {
             let case = Case::new(job, &LIBRARIES[0], ranks, &[&DATAGRAMS]);
             cases.push(Case { datagrams: true, ..case });
         }
@@ -102,6 +113,22 @@ fn cases(provider: &Provider) -> Vec<Case> {
     for copying in &COPYING.0 {
         for rendezvous in &RENDEZVOUS.0 {
             cases.push(Case::new(Job::PingPong, &LIBRARIES[0], "2", &[copying, rendezvous]));
+        }
+    }
+    for library in &LIBRARIES {
+        for ranks in ["2", "4"] {
+            let ways: [(&[_], u32); 3] = [
+                (&[&WAITING.0[0]], 4 * LARGEST_ACCUMULATE_ASLEEP),
+                (&[&WAITING.0[1]], LARGEST_ACCUMULATE_ASLEEP),
+                (&[&WAITING.0[1], &COPYING.0[0]], 4 * LARGEST_ACCUMULATE_ASLEEP),
+            ];
+            // Four ranks that poll need minutes on two processors.
+            let ways = ways.iter().skip(usize::from(ranks == "4"));
+            cases.extend(
+                ways.map(|&(ways, octets)| {
+                    Case::new(Job::OneSided { octets }, library, ranks, ways)
+                }),
+            );
         }
     }
     // Ranks on one host would use shared memory and send no data over DAPL, so the two ranks of the
@@ -273,6 +300,7 @@ impl Case {
             Job::Ring => "ring",
             Job::PingPong => "ping_pong",
             Job::Suite => "tests_of_mpi4py",
+            Job::OneSided { .. } => "one_sided",
         };
         let ways_named: Vec<&str> = ways.iter().map(|(name, _)| *name).collect();
         Case {
@@ -333,6 +361,10 @@ impl Case {
         }
         command.args(["-n", &self.ranks.to_string()]).arg(mpi.root.join("bin/python"));
         match self.job {
+            Job::OneSided { octets } => {
+                let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+                command.arg(program.join("mpi_one_sided.py")).arg(octets.to_string())
+            }
             Job::Ring => {
                 command.args(["-m", "mpi4py.bench", "ringtest", "-l", "100", "-n", "1000"])
             }
@@ -376,6 +408,7 @@ impl Case {
             Job::PingPong => (1 + 23, times(" ± ")),
             // Each rank prints this text after "OK" or "FAILED", and exits accordingly.
             Job::Suite => (self.ranks, times(" (skipped=")),
+            Job::OneSided { .. } => (self.ranks, times("one-sided: right")),
         };
         if output.contains("FAILED") {
             return Err("a test of mpi4py failed".to_owned());

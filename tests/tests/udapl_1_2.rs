@@ -71,6 +71,19 @@ fn the_loadable_provider_serves_1_2_as_well() {
 }
 
 #[test]
+fn threads_of_1_2_may_be_cancelled() {
+    or_skip(|| {
+        let dist = Dist::locate()?;
+        PROVIDERS.iter().try_for_each(|provider| {
+            let registry = Registry::builtin_1_2(&dist, provider);
+            ["waits", "calls", "cycles", "agent"]
+                .iter()
+                .try_for_each(|how| run(&dist, "cancelled", &[how], &registry))
+        })
+    });
+}
+
+#[test]
 fn a_vendors_provider_of_1_2_is_called_as_such() {
     or_skip(|| {
         let (dist, dir) = (Dist::locate()?, tempfile::tempdir().expect("a temporary directory"));

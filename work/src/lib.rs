@@ -222,13 +222,21 @@ pub enum WcOp {
     FetchAdd,
     /// An atomic comparison and replacement.
     CompareSwap,
-    /// A receive.
+    /// A receive. If it has immediate data, they came with an RDMA write or a datagram.
     Recv,
+    /// A receive that has taken a message with immediate data.
+    RecvMessageImm,
     /// The bind of a window.
     Bind,
 }
 
 impl WcOp {
+    /// Whether the work request is a receive.
+    #[inline(always)]
+    pub const fn is_recv(self) -> bool {
+        matches!(self, Self::Recv | Self::RecvMessageImm)
+    }
+
     /// Whether the peer answers the request with data. Then the request completes when the response
     /// has arrived.
     #[inline]

@@ -29,6 +29,8 @@ pub(crate) struct Options {
 enum Bar {
     AtMost(f64),
     AtLeast(f64),
+    /// The row has no bar: it shows what a guarantee costs.
+    None,
 }
 
 impl Bar {
@@ -36,6 +38,7 @@ impl Bar {
         match self {
             Self::AtMost(bar) => ratio <= bar,
             Self::AtLeast(bar) => ratio >= bar,
+            Self::None => true,
         }
     }
 }
@@ -45,12 +48,13 @@ impl fmt::Display for Bar {
         match self {
             Self::AtMost(bar) => write!(f, "≤ {bar:.2}"),
             Self::AtLeast(bar) => write!(f, "≥ {bar:.2}"),
+            Self::None => f.write_str("none"),
         }
     }
 }
 
 /// The required ratio of each row, with the name of the row.
-const BARS: [(&str, Bar); 44] = [
+const BARS: [(&str, Bar); 54] = [
     ("64 B ping-pong, polling", Bar::AtMost(1.05)),
     ("64 B ping-pong, blocking", Bar::AtMost(1.15)),
     ("64 B, adaptive wait / spin", Bar::AtMost(1.20)),
@@ -95,6 +99,16 @@ const BARS: [(&str, Bar); 44] = [
     ("64 B poll., 2 threads, shm", THREADS_BAR),
     ("64 B sends, 2 threads, shm", THREADS_BAR),
     ("64 KiB wr., 2 threads, shm", THREADS_BAR),
+    ("64 B write", Bar::None),
+    ("64 B write and send", Bar::AtMost(1.00)),
+    ("64 B writes, 64 outstanding", Bar::None),
+    ("64 KiB writes, window 16", Bar::AtLeast(0.95)),
+    ("1 MiB writes, window 16", Bar::AtLeast(0.95)),
+    ("64 B write, shm", Bar::None),
+    ("64 B write and send, shm", Bar::AtMost(1.00)),
+    ("64 B writes, 64 outst., shm", Bar::None),
+    ("64 KiB wr., window 16, shm", Bar::AtLeast(0.95)),
+    ("1 MiB writes, 16, shm", Bar::AtLeast(0.95)),
 ];
 /// The required ratio of two threads to one thread.
 const THREADS_BAR: Bar = Bar::AtLeast(1.70);

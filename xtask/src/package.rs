@@ -184,7 +184,7 @@ fn add_library_dependencies(packages: &Path) -> Result<()> {
     remove(&open)
 }
 
-/// Removes debug information, which makes up most of the size.
+/// Removes the sections that Debian's packages do not have.
 fn strip(tree: &Path) -> Result<()> {
     let lib = tree.join("lib");
     let plugins = dist::plugins()?.into_iter().map(|plugin| lib.join(plugin.file));

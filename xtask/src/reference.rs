@@ -1,6 +1,7 @@
 //! The reference of DAT's functions. Its source is a page in `dat-sys/reference` for each function.
 //! Four things come from a page: the manual page in section 3dat, the comment in the C headers, the
-//! documentation of the function's type in `dat-sys`, and a chapter of the book.
+//! documentation of the function's type in `dat-sys`, and a chapter of the book. The manual page
+//! and the chapter also define the structures that the function takes, as the headers do.
 //!
 //! `cargo xtask reference` copies the prototypes of the headers to the pages, and the comments to
 //! the headers.
@@ -8,12 +9,13 @@
 mod book;
 mod header;
 mod manual;
+mod structures;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use reference::pages;
+use reference::{Page, pages};
 
 use crate::cargo::workspace;
 use header::Header;
@@ -39,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if let Some(question) = &options.book {
         // The pages are Markdown, which every format supports.
         if question.is_empty() {
-            book::preprocess(&pages()?)?;
+            book::preprocess(&complete_pages()?)?;
         }
         return Ok(true);
     }
@@ -82,6 +84,15 @@ fn problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// The pages with the definitions of structures.
+fn complete_pages() -> Result<Vec<Page>> {
+    let (mut pages, headers) = (pages()?, headers()?);
+    for page in &mut pages {
+        page.text = structures::with_structures(page, &headers);
+    }
+    Ok(pages)
+}
+
 /// Writes the manual pages to a directory. A function on the page of another one gets a page that
 /// leads there.
 pub(crate) fn install_manual(man3: &Path) -> Result<()> {
@@ -90,7 +101,7 @@ pub(crate) fn install_manual(man3: &Path) -> Result<()> {
         let path = man3.join(format!("{name}.3dat"));
         fs::write(&path, text).with_context(|| path.display().to_string())
     };
-    for page in pages()? {
+    for page in complete_pages()? {
         write(&page.name, &manual::render(&page)?)?;
         for other in page.other_functions() {
             write(&other, &format!(".so man3/{}.3dat\n", page.name))?;
@@ -147,14 +158,14 @@ mod tests {
 
     #[test]
     fn each_page_becomes_a_manual_page() {
-        for page in pages().unwrap() {
+        for page in complete_pages().unwrap() {
             manual::render(&page).unwrap_or_else(|e| panic!("{}: {e}", page.path.display()));
         }
     }
 
     #[test]
     fn code_fits_a_manual_page_and_figures_fit_a_terminal() {
-        for page in pages().unwrap() {
+        for page in complete_pages().unwrap() {
             for (block, limit) in page.text.split("```").skip(1).step_by(2).map(|block| match block
                 .strip_prefix("c\n")
             {

@@ -4,13 +4,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use dat_core::cancel;
 use dat_core::wake::{Wake, WakeReason};
 use telemetry::trace;
 
 use super::{EngineSet, Engines, MAX_ENGINES};
 use crate::progress::MakeProgress;
 use crate::reactor::schedule::DEFAULT_TICK;
-use crate::reactor::{Follower, Reactor, pollfd, sleep_on};
+use crate::reactor::{Follower, Reactor, pollfd};
 use crate::shared::POLLER;
 use crate::sync::lock;
 
@@ -250,5 +251,5 @@ fn wait<E: MakeProgress>(
     // by another engine's poller names that one.
     let first = leadership.iter().next().map(|reactor| std::ptr::from_ref(&*reactor.shared).addr());
     let _trace = first.map(|first| trace::sleep(POLLER, first, limit));
-    sleep_on(&mut fds[..count], limit)
+    cancel::poll(&mut fds[..count], limit).map(drop)
 }

@@ -119,6 +119,7 @@ fn a_position_outside_the_ring_is_noticed() {
     let mut octets = vec![0; CAPACITY];
     ring.header.produced.0.store(CAPACITY as u64 + 1, Ordering::Relaxed);
     assert_eq!(read(&mut consumer, &mut octets, &[1]), Err(Corrupt));
+    ring.header.produced.0.store(0, Ordering::Relaxed);
     ring.header.consumed.0.store(1, Ordering::Relaxed);
     assert_eq!(write(&mut producer, &mut octets, &[CAPACITY]), Ok(CAPACITY), "not looked at yet");
     ring.header.consumed.0.store(CAPACITY as u64 + 1, Ordering::Relaxed);
@@ -128,6 +129,28 @@ fn a_position_outside_the_ring_is_noticed() {
     assert_eq!(write(&mut producer, &mut octets, &[1]), Ok(1));
     ring.header.consumed.0.store(8, Ordering::Relaxed);
     assert_eq!(write(&mut producer, &mut octets, &[9]), Err(Corrupt));
+}
+
+/// The other side may have believed the wrong value and waited, so each side looks at its own.
+#[test]
+fn a_side_notices_that_its_own_position_was_changed() {
+    for change in [1, CAPACITY as u64, u64::MAX] {
+        let mut ring = Ring::new();
+        let (mut producer, mut consumer) = ring.ends();
+        let mut octets = [0; 9];
+        assert_eq!(write(&mut producer, &mut octets, &[9]), Ok(9));
+        assert_eq!((producer.check(), consumer.check()), (Ok(Some(0)), Ok(())));
+        assert_eq!(read(&mut consumer, &mut octets, &[4]), Ok(4));
+        assert_eq!(producer.check(), Ok(Some(4)));
+        let header = &*ring.header;
+        header.produced.0.fetch_add(change, Ordering::Relaxed);
+        assert_eq!(producer.check(), Err(Corrupt));
+        assert_eq!(write(&mut producer, &mut octets, &[1]), Err(Corrupt));
+        header.produced.0.store(9, Ordering::Relaxed);
+        header.consumed.0.fetch_add(change, Ordering::Relaxed);
+        assert_eq!(consumer.check(), Err(Corrupt));
+        assert_eq!(read(&mut consumer, &mut octets, &[1]), Err(Corrupt));
+    }
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! Queue pairs.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use dat_core::Result;
+use dat_core::nesting::{self, Activity};
 use dat_core::provider::{
     Allocated, BindWr, Close, Connect, Datagram, PostError, Queue, ReadDepth, RecvWr, RemoteQp,
     SendWr,
 };
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, UnusedEndpoints};
 use crate::engine::{Engine, PeerAddress, Target};
 use crate::engine_lock::Deferring;
 use crate::engines::Engines;
@@ -31,6 +31,9 @@ pub struct Qp<E: Engine> {
     pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
+    /// The adapter's number of unused endpoints, which includes this one until it has `begun`.
+    /// `None` if the queue pair is for datagrams.
+    pub(super) unused: Option<UnusedEndpoints>,
     /// The number of the queue pair's engine.
     pub(super) number: usize,
     pub(super) reactor: Arc<Reactor<E>>,
@@ -98,8 +101,10 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         // receive, or this thread sees the flag.
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {
-            self.ring_doorbell();
-            self.reactor.engine.run_or_delegate();
+            match self.shared.has_ended() {
+                true => self.flush_posted(),
+                false => self.delegate_posted(),
+            }
         }
         Ok(())
     }
@@ -109,10 +114,10 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         &self,
         wr: &Datagram<'_, Adapter<E>>,
     ) -> std::result::Result<(), PostError> {
-        let PeerAddress { ip, route } = *wr.address;
+        let PeerAddress { ip, route, q_key } = *wr.address;
         let wr = rnic::DatagramWr {
             id: wr.id,
-            to: rnic::Destination { address: ip, route, qpn: wr.qpn },
+            to: rnic::Destination { address: ip, route, qpn: wr.qpn, q_key },
             immediate: wr.immediate,
             segments: wr.segments,
             signalled: wr.signalled,
@@ -128,24 +133,24 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 
     fn resolve(&self, number: u64, to: &Connect<'_>) -> Result<()> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
-        self.begun.store(true, Ordering::Relaxed);
+        self.begin();
         self.reactor.engine.lock().engine.resolve(self.index, number, &self.target(to))
     }
 
     fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp<Adapter<E>>> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (request, arrived_at) = request.answer()?;
-        self.begun.store(true, Ordering::Relaxed);
+        self.begin();
         let prepared = self.reactor.engine.lock().engine.prepare_answer(self.index, &request);
-        let (own_qpn, address) = prepared?;
-        let qpn = arrived_at.engine.lock().engine.answer(request, own_qpn, private)?;
-        Ok(RemoteQp { address, qpn, own_qpn })
+        let (own, address) = prepared?;
+        let qpn = arrived_at.engine.lock().engine.answer(request, own, private)?;
+        Ok(RemoteQp { address, qpn, own_qpn: own.qpn })
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
         // Start the progress thread first: if that fails, the call has had no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
-        self.begun.store(true, Ordering::Relaxed);
+        self.begin();
         self.reactor.engine.lock().engine.connect(self.index, &self.target(to))
     }
 
@@ -154,7 +159,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         // the peer sees that its request is refused.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (mut request, arrived_at) = request.answer()?;
-        self.begun.store(true, Ordering::Relaxed);
+        self.begin();
         let depth = self.within_limit(depth);
         if !Arc::ptr_eq(&arrived_at, &self.reactor) {
             request = arrived_at.engine.lock().engine.hand_over(request);
@@ -166,9 +171,9 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.reactor.engine.lock().engine.disconnect(self.index, how);
     }
 
-    fn allocated(&self) -> Allocated {
+    fn allocated(&self) -> Option<Allocated> {
         let buffers = self.reactor.engine.lock().engine.allocated(self.index);
-        Allocated { buffers, span: buffers }
+        Some(Allocated { buffers, span: buffers })
     }
 
     unsafe fn carried_out(&self) -> u64 {
@@ -183,15 +188,22 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
             || self.shared.wants_receives.load(Ordering::Relaxed)
         {
             true => 0,
-            false => self.allocated().buffers,
+            false => self.reactor.engine.lock().engine.allocated(self.index),
         }
     }
 }
 
 impl<E: Engine> Qp<E> {
+    /// Records that the queue pair is used from now on.
+    fn begin(&self) {
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            self.unused.iter().for_each(UnusedEndpoints::remove);
+        }
+    }
+
     fn target<'a>(&self, to: &Connect<'a>) -> Target<'a> {
         Target {
-            peer: with_port(to.addr, to.port),
+            peer: to.peer(),
             private: to.private,
             deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             depth: self.within_limit(to.depth),
@@ -206,6 +218,9 @@ impl<E: Engine> Qp<E> {
     /// Makes sure that a posted request of `bytes` octets is sent.
     #[inline(always)]
     fn send_posted(&self, bytes: u32) {
+        if self.shared.has_ended() {
+            return self.flush_posted();
+        }
         let pass = self.reactor.shared.passes();
         if self.batch.pass.load(Ordering::Relaxed) != pass {
             self.batch.begin(pass);
@@ -213,10 +228,7 @@ impl<E: Engine> Qp<E> {
             // sent at once.
             match self.reactor.engine.try_lock() {
                 Some(mut locked) => locked.engine.transmit(self.index),
-                None => {
-                    self.ring_doorbell();
-                    self.reactor.engine.run_or_delegate();
-                }
+                None => self.delegate_posted(),
             }
             return;
         }
@@ -227,6 +239,26 @@ impl<E: Engine> Qp<E> {
         }
         if self.batch.is_full_with(bytes) {
             self.reactor.engine.run_or_delegate();
+        }
+    }
+
+    /// Makes sure that this thread or the holder of the engine lock transmits what is posted.
+    fn delegate_posted(&self) {
+        self.ring_doorbell();
+        self.reactor.engine.run_or_delegate();
+    }
+
+    /// Flushes what was posted after the end of the connection. The completion is in its queue when
+    /// the post returns (uDAPL 1.2, dat_ep_post_send: flushed in the state disconnected). So this
+    /// thread waits for the engine lock.
+    #[cold]
+    fn flush_posted(&self) {
+        let engine = &self.reactor.engine;
+        // A signal handler may post while its thread holds this lock, or something for which the
+        // holder of this lock waits.
+        match nesting::activity() {
+            Activity::Work => self.delegate_posted(),
+            _ => engine.lock().engine.transmit(self.index),
         }
     }
 
@@ -260,6 +292,7 @@ impl Batch {
 
 impl<E: Engine> Drop for Qp<E> {
     fn drop(&mut self) {
+        self.begin();
         let mut locked = self.reactor.engine.lock();
         // Serve all doorbells first. The doorbell of this queue pair must not stay in the stack,
         // and the doorbells of other queue pairs must not be lost.
@@ -268,10 +301,4 @@ impl<E: Engine> Drop for Qp<E> {
         drop(locked);
         self.engines.leave(self.number);
     }
-}
-
-/// Replaces the port of an address. The scope of a link-local address stays.
-fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
-    address.set_port(port);
-    address
 }

@@ -4,6 +4,7 @@
 
 mod agent;
 mod attended;
+mod flushed;
 mod panic;
 mod progress;
 mod qualifiers;

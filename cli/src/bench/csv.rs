@@ -1,27 +1,29 @@
 //! Prints the result as comma-separated values (RFC 4180, but with LF line ends). There is a line
-//! for each row and adapter, which is printed as soon as it is measured.
+//! for each row and adapter.
 
 use std::io::{Write, stdout};
 
 use anyhow::Result;
 
-use super::result::Measured;
+use super::result::{Document, Measured};
+use crate::rounds::State;
 use crate::work::bench::Figures;
 
 /// The column names. Latencies and processor times are in seconds; a spread is a share of the
-/// median of the same figure.
+/// median of the same figure. The columns of an other state are empty if there was one state.
 const COLUMNS: &str = "adapter,operation,size,depth,connections,wait,rounds,operations,noisy,\
                        latency_min,latency_p50,latency_p90,latency_p99,latency_p999,latency_max,\
                        latency_mean,latency_spread,operations_per_second,bytes_per_second,\
-                       rate_spread,client_cpu,server_cpu";
+                       rate_spread,client_cpu,server_cpu,latency_other_state,\
+                       latency_other_rounds,operations_per_second_other_state,rate_other_rounds,\
+                       copy_bytes_per_second,copy_spread,copy_other_state,copy_other_rounds";
 
-pub(super) fn head() -> Result<()> {
-    Ok(writeln!(stdout(), "{COLUMNS}")?)
-}
-
-pub(super) fn row(adapters: &[String], row: &Measured) -> Result<()> {
-    for (adapter, figures) in adapters.iter().zip(&row.figures) {
-        writeln!(stdout(), "{}", line(adapter, row, figures))?;
+pub(super) fn print(document: &Document) -> Result<()> {
+    writeln!(stdout(), "{COLUMNS}")?;
+    for row in &document.points {
+        for (adapter, figures) in document.adapters.iter().zip(&row.figures) {
+            writeln!(stdout(), "{}", line(&adapter.name, row, figures))?;
+        }
     }
     Ok(())
 }
@@ -52,8 +54,18 @@ fn line(adapter: &str, row: &Measured, figures: &Figures) -> String {
         known(figures.rate_spread),
         number(figures.client_cpu),
         number(figures.server_cpu),
+        other(figures.latency_other_state),
+        other(figures.rate_other_state),
+        known(row.copy.map(|copy| copy.main.median)),
+        known(row.copy.and_then(|copy| copy.main.spread)),
+        other(row.copy.and_then(|copy| copy.other_state)),
     ]
     .join(",")
+}
+
+/// Formats the value of another state and its number of rounds, which are two columns.
+fn other(state: Option<State>) -> String {
+    state.map_or_else(|| ",".to_owned(), |s| format!("{},{}", number(s.median), s.rounds))
 }
 
 /// Formats a number with six significant digits.
@@ -73,18 +85,18 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::tests::measured;
+    use super::super::result::tests::{measured, measured_in_two_states};
     use super::*;
 
     #[test]
     fn a_line_has_a_value_for_each_column() {
         let row = measured(64, 1);
-        let line = line("a,\"b\"", &row, &row.figures[0]);
-        let (adapter, rest) = line.split_at("\"a,\"\"b\"\"\"".len());
+        let text = line("a,\"b\"", &row, &row.figures[0]);
+        let (adapter, rest) = text.split_at("\"a,\"\"b\"\"\"".len());
         assert_eq!(adapter, "\"a,\"\"b\"\"\"");
         let columns: Vec<&str> = COLUMNS.split(',').skip(1).collect();
         let values: Vec<&str> = rest[1..].split(',').collect();
-        assert_eq!(columns.len(), values.len(), "{line}");
+        assert_eq!(columns.len(), values.len(), "{text}");
         let of =
             |name: &str| values[columns.iter().position(|column| *column == name).expect(name)];
         assert_eq!(
@@ -98,6 +110,14 @@ mod tests {
         assert_eq!(
             [of("latency_p50"), of("latency_p999"), of("bytes_per_second")],
             ["0.0009994", "", "64000000000"]
+        );
+        assert_eq!([of("latency_other_state"), of("rate_other_rounds")], ["", ""]);
+        assert_eq!([of("copy_bytes_per_second"), of("copy_other_state")], ["9100000000", ""]);
+        let row = measured_in_two_states(64, 1);
+        let text = line("a", &row, &row.figures[0]);
+        assert!(
+            text.ends_with(",0.0004997,2,2000000000,2,4000000000,0.00625,9050000000,2"),
+            "{text}"
         );
     }
 }

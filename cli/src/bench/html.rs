@@ -29,8 +29,18 @@ struct Line {
     adapter: usize,
     /// The index of the line among the lines of its adapter.
     nth: usize,
-    /// The points of the line: message size, value, and the value as text.
-    points: Vec<(usize, f64, String)>,
+    points: Vec<PlotPoint>,
+}
+
+/// A point of a line.
+struct PlotPoint {
+    size: usize,
+    value: f64,
+    /// The value as text.
+    text: String,
+    is_noisy: bool,
+    /// The value in the other state of the machine, and this value as text.
+    other_state: Option<(f64, String)>,
 }
 
 /// A figure that is plotted.
@@ -41,6 +51,8 @@ struct Plot {
     /// Formats a value.
     unit: fn(f64) -> String,
     value: fn(&Figures) -> Option<f64>,
+    /// Returns the value in the other state of the machine.
+    other_state: fn(&Figures, usize) -> Option<f64>,
 }
 
 const PLOTS: &[Plot] = &[
@@ -49,38 +61,47 @@ const PLOTS: &[Plot] = &[
         axis: TIME_AXIS,
         unit: units::time,
         value: |figures| Some(figures.latency.p50),
+        other_state: |figures, _| Some(figures.latency_other_state?.median),
     },
     Plot {
         title: "latency, p99",
         axis: TIME_AXIS,
         unit: units::time,
         value: |figures| figures.latency.p99,
+        other_state: |_, _| None,
     },
     Plot {
         title: "latency, p99.9",
         axis: TIME_AXIS,
         unit: units::time,
         value: |figures| figures.latency.p999,
+        other_state: |_, _| None,
     },
     Plot {
         title: "bandwidth",
-        axis: "bytes a second (kB/s, MB/s, GB/s)",
+        axis: "bytes per second (kB/s, MB/s, GB/s)",
         unit: units::bandwidth,
         value: |figures| Some(figures.bytes_per_second),
+        other_state: |figures, size| Some(figures.rate_other_state?.median * size as f64),
     },
     Plot {
-        title: "operations for each second",
-        axis: "operations a second (/s, k/s, M/s)",
+        title: "operations per second",
+        axis: "operations per second (/s, k/s, M/s)",
         unit: units::rate,
         value: |figures| Some(figures.operations_per_second),
+        other_state: |figures, _| Some(figures.rate_other_state?.median),
     },
     Plot {
         title: "processor time of an operation, both ends",
         axis: TIME_AXIS,
         unit: units::time,
         value: |figures| Some(figures.client_cpu + figures.server_cpu),
+        other_state: |_, _| None,
     },
 ];
+
+const PLOT_MARKS: &str = "<p class=\"notes\">An empty circle is a point of a noisy row. A square is \
+                          the value in the other of two states of the machine.</p>\n";
 
 const TIME_AXIS: &str = "time (µs, ms, s)";
 const SIZE_AXIS: &str = "message size (bytes; KiB and MiB are powers of two)";
@@ -102,10 +123,11 @@ pub(super) fn page(document: &Document) -> String {
             .join("</p>\n<p class=\"notes\">")
     );
     page += &circumstances(document);
-    let sizes: BTreeSet<usize> = document.points.iter().map(|row| row.size).collect();
+    page += PLOT_MARKS;
     for operation in operations(document) {
         let rows: Vec<&Measured> =
             document.points.iter().filter(|row| row.operation == operation).collect();
+        let sizes: BTreeSet<usize> = rows.iter().map(|row| row.size).collect();
         let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
         for figure in PLOTS {
             page += &plot(figure, &sizes, &lines(document, &rows, figure));
@@ -149,7 +171,8 @@ fn operations(document: &Document) -> Vec<Operation> {
 }
 
 /// Returns a line for each adapter, depth and number of connections.
-fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plot) -> Vec<Line> {
+fn lines(document: &Document, rows: &[&Measured], plot: &Plot) -> Vec<Line> {
+    let Plot { unit, value, other_state, .. } = plot;
     let kinds: BTreeSet<(usize, usize)> =
         rows.iter().map(|row| (row.connections, row.depth)).collect();
     let mut lines = Vec::new();
@@ -158,8 +181,11 @@ fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plo
             let of_kind =
                 rows.iter().filter(|row| (row.connections, row.depth) == (connections, depth));
             let points = of_kind.filter_map(|row| {
-                let value = value(&row.figures[adapter])?;
-                Some((row.size, value, unit(value)))
+                let figures = &row.figures[adapter];
+                let value = value(figures)?;
+                let other_state = other_state(figures, row.size).map(|value| (value, unit(value)));
+                let (text, is_noisy) = (unit(value), figures.noisy);
+                Some(PlotPoint { size: row.size, value, text, is_noisy, other_state })
             });
             let mut name = format!("{} depth {depth}", subject.name);
             if connections > 1 {
@@ -171,14 +197,19 @@ fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plo
     lines
 }
 
-/// Draws a plot. Both axes are logarithmic. All plots of a page have the same size axis.
+/// Draws a plot. Both axes are logarithmic. All plots of an operation have the same size axis. A
+/// point of a noisy row is a circle without a filling. A value of the other state of the machine is
+/// a square beside the line.
 fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &[Line]) -> String {
-    let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, value, _)| *value > 0.0);
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let other_states = points().filter_map(|point| Some(point.other_state.as_ref()?.0));
+    let all: Vec<f64> = points().map(|point| point.value).chain(other_states).collect();
+    let all = || all.iter().filter(|value| **value > 0.0);
     let (Some(&least), Some(&most), Some(_)) = (sizes.first(), sizes.last(), all().next()) else {
         return String::new();
     };
-    let low = all().map(|(_, value, _)| value.log10()).fold(f64::INFINITY, f64::min);
-    let high = all().map(|(_, value, _)| value.log10()).fold(f64::NEG_INFINITY, f64::max);
+    let low = all().map(|value| value.log10()).fold(f64::INFINITY, f64::min);
+    let high = all().map(|value| value.log10()).fold(f64::NEG_INFINITY, f64::max);
     // The margin ensures that the range is not empty if all values are equal.
     let (low, high) = (low - 0.1, high + 0.1);
     let (least, most) = ((least as f64).log2() - 0.5, (most as f64).log2() + 0.5);
@@ -222,11 +253,11 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     }
     for line in lines {
         let Line { name, adapter, nth, points } = line;
-        let mut points: Vec<_> = points.iter().filter(|(_, value, _)| *value > 0.0).collect();
-        points.sort_by_key(|(size, ..)| *size);
+        let mut points: Vec<_> = points.iter().filter(|point| point.value > 0.0).collect();
+        points.sort_by_key(|point| point.size);
         let path: Vec<String> = points
             .iter()
-            .map(|(size, value, _)| format!("{:.1},{:.1}", x(*size), y(*value)))
+            .map(|point| format!("{:.1},{:.1}", x(point.size), y(point.value)))
             .collect();
         let dash = DASHES[nth % DASHES.len()];
         let _ = writeln!(
@@ -234,16 +265,25 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
             "<polyline class=\"a{adapter}\" stroke-dasharray=\"{dash}\" points=\"{}\"/>",
             path.join(" ")
         );
-        for (size, value, text) in points {
+        for PlotPoint { size, value, text, is_noisy, other_state } in points {
+            let label = format!("{}, {}", escaped(name), units::size(*size));
+            let (class, remark) = if *is_noisy { (" noisy", ", noisy") } else { ("", "") };
             let _ = writeln!(
                 svg,
-                "<circle class=\"a{adapter}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\">\
-                 <title>{}, {}: {text}</title></circle>",
+                "<circle class=\"a{adapter}{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\">\
+                 <title>{label}: {text}{remark}</title></circle>",
                 x(*size),
                 y(*value),
-                escaped(name),
-                units::size(*size)
             );
+            if let Some((value, text)) = other_state.as_ref().filter(|(value, _)| *value > 0.0) {
+                let _ = writeln!(
+                    svg,
+                    "<rect class=\"a{adapter}\" x=\"{:.1}\" y=\"{:.1}\" width=\"5\" \
+                     height=\"5\"><title>{label}, other state: {text}</title></rect>",
+                    x(*size) - 2.5,
+                    y(*value) - 2.5,
+                );
+            }
         }
     }
     svg += "</svg>\n<figcaption>";
@@ -283,9 +323,12 @@ fn table(document: &Document) -> String {
     let mut table = "<h2>Figures</h2>\n<table>\n\
                      <tr><th>operation<th>size<th>depth<th>connections<th>adapter\
                      <th>p50<th>p99<th>p99.9<th>spread<th>bandwidth<th>rate<th>spread\
-                     <th>client CPU<th>server CPU<th></tr>\n"
+                     <th>client CPU<th>server CPU<th>copy<th><th></tr>\n"
         .to_owned();
+    let names: Vec<String> = document.adapters.iter().map(|adapter| adapter.name.clone()).collect();
     for row in &document.points {
+        let copy = row.copy.map_or_else(String::new, |copy| units::bandwidth(copy.main.median));
+        let remarks = escaped(&text::remarks(row, &names).join("; "));
         for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
             let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
             let spread = |spread: Option<f64>| spread.map_or_else(String::new, units::spread);
@@ -305,7 +348,9 @@ fn table(document: &Document) -> String {
                 spread(figures.rate_spread),
                 units::time(figures.client_cpu),
                 units::time(figures.server_cpu),
+                copy.clone(),
                 if figures.noisy { "noisy" } else { "" }.to_owned(),
+                remarks.clone(),
             ];
             let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
         }
@@ -337,7 +382,9 @@ figcaption span { white-space: nowrap; margin-right: .8em }
 svg { width: 100%; height: auto } svg.key { width: 26px; height: 8px; margin-right: .4em }
 polyline { fill: none; stroke-width: 1.8 }
 polyline.a0 { stroke: var(--a0) } polyline.a1 { stroke: var(--a1) }
-circle.a0 { fill: var(--a0) } circle.a1 { fill: var(--a1) }
+circle.a0, rect.a0 { fill: var(--a0) } circle.a1, rect.a1 { fill: var(--a1) }
+circle.noisy { fill: var(--paper); stroke-width: 1.5 }
+circle.noisy.a0 { stroke: var(--a0) } circle.noisy.a1 { stroke: var(--a1) }
 .grid { stroke: var(--grid) }
 text { font-size: 11px; fill: var(--faint) } text.axis { font-size: 10px }
 text.title { font-size: 13px; fill: var(--ink) }
@@ -348,7 +395,7 @@ th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: l
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::tests::{document, measured};
+    use super::super::result::tests::{document, measured, measured_in_two_states};
     use super::*;
 
     #[test]
@@ -371,19 +418,45 @@ mod tests {
     }
 
     #[test]
-    fn all_plots_have_the_same_sizes_below_and_name_both_axes() {
+    fn plots_have_the_sizes_of_their_operation_below_and_name_both_axes() {
         let atomic = Measured { operation: Operation::FetchAdd, ..measured(8, 1) };
         let page =
             page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
         let labels = labels(&page);
         // p99.9 has no plot, because there were too few samples for it.
-        assert_eq!(labels.len(), 2 * (PLOTS.len() - 1), "{page}");
-        let texts: Vec<&str> = labels[0].iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!(texts, ["8 B", "64 B", "1 MiB"]);
-        assert!(labels.iter().all(|others| *others == labels[0]), "{labels:?}");
+        let plots = PLOTS.len() - 1;
+        assert_eq!(labels.len(), 2 * plots, "{page}");
+        let texts = |plot: usize| -> Vec<&str> {
+            labels[plot].iter().map(|(_, text)| text.as_str()).collect()
+        };
+        assert_eq!((texts(0), texts(plots)), (vec!["64 B", "1 MiB"], vec!["8 B"]));
+        for (first, others) in [(0, 1..plots), (plots, plots + 1..2 * plots)] {
+            assert!(labels[others].iter().all(|other| *other == labels[first]), "{labels:?}");
+        }
         assert_eq!(page.matches(SIZE_AXIS).count(), labels.len());
-        for axis in [TIME_AXIS, "bytes a second (kB/s", "operations a second (/s"] {
+        for axis in [TIME_AXIS, "bytes per second (kB/s", "operations per second (/s"] {
             assert!(page.contains(axis), "{axis}");
+        }
+    }
+
+    #[test]
+    fn plots_mark_noisy_points_and_both_states() {
+        let mut noisy = measured(64, 1);
+        noisy.figures[0].noisy = true;
+        let quiet = page(&document(vec![measured(64, 1)]));
+        assert!(!quiet.contains("a0 noisy") && !quiet.contains("<rect"), "{quiet}");
+        let page = page(&document(vec![noisy, measured_in_two_states(4096, 1)]));
+        // The four figures that every row has: p50, bandwidth, rate, processor time; and p99.
+        assert_eq!(page.matches("<circle class=\"a0 noisy\"").count(), 5, "{page}");
+        assert!(page.contains("<title>tcp-emu depth 1, 64 B: 999 µs, noisy</title>"), "{page}");
+        // p50, bandwidth and rate have another state.
+        assert_eq!(page.matches("<rect class=\"a0\"").count(), 3, "{page}");
+        for words in [
+            "<title>tcp-emu depth 1, 4 KiB, other state: 500 µs</title>",
+            "<td>latency: two states, 999 µs ±4 % in 3 rounds and 500 µs ±2 % in 2; ",
+            "copy: two states, 4.00 GB/s ±1 % in 3 rounds and 9.05 GB/s ±0 % in 2",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
         }
     }
 

@@ -27,27 +27,38 @@ pub(super) fn network(text: &str) -> Result<Network, netem::ConditionsError> {
 
 /// The keys of the conditions, for `--help` and the manual page.
 pub(super) const CONDITIONS: &str = "\
-Conditions of --network, separated by commas without spaces. Without rate and delay, packets take
-no time.
-  loss, duplicate, reorder=PERCENTAGE  as in net=, in each direction of the bottleneck
-  delay, jitter=TIME    the time that a packet travels, and what is added at random: 1ms
+Conditions of --network, separated by commas without spaces. Without rate and
+delay, packets take no time.
+  loss, duplicate, reorder=PERCENTAGE
+                        as in net=, in each direction of the bottleneck
+  delay, jitter=TIME    the time that a packet travels, and what is added at
+                        random: 1ms
   rate=BITS             bits a second: 1gbit
   limit=N               the maximum number of packets in the queue
   seed=N                the seed of the random numbers
   queue=OCTETS          the queue in front of the bottleneck: 128K
-  mark=OCTETS           packets that find as many octets in the queue are marked (ECN)
+  mark=OCTETS           packets that find as many octets in the queue are marked
+                        (ECN)
   red=MIN-MAX           random early detection: 30K-90K
   paths=N, skew=TIME    parallel bottlenecks, and how much longer each one takes
   balance=flow, packet  whether flows or packets are spread over the paths
   mtu=OCTETS            the size of an IP packet; by default 1500
   flows=N               the number of connections; by default 1
-  operation=write, read, send  by default write
+  operation=write, read, send
+                        by default write
   size=OCTETS           the size of a message; by default 1M
-  messages=N, depth=N   messages of each flow, and how many are outstanding; by default 1
-  time=TIME             the experiment ends after this time, whatever has arrived: 5s
-  receives=many, one, none  the receives that the peers of sends have posted; by default many
-  peer=same, opendat, rxe   the other end of the flows of softroce and rxe; by default same
-  cubic, reno, rxe=N    flows of cross traffic, which share the network; by default none";
+  messages=N, depth=N   messages of each flow, and how many are outstanding; by
+                        default 1
+  time=TIME             the experiment ends after this time, whatever has
+                        arrived: 5s
+  receives=many, one, none
+                        the receives that the peers of sends have posted; by
+                        default many
+  peer=same, opendat, rxe
+                        the other end of the flows of softroce and rxe; by
+                        default same
+  cubic, reno, rxe=N    flows of cross traffic, which share the network; by
+                        default none";
 
 /// The protocols in the order of the table.
 const PROTOCOLS: [Protocol; 4] =

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::machine::MeasurementInfo;
 use crate::operation::Operation;
+use crate::rounds::Figure;
 use crate::wait::Wait;
-use crate::work::bench::{Figures, Point};
+use crate::work::bench::{Figures, Outcome, Point};
 
 /// An adapter: its name in the registry, and the name of its provider.
 #[derive(Serialize)]
@@ -23,6 +24,8 @@ pub(super) struct Measured {
     pub(super) wait: Wait,
     /// The figures of each adapter, in the order of the command line.
     pub(super) figures: Vec<Figures>,
+    /// The bytes per second of a copy between the two processors, beside the rounds of this row.
+    pub(super) copy: Option<Figure>,
 }
 
 #[derive(Serialize)]
@@ -36,13 +39,16 @@ pub(super) struct Document {
     pub(super) pinned: Option<[Option<usize>; 2]>,
     /// The minimum number of rounds per row.
     pub(super) rounds: u32,
+    /// Whether a signal ended the measurement. Rows without any round are then left out.
+    pub(super) interrupted: bool,
     pub(super) points: Vec<Measured>,
 }
 
 impl Measured {
-    pub(super) fn new(point: Point, wait: Wait, figures: Vec<Figures>) -> Self {
+    pub(super) fn new(point: Point, wait: Wait, outcome: Outcome) -> Self {
         let Point { operation, size, depth, connections } = point;
-        Measured { operation, size, depth, connections, wait, figures }
+        let Outcome { figures, copy, .. } = outcome;
+        Measured { operation, size, depth, connections, wait, figures, copy }
     }
 }
 
@@ -50,6 +56,7 @@ impl Measured {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::rounds::State;
     use crate::times::Times;
 
     /// A row whose figures have the maximum width.
@@ -67,9 +74,11 @@ pub(super) mod tests {
         let figures = Figures {
             latency,
             latency_spread: Some(0.04),
+            latency_other_state: None,
             operations_per_second: 1e9,
             bytes_per_second: 1e9 * size as f64,
             rate_spread: Some(0.01),
+            rate_other_state: None,
             client_cpu: 300e-6,
             server_cpu: 400e-6,
             rounds: 5,
@@ -77,7 +86,19 @@ pub(super) mod tests {
             noisy: false,
         };
         let point = Point { operation: Operation::Send, size, depth, connections: 1 };
-        Measured::new(point, Wait::Poll, vec![figures])
+        let copy = Figure::of(&[9e9, 9.1e9, 9.2e9]);
+        let outcome = Outcome { point: 0, figures: vec![figures], copy: Some(copy) };
+        Measured::new(point, Wait::Poll, outcome)
+    }
+
+    /// A row that had half the latency and twice the rate in two of its five rounds.
+    pub(in crate::bench) fn measured_in_two_states(size: usize, depth: usize) -> Measured {
+        let mut row = measured(size, depth);
+        let other = |median: f64| Some(State { rounds: 2, median, spread: Some(0.02) });
+        row.figures[0].latency_other_state = other(499.7e-6);
+        row.figures[0].rate_other_state = other(2e9);
+        row.copy = Some(Figure::of(&[9e9, 4e9, 4e9, 9.1e9, 4.1e9]));
+        row
     }
 
     pub(in crate::bench) fn document(points: Vec<Measured>) -> Document {
@@ -94,6 +115,7 @@ pub(super) mod tests {
             },
             pinned: Some([Some(0), Some(1)]),
             rounds: 5,
+            interrupted: false,
             points,
         }
     }

@@ -1,10 +1,11 @@
-//! Prints the result as a table, row by row as it is measured.
+//! Prints the result as a table.
 
 use std::io::{Write, stdout};
 
 use anyhow::Result;
 
 use super::result::{Document, Measured, Subject};
+use crate::copying::COPY_BYTES;
 use crate::rounds::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
@@ -64,10 +65,19 @@ const TWO_ADAPTERS_WIDE: Table<9> = Table {
     ],
 };
 
-pub(super) fn head(adapters: &[String], wide: bool) -> Result<()> {
-    for line in header_lines(adapters, wide) {
+pub(super) fn print(document: &Document, wide: bool) -> Result<()> {
+    let names: Vec<String> = document.adapters.iter().map(|adapter| adapter.name.clone()).collect();
+    for line in header_lines(&names, wide) {
         writeln!(stdout(), "{}", colour(&line, Colour::Strong))?;
     }
+    for row in &document.points {
+        writeln!(stdout(), "{}", line(row, wide))?;
+        for remark in remarks(row, &names) {
+            writeln!(stdout(), "{}", wrapped(&format!("  {remark}"), "    "))?;
+        }
+    }
+    let text = notes(document).iter().map(|note| wrapped(note, "")).collect::<Vec<_>>().join("\n");
+    writeln!(stdout(), "\n{}", colour(&text, Colour::Faint))?;
     Ok(())
 }
 
@@ -150,11 +160,6 @@ fn cut(name: &str, width: usize) -> String {
     }
 }
 
-pub(super) fn row(row: &Measured, wide: bool) -> Result<()> {
-    writeln!(stdout(), "{}", line(row, wide))?;
-    Ok(())
-}
-
 /// Returns a row without its newline.
 fn line(row: &Measured, wide: bool) -> String {
     match (&row.figures[..], wide) {
@@ -183,12 +188,42 @@ fn spread(spread: Option<f64>) -> String {
     spread.map_or_else(String::new, units::spread)
 }
 
-/// Returns the spread of figures, or "noisy".
-fn spread_or_noisy<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
-    match figures.clone().into_iter().any(|figures| figures.noisy) {
-        true => colour(&format!("{:>6}", "noisy"), Colour::Bad),
-        false => spread(figures.into_iter().filter_map(Figures::spread).max_by(f64::total_cmp)),
+/// Returns the largest spread of figures, with a mark if one of them is noisy.
+fn largest_spread<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
+    let spread = figures.clone().into_iter().filter_map(Figures::spread).max_by(f64::total_cmp);
+    let is_noisy = figures.into_iter().any(|figures| figures.noisy);
+    let text = rounds::spread_with_mark(spread, is_noisy);
+    if is_noisy { colour(&format!("{text:>6}"), Colour::Bad) } else { text }
+}
+
+/// Returns what a table has no column for: the figures that have two states, and beside them the
+/// speed of the machine.
+pub(super) fn remarks(row: &Measured, adapters: &[String]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for (figures, name) in row.figures.iter().zip(adapters) {
+        let of = |what: &str| match adapters {
+            [_] => what.to_owned(),
+            _ => format!("{name} {what}"),
+        };
+        remarks.extend(rounds::two_states(&of("latency"), &figures.latency_figure(), units::time));
+        let rate = figures.rate_figure();
+        remarks.extend(match row.size {
+            ..1024 => rounds::two_states(&of("rate"), &rate, units::rate),
+            size => rounds::two_states(&of("bandwidth"), &rate, |operations| {
+                units::bandwidth(operations * size as f64)
+            }),
+        });
     }
+    let is_steady = remarks.is_empty() && !row.figures.iter().any(|figures| figures.noisy);
+    if let Some(copy) = row.copy.filter(|_| !is_steady) {
+        let one_state = || {
+            let spread = spread(copy.main.spread);
+            format!("copy: {} {spread}", units::bandwidth(copy.main.median)).trim_end().to_owned()
+        };
+        let two_states = rounds::two_states("copy", &copy, units::bandwidth);
+        remarks.push(two_states.unwrap_or_else(one_state));
+    }
+    remarks
 }
 
 fn one_adapter(row: &Measured, figures: &Figures) -> String {
@@ -201,7 +236,7 @@ fn one_adapter(row: &Measured, figures: &Figures) -> String {
         units::bandwidth(figures.bytes_per_second),
         units::count(figures.operations_per_second),
         units::time(figures.client_cpu + figures.server_cpu),
-        spread_or_noisy([figures]),
+        largest_spread([figures]),
     ])
 }
 
@@ -256,7 +291,7 @@ fn two_adapters(row: &Measured, first: &Figures, second: &Figures) -> String {
         text(a),
         text(b),
         units::ratio(a / b),
-        spread_or_noisy([first, second]),
+        largest_spread([first, second]),
     ])
 }
 
@@ -279,12 +314,6 @@ fn two_adapters_wide(row: &Measured, first: &Figures, second: &Figures) -> Strin
         units::ratio(cpu(first) / cpu(second)),
         noisy([first, second]),
     ])
-}
-
-pub(super) fn foot(document: &Document) -> Result<()> {
-    let text = notes(document).iter().map(|note| wrapped(note, "")).collect::<Vec<_>>().join("\n");
-    writeln!(stdout(), "\n{}", colour(&text, Colour::Faint))?;
-    Ok(())
 }
 
 /// Returns paragraphs that explain how the figures were measured.
@@ -336,8 +365,31 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
     ];
     let noisy =
         points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
+    notes.extend(document.interrupted.then(|| INTERRUPTED.to_owned()));
+    notes.extend(machine(points));
     notes.extend((noisy > 0).then(|| rounds::noise(noisy)));
     notes
+}
+
+/// The note on a measurement that a signal has ended.
+const INTERRUPTED: &str =
+    "Interrupted: the figures are those of the rounds before. Rows without a round are left out.";
+
+/// Returns a text about the copies that were measured beside the rounds.
+fn machine(points: &[Measured]) -> Option<String> {
+    let copies = points.iter().filter_map(|point| point.copy);
+    let speeds = copies.flat_map(|copy| [Some(copy.main), copy.other_state]).flatten();
+    let speeds: Vec<f64> = speeds.map(|state| state.median).collect();
+    let slowest = speeds.iter().copied().min_by(f64::total_cmp)?;
+    let fastest = speeds.iter().copied().max_by(f64::total_cmp)?;
+    let [slowest, fastest] = [slowest, fastest].map(units::bandwidth);
+    let range = if slowest == fastest { slowest } else { format!("{slowest} to {fastest}") };
+    Some(format!(
+        "Copy: after each round, one processor copied {} that the other had just written, at \
+         {range}. This is the speed of the machine without DAT. Two states: the rounds of a row \
+         form two clusters. The row then has the figures of the state with more rounds.",
+        units::size(COPY_BYTES)
+    ))
 }
 
 /// Returns a text with the number of rounds and operations on which each figure is based.
@@ -345,8 +397,8 @@ fn rounds(document: &Document) -> String {
     let figures = || document.points.iter().flat_map(|point| &point.figures);
     let count = units::rounds(figures().map(|figures| figures.rounds));
     let mut text = format!(
-        "Each figure is the median of {count}; each lasts at least {} ms and has at least \
-         {} operations",
+        "Each figure is the median of {count}; the rows take turns; a round lasts at least {} ms \
+         and has at least {} operations",
         MIN_TRIAL_TIME.as_millis(),
         units::thousands(MIN_OPERATIONS)
     );
@@ -366,7 +418,7 @@ fn rounds(document: &Document) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::tests::{document, measured};
+    use super::super::result::tests::{document, measured, measured_in_two_states};
     use super::*;
 
     /// A row with figures of the maximum width.
@@ -386,7 +438,7 @@ mod tests {
         );
         assert!(line(&row, false).chars().count() <= 80);
         row.figures[0].noisy = true;
-        assert!(line(&row, false).ends_with("   noisy") && line(&row, false).chars().count() <= 80);
+        assert!(line(&row, false).ends_with("  !±4 %") && line(&row, false).chars().count() <= 80);
         let names = ["tcp-emu".to_owned(), "a-very-long-adapter".to_owned()];
         let both = Measured { figures: vec![row.figures[0]; 2], depth: 16, ..longest() };
         let several = Measured { connections: 64, depth: 16, ..longest() };
@@ -432,8 +484,9 @@ mod tests {
         for words in [
             "tcp-emu (provider tcp-emu) at 127.0.0.1; pinned to processors 0 and 1 of 2, \
              Linux 6.1.",
-            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations. \
-             Spread:",
+            "the median of 5 rounds; the rows take turns; a round lasts at least 50 ms and has at \
+             least 1,000 operations. Spread:",
+            "copied 64 KiB that the other had just written, at 9.10 GB/s.",
             "A waiting process polls, which uses processor time.",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -450,9 +503,40 @@ mod tests {
             "the median of 3 to 5 rounds",
             "(1 MiB: as many as fit into 250 ms)",
             "Depth 4×16: 4 connections",
-            "One row stayed noisy: ",
+            "One row is noisy (!): ",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn a_row_with_two_states_shows_both_and_the_speed_of_the_machine() {
+        let names = ["tcp-emu".to_owned(), "softroce".to_owned()];
+        assert_eq!(remarks(&measured(64, 1), &names[..1]), [""; 0]);
+        let row = measured_in_two_states(64 << 10, 1);
+        assert_eq!(
+            remarks(&row, &names[..1]),
+            [
+                "latency: two states, 999 µs ±4 % in 3 rounds and 500 µs ±2 % in 2",
+                "bandwidth: two states, 65.5 TB/s ±1 % in 3 rounds and 131 TB/s ±2 % in 2",
+                "copy: two states, 4.00 GB/s ±1 % in 3 rounds and 9.05 GB/s ±0 % in 2",
+            ]
+        );
+        let mut both = measured_in_two_states(64, 1);
+        both.figures.insert(0, measured(64, 1).figures[0]);
+        both.copy = measured(64, 1).copy;
+        assert_eq!(
+            remarks(&both, &names)[1..],
+            [
+                "softroce rate: two states, 1000 M/s ±1 % in 3 rounds and 2000 M/s ±2 % in 2",
+                "copy: 9.10 GB/s ±1 %"
+            ]
+        );
+        let mut document = document(vec![measured(64, 1), row]);
+        assert!(!notes(&document).contains(&INTERRUPTED.to_owned()));
+        document.interrupted = true;
+        assert!(notes(&document).contains(&INTERRUPTED.to_owned()));
+        let text = notes(&document).join(" ");
+        assert!(text.contains("just written, at 4.00 GB/s to 9.10 GB/s."), "{text}");
     }
 }

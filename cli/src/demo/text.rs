@@ -1,4 +1,4 @@
-//! Prints the table of the demonstration, row by row as it is measured, and an explanation of it.
+//! Prints the table of the demonstration, and an explanation of it.
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
@@ -64,7 +64,24 @@ pub(super) fn head(
 
 pub(super) fn row(row: &Row, wide: bool) -> Result<()> {
     writeln!(stdout(), "{}", line(row, wide))?;
+    for remark in remarks(row) {
+        writeln!(stdout(), "{}", wrapped(&format!("  {remark}"), "    "))?;
+    }
     Ok(())
+}
+
+/// Returns what the table has no column for: the figures that have two states.
+fn remarks(row: &Row) -> Vec<String> {
+    let [latency, raw_latency, bandwidth, raw_bandwidth] = row.figures();
+    [
+        rounds::two_states("latency", &latency, units::time),
+        rounds::two_states("raw TCP latency", &raw_latency, units::time),
+        rounds::two_states("bandwidth", &bandwidth, units::bandwidth),
+        rounds::two_states("raw TCP bandwidth", &raw_bandwidth, units::bandwidth),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Returns a row without its newline.
@@ -73,10 +90,8 @@ fn line(row: &Row, wide: bool) -> String {
         true => format!("{figure} {:>6}", spread.map_or_else(String::new, units::spread)),
         false => figure,
     };
-    let spread = match row.noisy {
-        true => colour(&format!("{:>6}", "noisy"), Colour::Bad),
-        false => row.spread().map_or_else(String::new, units::spread),
-    };
+    let spread = rounds::spread_with_mark(row.spread(), row.noisy);
+    let spread = if row.noisy { colour(&format!("{spread:>6}"), Colour::Bad) } else { spread };
     table(wide).row([
         row.operation.name().to_owned(),
         units::size(row.size),
@@ -137,7 +152,8 @@ fn notes(waits: &str, info: &ConnectionInfo, rows: &[Row]) -> String {
 /// Returns a text with the number of rounds and operations on which each figure is based.
 fn measured(rows: &[Row]) -> String {
     let mut text = format!(
-        "Each figure is the median of {}; each lasts at least {} ms and has at least {} operations",
+        "Each figure is the median of {}; the rows take turns; a round lasts at least {} ms and has \
+         at least {} operations",
         units::rounds(rows.iter().map(|row| row.rounds)),
         RULES.min_trial_time.as_millis(),
         units::thousands(MIN_OPERATIONS)
@@ -162,6 +178,7 @@ fn noise(rows: &[Row]) -> String {
 mod tests {
     use super::*;
     use crate::operation::Operation;
+    use crate::rounds::State;
 
     /// A row whose figures have the maximum width.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {
@@ -170,12 +187,16 @@ mod tests {
             size,
             latency: 999.4e-6,
             latency_spread: Some(0.12),
+            latency_other_state: None,
             raw_latency: 12.34e-3,
             raw_latency_spread: Some(0.034),
+            raw_latency_other_state: None,
             bandwidth: 1.234e9,
             bandwidth_spread: Some(if noisy { 1.23 } else { 0.05 }),
+            bandwidth_other_state: None,
             raw_bandwidth: 999e6,
             raw_bandwidth_spread: None,
+            raw_bandwidth_other_state: None,
             rounds: 5,
             operations: if size > 4096 { 12 } else { 1200 },
             noisy,
@@ -191,13 +212,25 @@ mod tests {
         );
         assert_eq!(line(&row, false).chars().count(), 80);
         let noisy = row_of(Operation::RdmaRead, 1 << 20, true);
-        assert!(line(&noisy, false).ends_with("  noisy  verified"), "{}", line(&noisy, false));
+        assert!(line(&noisy, false).ends_with("  !123%  verified"), "{}", line(&noisy, false));
         assert_eq!(
             line(&row, true),
             concat!(
                 "send/receive  64 KiB   999 µs  ±12 %  12.3 ms   ±3 %  1.23 GB/s   ±5 %   999 MB/s",
                 "          ±12 %  verified"
             )
+        );
+    }
+
+    #[test]
+    fn a_figure_with_two_states_shows_both() {
+        let mut row = row_of(Operation::Send, 64 << 10, false);
+        assert_eq!(remarks(&row), [""; 0]);
+        let other = State { rounds: 2, median: 8.55e9, spread: Some(0.01) };
+        row.bandwidth_other_state = Some(other);
+        assert_eq!(
+            remarks(&row),
+            ["bandwidth: two states, 1.23 GB/s ±5 % in 3 rounds and 8.55 GB/s ±1 % in 2"]
         );
     }
 
@@ -212,11 +245,12 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let flat = text.replace('\n', " ");
         for words in [
-            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations",
+            "the median of 5 rounds; the rows take turns; a round lasts at least 50 ms and has at \
+             least 1,000 operations",
             "(1 MiB: as many as fit into 55 ms)",
             "Messages of 1 B and 16 MiB were also verified.",
             "tcp-emu uses shared memory in place of TCP.",
-            "One row stayed noisy: ",
+            "One row is noisy (!): ",
         ] {
             assert!(flat.contains(words), "{words}: {flat}");
         }

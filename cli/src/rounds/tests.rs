@@ -33,7 +33,7 @@ impl Machine<'_> {
             });
             assert!((0.0..=1.0).contains(&schedule.progress()));
         }
-        schedule.into_rounds().expect("rounds")
+        schedule.rounds().cloned().expect("rounds")
     }
 
     fn total_seconds(&self) -> f64 {
@@ -62,7 +62,10 @@ fn every_trial_of_a_round_is_long_enough_and_has_enough_operations() {
         assert!(trial.seconds >= 0.05 && trial.operations >= 1000, "{trial:?}");
         assert!(trial.seconds <= 0.061, "{trial:?}");
     }
-    assert_eq!([0, 1, 2].map(|part| rounds.figure(part, |rate| rate.value).spread), [Some(0.0); 3]);
+    assert_eq!(
+        [0, 1, 2].map(|part| rounds.figure(part, |rate| rate.value).main.spread),
+        [Some(0.0); 3]
+    );
     assert!(!rounds.is_noisy());
 }
 
@@ -94,7 +97,7 @@ fn one_trial_that_is_interrupted_decides_nothing() {
                 rounds.operations()
             );
             let rate = rounds.figure(0, |rate| rate.value);
-            assert!(near(rate.median, true_rate), "{interrupted}, {pause} s: {rate:?}");
+            assert!(near(rate.main.median, true_rate), "{interrupted}, {pause} s: {rate:?}");
             assert!(!rounds.is_noisy(), "one slow round of five must not make the row noisy");
         }
     }
@@ -113,37 +116,98 @@ fn every_size_of_trial_may_be_interrupted_once() {
     let delay =
         |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
     let rounds = machine(&each, &delay).run(RULES);
-    assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6), "{rounds:?}");
+    assert!(near(rounds.figure(0, |rate| rate.value).main.median, 1.0 / 5e-6), "{rounds:?}");
+}
+
+/// A trial of a round takes this many seconds more, by the number of the round. No two states
+/// explain these times.
+const DISTURBANCES: [f64; 5] = [0.0, 0.02, 0.05, 0.09, 0.14];
+
+/// Returns the number of trials before the first round.
+fn trials_before_the_rounds() -> usize {
+    let mut machine = machine(&[5e-6], &|_| 0.0);
+    machine.run(RULES);
+    machine.trials.len() - DEFAULT_ROUNDS
 }
 
 #[test]
-fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
-    let quiet = machine(&[5e-6], &|_| 0.0);
-    let until_rounds = {
-        let mut machine = quiet;
-        machine.run(RULES);
-        machine.trials.len() - DEFAULT_ROUNDS
-    };
-    // Three of the first five rounds take twice as long.
-    let delay = |number: usize| match number.checked_sub(until_rounds) {
-        Some(0 | 2 | 4) => 0.055,
+fn a_noisy_row_gets_more_rounds_and_all_rounds_count() {
+    let before = trials_before_the_rounds();
+    // Three of the first five rounds are disturbed.
+    let delay = |number: usize| match number.checked_sub(before) {
+        Some(round @ 1..=3) => DISTURBANCES[round],
         _ => 0.0,
     };
     let mut again = machine(&[5e-6], &delay);
     let rounds = again.run(RULES);
-    assert_eq!(
-        again.trials.len(),
-        until_rounds + 2 * DEFAULT_ROUNDS,
-        "the row must be measured twice"
-    );
-    assert!(
-        near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(),
-        "{rounds:?}"
-    );
+    assert_eq!(again.trials.len(), before + 2 * DEFAULT_ROUNDS, "{rounds:?}");
+    assert_eq!(rounds.count(), 2 * DEFAULT_ROUNDS, "no round may be left out");
+    assert!(near(rounds.figure(0, |rate| rate.value).main.median, 1.0 / 5e-6), "{rounds:?}");
 
-    let mut once = machine(&[5e-6], &delay);
+    let mut once = machine(&[5e-6], &|number| DISTURBANCES[number % 5]);
     let rounds = once.run(Rules { attempts: 1, ..RULES });
+    assert_eq!(rounds.count(), DEFAULT_ROUNDS);
     assert!(rounds.is_noisy(), "{rounds:?}");
+}
+
+/// The machine is four times as slow in every other round.
+#[test]
+fn a_machine_with_two_states_has_both_figures_and_is_not_noisy() {
+    let before = trials_before_the_rounds();
+    let delay = |number: usize| {
+        if number.checked_sub(before).is_some_and(|round| round % 2 == 1) { 0.1575 } else { 0.0 }
+    };
+    let mut machine = machine(&[5e-6], &delay);
+    let rounds = machine.run(RULES);
+    assert_eq!(rounds.count(), DEFAULT_ROUNDS, "a row in two states needs no more rounds");
+    assert!(!rounds.is_noisy(), "{rounds:?}");
+    let rate = rounds.figure(0, |rate| rate.value);
+    let other = rate.other_state.expect("a second state");
+    assert_eq!((rate.main.rounds, other.rounds), (3, 2));
+    assert!(near(rate.main.median, 1.0 / 5e-6) && near(other.median, 0.25 / 5e-6), "{rate:?}");
+}
+
+/// Regression test: a machine that changed its state during a run had one figure in some rows and a
+/// four times larger one in others, each with a small spread.
+#[test]
+fn rounds_of_rows_take_turns_over_the_whole_run() {
+    let mut rows = Interleaved::new(RULES, [1, 2, 1]);
+    let (mut order, mut clock) = (Vec::new(), 0.0);
+    while let Some((row, step)) = rows.next() {
+        // The machine becomes slow after three rounds.
+        let each = if clock < 0.66 { 5e-6 } else { 20e-6 };
+        let seconds = step.operations as f64 * each;
+        clock += seconds;
+        let sample = plain(step.operations as f64 / seconds);
+        if rows.record(Trial { operations: step.operations, seconds, sample }).is_some() {
+            order.push(row);
+        }
+        assert!((0.0..=3.0).contains(&rows.progress()));
+    }
+    assert_eq!(order, [[0, 1, 2]; DEFAULT_ROUNDS].concat());
+    assert_eq!(rows.progress(), 3.0);
+    for row in &rows.rows {
+        let rate = row.rounds().expect("rounds").figure(0, |rate| rate.value);
+        let other = rate.other_state.expect("a second state");
+        assert!(near(rate.main.median, 1.0 / 5e-6) && near(other.median, 1.0 / 20e-6), "{rate:?}");
+    }
+}
+
+#[test]
+fn a_row_that_is_done_has_no_further_turn() {
+    let mut rows = Interleaved::new(Rules { rounds: 2, ..RULES }, [1, 1]);
+    let mut order = Vec::new();
+    while let Some((row, step)) = rows.next() {
+        // The second row is noisy, so it gets more rounds.
+        let disturbance = if row == 1 { DISTURBANCES[order.len() / 2 * 3 % 5] } else { 0.0 };
+        let seconds = step.operations as f64 * 5e-6 + disturbance;
+        let sample = plain(step.operations as f64 / seconds);
+        if rows.record(Trial { operations: step.operations, seconds, sample }).is_some() {
+            order.push(row);
+        }
+    }
+    assert_eq!(order, [0, 1, 0, 1, 1, 1]);
+    assert!(Interleaved::<Value>::new(RULES, []).next().is_none());
 }
 
 /// All rounds agree, but a few operations take nearly all of the time: the median is 3 µs, and the
@@ -163,8 +227,7 @@ fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
 
 #[test]
 fn a_row_that_stays_noisy_ends_and_says_so() {
-    let delay = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
-    let mut machine = machine(&[5e-6], &delay);
+    let mut machine = machine(&[5e-6], &|number| DISTURBANCES[number % 5]);
     let rounds = machine.run(RULES);
     assert!(rounds.is_noisy(), "{rounds:?}");
     assert!(machine.trials.len() < 60, "{} trials", machine.trials.len());
@@ -195,7 +258,7 @@ fn rounds_that_turn_out_too_short_begin_anew() {
         let seconds = step.operations as f64 * each;
         schedule.record(Trial { operations: step.operations, seconds, sample: plain(1.0 / each) });
     }
-    let rounds = schedule.into_rounds().expect("rounds");
+    let rounds = schedule.rounds().expect("rounds");
     assert_eq!(rounds.count(), 5);
     assert!(rounds.parts[0].iter().all(|trial| trial.seconds >= 0.05), "{rounds:?}");
 }
@@ -228,7 +291,7 @@ fn progress_does_not_go_beyond_the_row() {
         schedule.record(Trial { operations: step.operations, seconds, sample: plain(1.0) });
     }
     assert_eq!(schedule.progress(), 1.0);
-    assert!(Schedule::<Value>::new(RULES, 0).into_rounds().is_none());
+    assert!(Schedule::<Value>::new(RULES, 0).rounds().is_none());
 }
 
 #[test]
@@ -259,7 +322,14 @@ fn a_remark_says_how_many_rows_are_noisy() {
     assert!(noise(0).is_empty());
     let several = noise(2);
     assert!(
-        several.starts_with("2 rows stayed noisy: the rounds spread by more than ±15 %, "),
+        several.starts_with("2 rows are noisy (!): the rounds spread by more than ±15 %, "),
         "{several}"
     );
+}
+
+#[test]
+fn a_noisy_row_shows_its_spread_with_a_mark() {
+    let texts = [(Some(0.04), false), (Some(0.23), true), (Some(1.5), true), (None, true)]
+        .map(|(spread, is_noisy)| spread_with_mark(spread, is_noisy));
+    assert_eq!(texts, ["±4 %", "!±23 %", "!150%", "!"]);
 }

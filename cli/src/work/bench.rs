@@ -6,20 +6,22 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::Connection;
-use crate::cpu;
-use crate::measure::{latency, on_each_connection, run_schedule, stream};
+use crate::measure::{agree_on_step, latency, on_each_connection, stream};
 use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::plain_sockets::PlainSockets;
 use crate::rounds::{
-    DEFAULT_ROUNDS, Figure, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample, Schedule, Trial,
+    DEFAULT_ROUNDS, Figure, Interleaved, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample,
+    State, Step, Trial, median,
 };
+use crate::states::states;
 use crate::times::Times;
 use crate::wait::{Role, Wait};
+use crate::{copying, cpu};
 
 /// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
 /// take longer.
 pub(crate) const MAX_TRIAL_TIME: Duration = Duration::from_millis(250);
-/// The maximum number of times that a noisy row is measured.
+/// A noisy row gets further rounds, until it has this many times the requested number.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The maximum message size.
@@ -54,28 +56,38 @@ pub(crate) struct Work {
     /// minimum.
     pub(crate) seconds: f64,
     pub(crate) wait: Wait,
+    /// The processor of the server, if it is on the client's host and differs from the client's
+    /// processor. The client then also measures how fast one copies what the other has written.
+    pub(crate) server_cpu: Option<usize>,
 }
 
-/// The result for one point.
+/// The result for one point so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// The index of the point.
     pub(crate) point: usize,
     /// The figures of each adapter, in order.
     pub(crate) figures: Vec<Figures>,
+    /// The bytes per second of a copy between the two processors, after each round.
+    pub(crate) copy: Option<Figure>,
 }
 
-/// The result for one point and adapter. The values are medians of the rounds.
+/// The result for one point and adapter. The values are medians of the rounds. If the latency or
+/// the rate has two states, its values are those of the state with more rounds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// The latency in seconds: half of a round trip, or all of it if [`Operation::is_round_trip`].
     pub(crate) latency: Times,
     /// The spread of the latency's `p50`.
     pub(crate) latency_spread: Option<f64>,
+    /// The latency's `p50` in the other state of the machine.
+    pub(crate) latency_other_state: Option<State>,
     pub(crate) operations_per_second: f64,
     pub(crate) bytes_per_second: f64,
     /// The spread of both rates.
     pub(crate) rate_spread: Option<f64>,
+    /// The operations per second in the other state of the machine.
+    pub(crate) rate_other_state: Option<State>,
     /// The processor time in seconds per operation.
     pub(crate) client_cpu: f64,
     pub(crate) server_cpu: f64,
@@ -114,9 +126,25 @@ struct Throughput {
 }
 
 impl Figures {
-    /// Returns the larger one of the spreads of latency and rate.
+    /// Returns the largest spread of latency and rate, in both states of the machine.
     pub(crate) fn spread(&self) -> Option<f64> {
-        [self.latency_spread, self.rate_spread].into_iter().flatten().max_by(f64::total_cmp)
+        let figures = [self.latency_figure(), self.rate_figure()];
+        figures.iter().filter_map(Figure::spread).max_by(f64::total_cmp)
+    }
+
+    /// Returns the median latency, with both states of the machine.
+    pub(crate) fn latency_figure(&self) -> Figure {
+        self.figure(self.latency.p50, self.latency_spread, self.latency_other_state)
+    }
+
+    /// Returns the operations per second, with both states of the machine.
+    pub(crate) fn rate_figure(&self) -> Figure {
+        self.figure(self.operations_per_second, self.rate_spread, self.rate_other_state)
+    }
+
+    fn figure(&self, median: f64, spread: Option<f64>, other_state: Option<State>) -> Figure {
+        let rounds = self.rounds - other_state.map_or(0, |state| state.rounds);
+        Figure { main: State { rounds, median, spread }, other_state }
     }
 }
 
@@ -175,7 +203,7 @@ impl Work {
     }
 
     /// Returns the rules for the rounds of a point. With a duration, or with fewer rounds than the
-    /// default, a noisy point is not measured again.
+    /// default, a noisy point gets no further rounds.
     fn rules(&self, adapters: usize) -> Rules {
         Rules {
             rounds: self.rounds as usize,
@@ -192,8 +220,9 @@ impl Work {
     }
 
     /// Runs the work of one process. `connections` contains first the connections of the first
-    /// adapter, then those of the second. At the client, `report_progress` is called with the
-    /// number of completed points, and `report_outcome` after each point.
+    /// adapter, then those of the second. The rounds of the points take turns. At the client,
+    /// `report_progress` is called with the number of completed points, and `report_outcome` with
+    /// the outcome of a point after each of its rounds.
     pub(crate) fn run(
         &self,
         connections: &mut [Connection],
@@ -204,44 +233,60 @@ impl Work {
     ) -> Result<()> {
         let per_adapter = self.connections();
         let mut adapters: Vec<&mut [Connection]> = connections.chunks_mut(per_adapter).collect();
-        let rules = self.rules(adapters.len());
-        for (index, point) in self.points.iter().enumerate() {
-            for connections in &mut adapters {
-                connections
-                    .iter_mut()
-                    .for_each(|connection| connection.set_wait(point.wait(self.wait)));
+        let parts = self.points.iter().map(|point| point.kinds().len() * adapters.len());
+        let mut rows = Interleaved::new(self.rules(adapters.len()), parts);
+        let mut copies = vec![Vec::new(); self.points.len()];
+        while let Some((row, step)) = agree_on_step(rows.next(), sockets, role)? {
+            let trial = self.trial(row, step, &mut adapters, sockets, role)?;
+            if role == Role::Server {
+                continue;
             }
-            let kinds = point.kinds();
-            let mut schedule = Schedule::new(rules, kinds.len() * adapters.len());
-            let report_share = |share| report_progress(index as f64 + share);
-            run_schedule(&mut schedule, sockets, role, report_share, |sockets, step| {
-                let connections =
-                    adapters.get_mut(step.part / kinds.len()).context(UNKNOWN_ADAPTER)?;
-                let connections = connections
-                    .get_mut(..point.connections)
-                    .context("there are fewer connections than the plan says")?;
-                point.trial(
-                    connections,
-                    sockets,
-                    role,
-                    kinds[step.part % kinds.len()],
-                    step.operations,
-                )
-            })?;
-            if role == Role::Client {
-                let rounds = schedule.into_rounds().context("no round was measured")?;
-                let figures = (0..adapters.len()).map(|adapter| point.figures(&rounds, adapter));
-                let figures =
-                    figures.collect::<Option<_>>().context("no operation was measured")?;
-                report_outcome(Outcome { point: index, figures });
+            if let Some(rounds) = rows.record(trial) {
+                let speed = self.server_cpu.and_then(copying::speed);
+                add_copy(&mut copies[row], rounds.count(), speed);
+                report_outcome(self.outcome(row, rounds, adapters.len(), &copies[row])?);
             }
+            report_progress(rows.progress());
         }
         Ok(())
     }
-}
 
-/// The error if a client on another host asks for an adapter that does not exist.
-const UNKNOWN_ADAPTER: &str = "the other process asks for an adapter that does not exist";
+    /// Runs one trial of a point.
+    fn trial(
+        &self,
+        row: usize,
+        Step { part, operations }: Step,
+        adapters: &mut [&mut [Connection]],
+        sockets: &mut PlainSockets,
+        role: Role,
+    ) -> Result<Trial<Measurement>> {
+        let point = self.points.get(row).context("the other process asks for an unknown row")?;
+        let kinds = point.kinds();
+        let connections = adapters
+            .get_mut(part / kinds.len())
+            .context("the other process asks for an adapter that does not exist")?
+            .get_mut(..point.connections)
+            .context("there are fewer connections than the plan says")?;
+        for connection in &mut *connections {
+            connection.set_wait(point.wait(self.wait));
+        }
+        point.trial(connections, sockets, role, kinds[part % kinds.len()], operations)
+    }
+
+    /// Returns the result of a point from its rounds, and from the copies beside them.
+    fn outcome(
+        &self,
+        point: usize,
+        rounds: &Rounds<Measurement>,
+        adapters: usize,
+        copies: &[f64],
+    ) -> Result<Outcome> {
+        let figures = (0..adapters).map(|adapter| self.points[point].figures(rounds, adapter));
+        let figures = figures.collect::<Option<_>>().context("no operation was measured")?;
+        let copy = (!copies.is_empty()).then(|| Figure::of(copies));
+        Ok(Outcome { point, figures, copy })
+    }
+}
 
 impl Point {
     /// Returns the trials of a round.
@@ -303,19 +348,26 @@ impl Point {
             Rounds { parts: rounds.parts[parts].to_vec(), is_incomplete: rounds.is_incomplete };
         let times: Vec<Times> =
             rounds.parts[0].iter().filter_map(|trial| trial.sample.times).collect();
-        let flow = rounds.parts.last()?.iter().filter_map(|trial| trial.sample.flow);
-        let over = |value: fn(&Throughput) -> f64| {
-            Figure::of(&flow.clone().map(|flow| value(&flow)).collect::<Vec<_>>())
+        let flow: Vec<Throughput> =
+            rounds.parts.last()?.iter().filter_map(|trial| trial.sample.flow).collect();
+        let latencies: Vec<f64> = times.iter().map(|times| times.p50).collect();
+        let rates: Vec<f64> = flow.iter().map(|flow| flow.operations_per_second).collect();
+        let [latency, rate] = [&latencies, &rates].map(|values| Figure::of(values));
+        // The processor time per operation and the other times belong to the same rounds.
+        let times: Vec<Times> = main_rounds(&latencies).map(|round| times[round]).collect();
+        let cpu = |value: fn(&Throughput) -> f64| {
+            median(&main_rounds(&rates).map(|round| value(&flow[round])).collect::<Vec<_>>())
         };
-        let rate = over(|flow| flow.operations_per_second);
         Some(Figures {
             latency: Times::median(&times)?,
-            latency_spread: rounds.figure(0, |sample| sample.values()[0]).spread,
-            operations_per_second: rate.median,
-            bytes_per_second: rate.median * self.size as f64,
-            rate_spread: rate.spread,
-            client_cpu: over(|flow| flow.client_cpu).median,
-            server_cpu: over(|flow| flow.server_cpu).median,
+            latency_spread: latency.main.spread,
+            latency_other_state: latency.other_state,
+            operations_per_second: rate.main.median,
+            bytes_per_second: rate.main.median * self.size as f64,
+            rate_spread: rate.main.spread,
+            rate_other_state: rate.other_state,
+            client_cpu: cpu(|flow| flow.client_cpu),
+            server_cpu: cpu(|flow| flow.server_cpu),
             rounds: rounds.count(),
             operations: rounds.operations(),
             noisy: rounds.is_noisy(),
@@ -349,6 +401,21 @@ impl Point {
     }
 }
 
+/// Adds the speed of the copy after a round. `rounds` is the number of the row's rounds with this
+/// one. If it is the first, the copies so far belong to rounds that were discarded because their
+/// trials were too short.
+fn add_copy(copies: &mut Vec<f64>, rounds: usize, speed: Option<f64>) {
+    if rounds == 1 {
+        copies.clear();
+    }
+    copies.extend(speed);
+}
+
+/// Returns the rounds of the state with more rounds.
+fn main_rounds(values: &[f64]) -> impl Iterator<Item = usize> {
+    states(values).swap_remove(0).into_iter()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,7 +423,13 @@ mod tests {
     #[test]
     fn a_caller_asks_for_what_the_command_line_could_have() {
         let point = Point { operation: Operation::Send, size: 64, depth: 16, connections: 2 };
-        let work = |point| Work { points: vec![point], rounds: 1, seconds: 0.0, wait: Wait::Block };
+        let work = |point| Work {
+            points: vec![point],
+            rounds: 1,
+            seconds: 0.0,
+            wait: Wait::Block,
+            server_cpu: None,
+        };
         assert!(work(point).is_valid(1));
         assert!(work(Point { size: MAX_MESSAGE_BYTES, connections: 32, ..point }).is_valid(1));
         for (point, adapters) in [
@@ -378,6 +451,35 @@ mod tests {
         for seconds in [-1.0, MAX_DURATION_SECONDS + 1.0, f64::NAN] {
             assert!(!Work { seconds, ..work(point) }.is_valid(1), "{seconds}");
         }
+    }
+
+    /// Regression test: the copies beside discarded rounds stayed among the copies of the row.
+    #[test]
+    fn each_copy_is_beside_a_round_that_counts() {
+        let work = Work {
+            points: Vec::new(),
+            rounds: 5,
+            seconds: 0.0,
+            wait: Wait::Block,
+            server_cpu: None,
+        };
+        let mut rows = Interleaved::new(work.rules(1), [1]);
+        let (mut copies, mut trials, mut counts) = (Vec::new(), 0, Vec::new());
+        while let Some((_, Step { operations, .. })) = rows.next() {
+            // Operations become ten times as fast after the second round, so that the rounds begin
+            // anew after the fifth.
+            let each = if counts.len() < 2 { 50e-6 } else { 5e-6 };
+            let seconds = operations as f64 * each;
+            trials += 1;
+            if let Some(rounds) = rows.record(Trial { operations, seconds, ..trial(&[each], None) })
+            {
+                counts.push(rounds.count());
+                add_copy(&mut copies, rounds.count(), Some(f64::from(trials)));
+                assert_eq!(copies.len(), rounds.count(), "{counts:?}: {copies:?}");
+            }
+        }
+        assert_eq!(counts, [1, 2, 3, 4, 1, 2, 3, 4, 5], "the rounds must begin anew once");
+        assert_eq!(copies.last(), Some(&f64::from(trials)));
     }
 
     fn trial(times: &[f64], flow: Option<(f64, f64, f64)>) -> Trial<Measurement> {
@@ -428,7 +530,7 @@ mod tests {
         let point = Point { operation: Operation::RdmaRead, size: 4096, depth: 4, connections: 1 };
         let of = |rate: f64| trial(&[4.0 / rate], Some((rate, 0.0, 0.0)));
         let steady = vec![of(1e5); 5];
-        let noisy = [1e5, 4e5, 1e5, 4e5, 2e5].map(of).to_vec();
+        let noisy = [1e5, 4e5, 1e5, 3e5, 2e5].map(of).to_vec();
         let rounds = Rounds::of(vec![steady, noisy]);
         let [first, second] =
             [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("the rounds have figures"));
@@ -437,5 +539,33 @@ mod tests {
         // Both figures come from the same trial, so their product is the queue depth (Little's
         // law).
         assert_eq!(second.operations_per_second * second.latency.p50, 4.0);
+    }
+
+    #[test]
+    fn a_row_with_two_states_has_the_figures_of_both_and_is_not_noisy() {
+        let point = Point { operation: Operation::RdmaRead, size: 65536, depth: 1, connections: 1 };
+        let of = |latency: f64| trial(&[latency], Some((1.0 / latency, latency, latency)));
+        let rounds = [8.6e-6, 32.0e-6, 32.1e-6, 8.7e-6, 31.9e-6].map(of).to_vec();
+        let figures = point.figures(&Rounds::of(vec![rounds]), 0).expect("figures");
+        assert_eq!((figures.latency.p50, figures.client_cpu), (32.0e-6, 32.0e-6));
+        assert!(figures.spread().is_some_and(|spread| spread < 0.01), "{figures:?}");
+        let other = figures.latency_other_state.expect("another state");
+        assert_eq!((other.rounds, figures.latency_figure().main.rounds), (2, 3));
+        assert!((8.6e-6..8.7e-6).contains(&other.median), "{other:?}");
+        let other = figures.rate_other_state.expect("another state");
+        assert_eq!((other.rounds, figures.rate_figure().main.rounds), (2, 3));
+        assert!(!figures.noisy, "{figures:?}");
+    }
+
+    /// Regression test: the row was noisy because of the state with fewer rounds, but its spread
+    /// was that of the other state, so that a table had `!±0 %`.
+    #[test]
+    fn the_spread_of_a_noisy_row_is_above_the_limit_in_either_state() {
+        let point = Point { operation: Operation::RdmaRead, size: 65536, depth: 1, connections: 1 };
+        let of = |latency: f64| trial(&[latency], Some((1.0 / latency, latency, latency)));
+        let rounds = [8e-6, 80e-6, 8e-6, 160e-6, 8e-6, 8e-6].map(of).to_vec();
+        let figures = point.figures(&Rounds::of(vec![rounds]), 0).expect("figures");
+        assert!(figures.noisy && figures.latency_spread == Some(0.0), "{figures:?}");
+        assert!(figures.spread().is_some_and(|spread| spread > 0.15), "{figures:?}");
     }
 }

@@ -90,6 +90,16 @@ pub(crate) enum Against {
     OneThread,
     /// DAT, whose consumer polls instead of blocking.
     Polling,
+    /// DAT over a second adapter, whose RDMA writes complete as soon as TCP or the shared memory
+    /// has accepted them.
+    Local,
+}
+
+impl Against {
+    /// Returns the ia_params of the baseline's adapter, if it needs an adapter of its own.
+    pub(crate) fn adapter_params(self) -> Option<&'static str> {
+        (self == Against::Local).then_some("completion=local")
+    }
 }
 
 /// What is measured, with the connections that it needs besides those of the two processes.
@@ -138,7 +148,7 @@ impl Work {
             min_trial_time: MIN_TRIAL_TIME,
             operations: MIN_OPERATIONS,
             max_trial_time: MAX_TRIAL_TIME,
-            // A noisy row is not measured again. Its result is the ratio of DAT to the baseline,
+            // A noisy row gets no further rounds. Its result is the ratio of DAT to the baseline,
             // and each round yields a ratio of its own.
             attempts: 1,
         };
@@ -152,6 +162,10 @@ impl Work {
                 (Ready::One(workload), _) if self.against == Against::Polling => {
                     connections[0].set_wait(if part == 0 { Wait::Block } else { Wait::Poll });
                     workload.run_dat(&mut connections[0], sockets, role, operations)
+                }
+                (Ready::One(workload), part) if self.against == Against::Local => {
+                    // Each of the two adapters has one connection.
+                    workload.run_dat(&mut connections[part], sockets, role, operations)
                 }
                 (Ready::One(workload), 0) => {
                     workload.run_dat(&mut connections[0], sockets, role, operations)
@@ -177,7 +191,7 @@ impl Work {
         if role == Role::Server {
             return Ok(Vec::new());
         }
-        let rounds = schedule.into_rounds().context("no round was measured")?;
+        let rounds = schedule.rounds().context("no round was measured")?;
         let both = rounds.parts[0].iter().zip(&rounds.parts[1]);
         let values = both.map(|(dat, baseline)| (dat.sample.value, baseline.sample.value));
         Ok(values.map(|(dat, baseline)| Round { dat, baseline }).collect())

@@ -352,7 +352,7 @@ pub(super) const CASES: &[Row] = &[
         "dat_ep_common_connect refuses a time limit of 0.",
         |rig| {
             let (ep, address) = (rig.ep()?.ep, rig.common_point()?.address);
-            rig.forbidden(
+            answers(
                 rig.api.dat_ep_common_connect(ep, address, 0, 0, null_mut()),
                 DAT_INVALID_PARAMETER,
             )
@@ -383,7 +383,7 @@ pub(super) const CASES: &[Row] = &[
         "dat_ep_dup_connect/no-time",
         "RETURN VALUES: invalid parameter",
         "dat_ep_dup_connect refuses a time limit of 0.",
-        |rig| rig.forbidden(dup_connect(rig, rig.ep()?.ep, 0, 0)?, DAT_INVALID_PARAMETER),
+        |rig| answers(dup_connect(rig, rig.ep()?.ep, 0, 0)?, DAT_INVALID_PARAMETER),
     ),
     must(
         "dat_ep_dup_connect/no-connect-evd",
@@ -731,23 +731,13 @@ pub(super) const CASES: &[Row] = &[
         "dat_rmr_bind/unknown-flags",
         "RETURN VALUES: invalid parameter",
         "dat_rmr_bind refuses completion flags that the standard does not define.",
-        |rig| {
-            let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
-            let (all, va, ep) = (DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, pair.active.ep);
-            let (triplet, id) = (memory.all(), cookie(1));
-            let answer = rig.api.dat_rmr_bind(
-                rmr,
-                memory.lmr,
-                &triplet,
-                all,
-                va,
-                ep,
-                id,
-                NO_VALUE,
-                &mut context,
-            );
-            rig.forbidden(answer, DAT_INVALID_PARAMETER)
-        },
+        |rig| bind_with(rig, NO_VALUE),
+    ),
+    must(
+        "dat_rmr_bind/unsignalled-not-configured",
+        "RETURN VALUES: invalid parameter",
+        "A bind with the unsignalled flag is invalid if the EP was created without that flag.",
+        |rig| bind_with(rig, DAT_COMPLETION_UNSIGNALLED_FLAG),
     ),
     must(
         "dat_srq_create/null-arguments",
@@ -765,6 +755,18 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
 ];
+
+/// Checks that a bind with these completion flags is invalid.
+#[track_caller]
+fn bind_with(rig: &Rig, flags: DAT_COMPLETION_FLAGS) -> Outcome {
+    let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
+    let (all, va, ep) = (DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, pair.active.ep);
+    let (lmr, triplet, id) = (memory.lmr, memory.all(), cookie(1));
+    answers(
+        rig.api.dat_rmr_bind(rmr, lmr, &triplet, all, va, ep, id, flags, &mut context),
+        DAT_INVALID_PARAMETER,
+    )
+}
 
 /// Creates a reserved service point (RSP).
 fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {

@@ -99,6 +99,25 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_cno_wait/failed-unsignalled-completion",
+        "dat_ep_post_rdma_read, DESCRIPTION: completion flags",
+        "An unsignalled read that fails triggers the CNO of its EVD, although one that succeeds \
+         does not.",
+        |rig| {
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
+            let (cno, to) = (rig.cno()?, rig.memory(8)?);
+            let unreadable = DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_READ_FLAG;
+            let from = rig.memory_with(rig.pz()?, 8, unreadable)?;
+            ok(rig.api.dat_evd_modify_cno(pair.active.request, cno))?;
+            // A write may have completed when the peer refuses it, because over iWARP it completes
+            // when its data have left.
+            let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            ok(rig.read_with(pair.active.ep, &[to.all()], 1, &from.remote(), flags))?;
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.active.request)
+        },
+    ),
+    must(
         "dat_cno_wait/bad-handle",
         "RETURN VALUES",
         "A null handle, a freed handle and the handle of an object of another type are refused.",

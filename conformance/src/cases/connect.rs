@@ -296,7 +296,8 @@ pub(super) const CASES: &[Row] = &[
             let mut active = rig.evds_of_an_ep()?;
             let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             (active.request, active.connect) = (all, all);
-            let (pz, attr) = (rig.pz()?, rig.ep_attr());
+            let request_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+            let (pz, attr) = (rig.pz()?, DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() });
             ok(rig.api.dat_ep_create(rig.ia, pz, active.recv, all, all, &attr, &mut active.ep))?;
             let pair = rig.pair_of(active, rig.ep()?)?;
             let (from, to) = (rig.memory(1 << 20)?, rig.memory(1 << 20)?);

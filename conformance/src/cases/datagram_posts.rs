@@ -312,7 +312,7 @@ pub(super) const CASES: &[Row] = &[
             each(rig, |kind, Datagrams { pair, .. }| {
                 let (ep, to) = (pair.active.ep, &pair.to_passive);
                 let answer = kind.post(rig, ep, (0, null()), to, 1, 0x4000);
-                rig.forbidden(answer, DAT_INVALID_PARAMETER)
+                answers(answer, DAT_INVALID_PARAMETER)
             })
         },
     ),

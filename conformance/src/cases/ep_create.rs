@@ -442,7 +442,7 @@ pub(super) const CASES: &[Row] = &[
                 [DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG]
             {
                 let attr = DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() };
-                rig.forbidden(
+                answers(
                     create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr),
                     DAT_INVALID_PARAMETER,
                 )?;
@@ -477,7 +477,7 @@ pub(super) const CASES: &[Row] = &[
                     &DAT_EP_ATTR { qos, ..rig.ep_attr() },
                 );
                 if qos & rig.provider.dat_qos_supported == 0 {
-                    rig.forbidden(answer, DAT_MODEL_NOT_SUPPORTED)?;
+                    answers(answer, DAT_MODEL_NOT_SUPPORTED)?;
                 } else {
                     ok(answer)?;
                 }
@@ -547,7 +547,7 @@ pub(super) const CASES: &[Row] = &[
             let first = rig.ep()?;
             let evds = Ep { request: first.request, ..rig.evds_of_an_ep()? };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            rig.forbidden(
+            answers(
                 create(
                     rig,
                     rig.pz()?,
@@ -566,7 +566,7 @@ pub(super) const CASES: &[Row] = &[
             let first = rig.ep()?;
             let evds = Ep { recv: first.recv, ..rig.evds_of_an_ep()? };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-            rig.forbidden(
+            answers(
                 create(
                     rig,
                     rig.pz()?,
@@ -586,7 +586,7 @@ pub(super) const CASES: &[Row] = &[
             let evds = rig.evds_of_an_ep()?;
             let evds = Ep { recv: evds.request, ..evds };
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-            rig.forbidden(
+            rig.relaxed(
                 create(
                     rig,
                     rig.pz()?,
@@ -606,7 +606,7 @@ pub(super) const CASES: &[Row] = &[
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             let evds = Ep { recv: both, connect: both, ..evds };
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-            rig.forbidden(
+            answers(
                 create(
                     rig,
                     rig.pz()?,
@@ -615,6 +615,78 @@ pub(super) const CASES: &[Row] = &[
                 ),
                 DAT_INVALID_PARAMETER,
             )
+        },
+    ),
+    must(
+        "dat_ep_create/unsignalled-recv-and-default-request",
+        "USAGE 4",
+        "If an EP has one EVD for requests and receives, and receives are unsignalled, requests \
+         must be unsignalled, too.",
+        |rig| one_evd(rig, DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_DEFAULT_FLAG),
+    ),
+    must(
+        "dat_ep_create/threshold-and-default",
+        "USAGE 4",
+        "If an EP has one EVD for requests and receives, one of these streams cannot have the \
+         threshold flag and the other one the default flag.",
+        |rig| {
+            let (threshold, default) =
+                (DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
+            one_evd(rig, threshold, default)?;
+            one_evd(rig, default, threshold)
+        },
+    ),
+    must(
+        "dat_ep_create/solicited-recv-and-request",
+        "USAGE 4",
+        "If the receives of an EP have the flag for solicited wait, they cannot share an EVD with \
+         requests.",
+        |rig| one_evd(rig, DAT_COMPLETION_SOLICITED_WAIT_FLAG, DAT_COMPLETION_DEFAULT_FLAG),
+    ),
+    must(
+        "dat_ep_create/unsignalled-beside-connections",
+        "USAGE 4",
+        "Unsignalled requests or receives cannot use an EVD that also takes connection events.",
+        |rig| beside_connections(rig, DAT_COMPLETION_UNSIGNALLED_FLAG),
+    ),
+    must(
+        "dat_ep_create/default-beside-connections",
+        "USAGE 4",
+        "Requests or receives with the default flags cannot use an EVD that also takes connection \
+         events.",
+        |rig| beside_connections(rig, DAT_COMPLETION_DEFAULT_FLAG),
+    ),
+    must(
+        "dat_ep_create/threshold-beside-connections",
+        "USAGE 4",
+        "Requests and receives with the threshold flag can use an EVD that also takes connection \
+         events.",
+        |rig| {
+            let flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+            let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
+            let evds = Ep { recv: all, request: all, connect: all, ..rig.evds_of_an_ep()? };
+            ok(create(
+                rig,
+                rig.pz()?,
+                evds,
+                &DAT_EP_ATTR {
+                    recv_completion_flags: flags,
+                    request_completion_flags: flags,
+                    ..rig.ep_attr()
+                },
+            ))
+        },
+    ),
+    must(
+        "dat_ep_create/unsignalled-beside-software-events",
+        "USAGE 4",
+        "Unsignalled requests cannot use an EVD that also takes software events.",
+        |rig| {
+            let request = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+            let evds = Ep { request, ..rig.evds_of_an_ep()? };
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let attr = DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() };
+            rig.relaxed(create(rig, rig.pz()?, evds, &attr), DAT_INVALID_PARAMETER)
         },
     ),
     must(
@@ -639,6 +711,35 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
 ];
+
+/// Checks that an EP cannot have one EVD for receives and requests with these flags.
+#[track_caller]
+fn one_evd(rig: &Rig, receives: DAT_COMPLETION_FLAGS, requests: DAT_COMPLETION_FLAGS) -> Outcome {
+    let evds = rig.evds_of_an_ep()?;
+    let evds = Ep { recv: evds.request, ..evds };
+    let attr = DAT_EP_ATTR {
+        recv_completion_flags: receives,
+        request_completion_flags: requests,
+        ..rig.ep_attr()
+    };
+    answers(create(rig, rig.pz()?, evds, &attr), DAT_INVALID_PARAMETER)
+}
+
+/// Checks that neither receives nor requests with these flags can use an EVD that also takes
+/// connection events.
+#[track_caller]
+fn beside_connections(rig: &Rig, flags: DAT_COMPLETION_FLAGS) -> Outcome {
+    let attr = DAT_EP_ATTR {
+        recv_completion_flags: flags,
+        request_completion_flags: flags,
+        ..rig.ep_attr()
+    };
+    let (both, evds) = (rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?, rig.evds_of_an_ep()?);
+    for evds in [Ep { recv: both, ..evds }, Ep { request: both, ..evds }] {
+        answers(create(rig, rig.pz()?, evds, &attr), DAT_INVALID_PARAMETER)?;
+    }
+    Ok(())
+}
 
 /// Calls dat_ep_create with these EVDs.
 fn create(rig: &Rig, pz: DAT_PZ_HANDLE, evds: Ep, attr: &DAT_EP_ATTR) -> DAT_RETURN {

@@ -9,7 +9,9 @@ use dat_sys::*;
 use self::operation::Operation;
 use super::ib_posts::IbPost;
 use crate::case::{Case, Level, Run};
-use crate::check::{NotPassed, Outcome, answers, ensure_equal, failed, name, ok, supported};
+use crate::check::{
+    NotPassed, Outcome, answers, answers_with, ensure_equal, failed, name, ok, supported,
+};
 use crate::rig::Rig;
 
 /// A cell of the table: an operation, the state of the endpoint, and the expected result.
@@ -108,8 +110,65 @@ const TABLE: &[(Operation, [Expected; 15])] = {
     ]
 };
 
-/// Returns a case for each cell that the standard determines.
+/// The subtypes of DAT_INVALID_STATE in the order of the columns. The headers define none for the
+/// states of a connection over several paths.
+const SUBTYPES: [DAT_RETURN_SUBTYPE; 13] = [
+    DAT_INVALID_STATE_EP_UNCONNECTED,
+    DAT_INVALID_STATE_EP_UNCONFIGURED,
+    DAT_INVALID_STATE_EP_RESERVED,
+    DAT_INVALID_STATE_EP_UNCONFRESERVED,
+    DAT_INVALID_STATE_EP_PASSCONNPENDING,
+    DAT_INVALID_STATE_EP_UNCONFPASSIVE,
+    DAT_INVALID_STATE_EP_ACTCONNPENDING,
+    DAT_INVALID_STATE_EP_TENTCONNPENDING,
+    DAT_INVALID_STATE_EP_UNCONFTENTATIVE,
+    DAT_INVALID_STATE_EP_CONNECTED,
+    DAT_INVALID_STATE_EP_DISCPENDING,
+    DAT_INVALID_STATE_EP_DISCONNECTED,
+    DAT_INVALID_STATE_EP_COMPLPENDING,
+];
+
+/// Returns a case for each cell that the standard determines, and a case for each subtype.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
+    cells().chain(subtypes())
+}
+
+/// Returns a case for each state that has a subtype: a refusal names the state.
+fn subtypes() -> impl Iterator<Item = Case> {
+    (0..SUBTYPES.len()).map(|column| {
+        let (state, words) = STATES[column];
+        let (function, _) = refused_in(state).names();
+        Case {
+            id: format!("{function}/subtype-in-{words}"),
+            level: Level::Should,
+            clause: "1.2 headers: subtypes of DAT_INVALID_STATE",
+            requirement: format!(
+                "If {function} refuses an EP in the state {words}, the subtype of the status names \
+                 this state."
+            ),
+            run: Run::Numbered(names_the_state, column),
+        }
+    })
+}
+
+/// Calls an operation that the state of this column forbids, and checks the subtype.
+fn names_the_state(rig: &mut Rig, column: usize) -> Outcome {
+    let (state, _) = STATES[column];
+    let tools = operation::Tools::new(rig, refused_in(state))?;
+    let end = reach::reach(rig, state)?;
+    answers_with(refused_in(state).run(rig, &tools, end), DAT_INVALID_STATE, SUBTYPES[column])
+}
+
+/// Returns an operation that is refused in this state.
+fn refused_in(state: DAT_EP_STATE) -> Operation {
+    match state {
+        DAT_EP_STATE_CONNECTED | DAT_EP_STATE_DISCONNECTED => Operation::Connect,
+        _ => Operation::PostSend,
+    }
+}
+
+/// Returns a case for each cell that the standard determines.
+fn cells() -> impl Iterator<Item = Case> {
     (0..TABLE.len() * STATES.len()).filter_map(|number| {
         let (Cell { operation, state, expected }, words) = Cell::numbered(number);
         (expected != Expected::Open).then(|| {

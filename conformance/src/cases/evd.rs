@@ -591,7 +591,11 @@ fn overflow(
     let mut ep = rig.evds_of_an_ep()?;
     ep.request = rig.evd_of(rig.ia, 1, streams)?;
     let count = rig.query_evd(ep.request)?.evd_qlen as u64 + MORE;
-    let attr = DAT_EP_ATTR { max_request_dtos: count as DAT_COUNT + 8, ..rig.ep_attr() };
+    let attr = DAT_EP_ATTR {
+        request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        max_request_dtos: count as DAT_COUNT + 8,
+        ..rig.ep_attr()
+    };
     let (pz, Ep { recv, request, connect, .. }) = (rig.pz()?, ep);
     ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep.ep))?;
     let pair = rig.pair_of(ep, rig.ep()?)?;

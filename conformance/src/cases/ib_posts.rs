@@ -117,7 +117,7 @@ pub(super) const CASES: &[Row] = &[
             each(rig, &ALL, |post| {
                 let (pair, near, far) = (rig.pair()?, rig.memory(8)?, memory(rig, 8)?);
                 ok(rig.recv(pair.passive.ep, &[], 2))?;
-                rig.forbidden(
+                answers(
                     post.post(rig, pair.active.ep, &near.all(), 1, &far.remote(), 0x4000),
                     DAT_INVALID_PARAMETER,
                 )

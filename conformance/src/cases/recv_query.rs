@@ -142,18 +142,26 @@ pub(super) const CASES: &[Row] = &[
         "dat_ep_recv_query/attribute",
         "USAGE 1",
         "If ep_recv_info_supported does not list a count, dat_ep_recv_query returns \
-         DAT_VALUE_UNKNOWN for it.",
+         DAT_VALUE_UNKNOWN for it, with and without an SRQ. It returns each count that the \
+         attribute lists.",
         |rig| {
-            let (buffers, span) = ask(rig, rig.ep()?.ep)?;
-            let known =
-                usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
-            let supported_count =
-                (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            ensure_equal(
-                "the number of bits that are set in ep_recv_info_supported",
-                supported_count,
-                known,
-            )
+            let mut eps = vec![rig.ep()?];
+            if rig.provider.srq_supported != DAT_FALSE {
+                eps.push(rig.ep_on(rig.srq(2)?)?);
+            }
+            for ep in eps {
+                let (buffers, span) = ask(rig, ep.ep)?;
+                let known = usize::from(buffers != DAT_VALUE_UNKNOWN)
+                    + usize::from(span != DAT_VALUE_UNKNOWN);
+                let supported_count =
+                    (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
+                ensure_equal(
+                    "the number of bits that are set in ep_recv_info_supported",
+                    supported_count,
+                    known,
+                )?;
+            }
+            Ok(())
         },
     ),
     must(

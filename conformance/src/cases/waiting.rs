@@ -70,6 +70,23 @@ pub(super) const CASES: &[Row] = &[
         },
     ),
     must(
+        "dat_evd_wait/failed-unsignalled-completion",
+        "dat_ep_post_rdma_read, DESCRIPTION: completion flags",
+        "An unsignalled read that fails ends dat_evd_wait, although one that succeeds does not.",
+        |rig| {
+            let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+            let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
+            let unreadable = DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_READ_FLAG;
+            let (from, to) = (rig.memory_with(rig.pz()?, 8, unreadable)?, rig.memory(8)?);
+            let (answer, more) = rig.while_waiting_beside(pair.active.request, || {
+                let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
+                ok(rig.read_with(pair.active.ep, &[to.all()], 1, &from.remote(), flags))
+            })?;
+            ok(answer)?;
+            ensure_equal("the number of events left", more, 0)
+        },
+    ),
+    must(
         "dat_cno_wait/interrupted",
         "RETURN VALUES: interrupted call",
         "A signal ends dat_cno_wait with DAT_INTERRUPTED_CALL.",

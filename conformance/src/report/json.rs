@@ -7,6 +7,8 @@ use crate::case::Level;
 
 #[derive(Serialize)]
 struct Document<'a> {
+    /// The version of the suite, which is also that of the program `dat`.
+    version: &'static str,
     target: &'a str,
     must: Count,
     should: Count,
@@ -48,6 +50,7 @@ pub(super) fn write(report: &Report) -> String {
         verdict: &record.verdict,
     });
     let document = Document {
+        version: env!("CARGO_PKG_VERSION"),
         target: &report.target,
         must: of(Level::Must),
         should: of(Level::Should),

@@ -201,15 +201,20 @@ impl Rig {
         id: u64,
         remote: &DAT_RMR_TRIPLET,
     ) -> DAT_RETURN {
+        self.read_with(ep, iov, id, remote, DAT_COMPLETION_DEFAULT_FLAG)
+    }
+
+    /// Calls dat_ep_post_rdma_read with flags.
+    pub(crate) fn read_with(
+        &self,
+        ep: DAT_EP_HANDLE,
+        iov: &[DAT_LMR_TRIPLET],
+        id: u64,
+        remote: &DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) -> DAT_RETURN {
         let (count, iov) = (iov.len() as DAT_COUNT, iov.as_ptr().cast_mut());
-        self.api.dat_ep_post_rdma_read(
-            ep,
-            count,
-            iov,
-            cookie(id),
-            remote,
-            DAT_COMPLETION_DEFAULT_FLAG,
-        )
+        self.api.dat_ep_post_rdma_read(ep, count, iov, cookie(id), remote, flags)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Common service points (CSPs, uDAPL 2.0). A CSP is a public service point that is named by an
 //! address with its port, as a socket is.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use dat_sys::*;
@@ -9,7 +9,7 @@ use dat_sys::*;
 use super::cr::IncomingRequest;
 use super::qualifier::{self, Qualifier};
 use super::request_handler::RequestHandler;
-use crate::addr::SockAddr;
+use crate::addr::{self, SockAddr};
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
@@ -49,7 +49,8 @@ pub fn create<T: Transport>(
 ) -> Result<&'static Node<Csp<T>>> {
     super::rsp::check_evd(ia, evd)?;
     check_comm(comm, address)?;
-    check_local(address.ip())?;
+    let address = addr::with_scope(address, ia.transport.attrs().interface)?;
+    check_local(address)?;
     let qualifier = match address.port() {
         0 => Qualifier::Any,
         port => Qualifier::Exactly(port.into()),
@@ -107,8 +108,9 @@ fn check_comm(comm: &DAT_COMM, address: SocketAddr) -> Result<()> {
 
 /// Checks that this host has the address. The unspecified address, which stands for all addresses
 /// of the host, also passes.
-fn check_local(ip: IpAddr) -> Result<()> {
-    UdpSocket::bind((ip, 0)).map(drop).map_err(|error| match error.raw_os_error() {
+fn check_local(mut address: SocketAddr) -> Result<()> {
+    address.set_port(0);
+    UdpSocket::bind(address).map(drop).map_err(|error| match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRINUSE) => {
             Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
         }

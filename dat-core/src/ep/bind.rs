@@ -19,15 +19,11 @@ const BIND_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 impl<T: Transport> Node<Ep<T>> {
-    /// Checks whether a bind with these flags may be posted now. A strict adapter refuses flags
-    /// that a bind cannot have. Other adapters drop such flags. Returns the remaining flags.
+    /// Checks whether a bind with these flags may be posted now.
     ///
     /// # Safety
     /// The requirements of all posts apply (see `post`).
-    pub(crate) unsafe fn check_bind(
-        &self,
-        flags: DAT_COMPLETION_FLAGS,
-    ) -> Result<DAT_COMPLETION_FLAGS> {
+    pub(crate) unsafe fn check_bind(&self, flags: DAT_COMPLETION_FLAGS) -> Result<()> {
         self.shared.state.check(States::POST_REQUEST)?;
         if self.service() != ServiceType::Connection {
             return Err(Error::handle(DAT_INVALID_HANDLE_EP));
@@ -43,7 +39,7 @@ impl<T: Transport> Node<Ep<T>> {
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_rmr_bind).
         let known = BIND_FLAGS | bound.unsignalled;
-        if flags & !known == 0 { Ok(flags) } else { self.drop_unknown_flags(known, flags, 8) }
+        if flags & !known == 0 { Ok(()) } else { Err(Error::arg(8)) }
     }
 
     /// Whether the endpoint belongs to this protection zone.

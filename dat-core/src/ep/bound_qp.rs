@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use dat_sys::*;
 
-use super::{Ep, Evds, Flow, FreedFlows, Setup, params};
+use super::{Ep, Evds, Flow, FreedFlows, Setup};
 use crate::error::Result;
 use crate::handle::Ref;
 use crate::provider::{QpCfg, ServiceType, Sink, Token, Transport};
@@ -63,15 +63,22 @@ impl<T: Transport> Ep<T> {
         // a `Box` would assert that nobody else accesses its content.
         let flow = Arc::new(flow);
         let limits = self.ia.transport.attrs();
-        let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
-        let write_iov = count(attr.max_rdma_write_iov);
-        // Only a strict adapter applies the sizes in the attributes. Programs set them to 0, and
-        // OFED's library does not check them.
-        let max_size = |of_ep: u32, limit: u32| u64::from(if strict { of_ep } else { limit });
+        // Consumers of uDAPL 1.1 leave max_rdma_write_iov and max_rdma_read_iov at 0 and mean
+        // max_request_iov.
+        let or_request_iov =
+            |iov: DAT_COUNT| count(if iov == 0 { attr.max_request_iov } else { iov });
         let service = self.service();
-        let max_message = match service {
+        let longest_message = match service {
             ServiceType::Connection => limits.max_message,
             ServiceType::Datagram => limits.max_datagram.unwrap_or(0),
+        };
+        let max_message = match limits.permits_longer_messages() {
+            true => longest_message,
+            false => attr.max_message_size.min(longest_message),
+        };
+        let max_rdma = match limits.permits_longer_rdma() {
+            true => limits.max_message,
+            false => attr.max_rdma_size,
         };
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -81,11 +88,11 @@ impl<T: Transport> Ep<T> {
             service,
             token: Token::new(&flow),
             holding: Arc::clone(&holding),
-            sender_wakes: params::recv_stream_flags(attr) == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+            sender_wakes: attr.recv_completion_flags == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             max_requests: depths[0],
             max_recvs: depths[1],
             max_request_segments: count(attr.max_request_iov)
-                .max(write_iov)
+                .max(count(attr.max_rdma_write_iov))
                 .max(count(attr.max_rdma_read_iov)),
             max_recv_segments: count(attr.max_recv_iov),
         };
@@ -96,21 +103,13 @@ impl<T: Transport> Ep<T> {
         let bound = Box::into_raw(Box::new(BoundQp {
             qp,
             flow,
-            unsignalled: params::request_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
-            recv_unsignalled: params::recv_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
-            max_send_iov: if strict { request_iov } else { request_iov.max(write_iov) },
-            max_write_iov: if strict && write_iov > 0 {
-                write_iov
-            } else {
-                request_iov.max(write_iov)
-            },
-            max_message: max_size(attr.max_message_size, max_message),
-            max_rdma: max_size(attr.max_rdma_size, limits.max_message),
-            // Consumers of uDAPL 1.1 leave max_rdma_read_iov at 0 and mean max_request_iov.
-            max_read_iov: match attr.max_rdma_read_iov {
-                0 => count(attr.max_request_iov).min(self.ia.transport.attrs().max_read_segments),
-                n => count(n),
-            },
+            unsignalled: attr.request_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            recv_unsignalled: attr.recv_completion_flags & DAT_COMPLETION_UNSIGNALLED_FLAG,
+            max_send_iov: count(attr.max_request_iov),
+            max_write_iov: or_request_iov(attr.max_rdma_write_iov),
+            max_message: max_message.into(),
+            max_rdma: max_rdma.into(),
+            max_read_iov: or_request_iov(attr.max_rdma_read_iov).min(limits.max_read_segments),
             max_recv_iov: count(attr.max_recv_iov),
             on_srq: setup.srq.is_some(),
             pz: pz.handle() as usize,

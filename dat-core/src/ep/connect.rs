@@ -7,12 +7,13 @@ use std::time::Duration;
 use dat_sys::ib::*;
 use dat_sys::*;
 use telemetry::Hex;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::bound_qp::BoundQp;
 use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
+use crate::addr;
 use crate::conn::port;
 use crate::error::{Error, Result};
 use crate::log;
@@ -73,17 +74,19 @@ impl<T: Transport> Ep<T> {
         arg: u32,
     ) -> Result<()> {
         let limits = self.ia.transport.attrs();
-        // A timeout must be positive (uDAPL 1.2, dat_ep_connect). In OFED's library a timeout of 0
-        // means no limit, so only a strict adapter refuses it.
+        // A timeout must be positive (uDAPL 1.2, dat_ep_connect).
         let limit = match timeout {
             DAT_TIMEOUT_INFINITE => None,
-            0 if limits.strict => return Err(Error::arg(arg)),
-            0 => None,
+            0 => return Err(Error::arg(arg)),
             us => Some(Duration::from_micros(us.into())),
         };
         if private.len() > limits.max_private {
             return Err(Error::arg(arg + 1));
         }
+        let addr = addr::with_scope(addr, limits.interface).inspect_err(|_| {
+            let because = "a link-local address needs a scope: the index of a network interface";
+            warn!(target: "dat::cm", to = %addr.ip(), because, "cannot connect");
+        })?;
         let mut setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;
         let depth = setup.read_depth();

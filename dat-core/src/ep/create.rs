@@ -10,7 +10,7 @@ use super::state::{Event, State};
 use super::{Ep, FreedFlows, Setup, params};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
-use crate::evd::{CompletionStream, Evd};
+use crate::evd::{CompletionStream, Evd, Stream};
 use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
@@ -39,31 +39,34 @@ pub fn create<T: Transport>(
 ) -> Result<&'static Node<Ep<T>>> {
     let limits = ia.transport.attrs();
     let attr_arg = if handles.srq.is_some() { 7 } else { 6 };
-    let attr = match attr {
-        Some(attr) => *attr,
+    let (attr, unset_flags) = match attr {
+        Some(attr) => (*attr, 0),
         None if handles.srq.is_some() => return Err(Error::arg(attr_arg)),
-        None => params::defaults(limits, ServiceType::Connection),
+        None => (params::defaults(limits, ServiceType::Connection), params::COMPLETION_FLAGS),
     };
     params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
-    let attr = params::without_named_attrs(&attr);
+    let mut attr = params::without_named_attrs(&attr);
     handles.check(ia)?;
+    let evds = [handles.recv, handles.request].map(|evd| evd.map(|evd| &**evd));
+    params::choose_flags(&mut attr, unset_flags, evds);
     if !pz_permits_srq(handles.pz, handles.srq) {
         return Err(Error::arg(6));
     }
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: open_stream(handles.recv, params::recv_stream_flags(&attr))
+        recv_evd: open_stream(handles.recv, params::recv_stream(&attr))
             .ok_or(Error::arg(attr_arg))?,
-        request_evd: open_stream(handles.request, params::request_stream_flags(&attr))
+        request_evd: open_stream(handles.request, params::request_stream(&attr))
             .ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
         attr,
+        unset_flags,
         holding: Arc::default(),
         peer: None,
         movable_recvs: Vec::new(),
     };
-    setup.holding.set_soft(params::soft_watermark(&setup.attr, limits.strict));
+    setup.holding.set_soft(params::soft_watermark(&setup.attr, limits));
     let state =
         if setup.pz.is_some() { State::Unconnected } else { State::UnconfiguredUnconnected };
     build(ia, setup, handles.connect.map(Ref::new), state)
@@ -79,14 +82,14 @@ pub(super) fn pz_permits_srq<T: Transport>(
     srq.ia.transport.attrs().srq_across_pds || srq.pz.handle() == pz.handle()
 }
 
-/// Opens a completion stream to an EVD. Returns `None` if the flags do not match the flags of the
-/// EVD's other streams, and `Some(None)` if there is no EVD.
+/// Opens a completion stream to an EVD. Returns `None` if the stream does not match the EVD's other
+/// streams, and `Some(None)` if there is no EVD.
 pub(super) fn open_stream<T: Transport>(
     evd: Option<&Node<Evd<T>>>,
-    flags: DAT_COMPLETION_FLAGS,
+    stream: Stream,
 ) -> Option<Option<CompletionStream<T>>> {
     match evd {
-        Some(evd) => CompletionStream::new(evd, flags).map(Some),
+        Some(evd) => CompletionStream::new(evd, stream).map(Some),
         None => Some(None),
     }
 }
@@ -105,6 +108,7 @@ pub fn create_tentative<T: Transport>(
         request_evd: None,
         srq: None,
         attr,
+        unset_flags: params::COMPLETION_FLAGS,
         holding: Arc::default(),
         peer: None,
         movable_recvs: Vec::new(),

@@ -114,8 +114,7 @@ impl<T: Transport> Ep<T> {
     /// endpoints do not share with others.
     pub(super) fn resolve(&self, bound: &BoundQp<T>, to: &Connect<'_>) -> Result<()> {
         let peers = self.peers()?;
-        let mut remote = to.addr;
-        remote.set_port(to.port);
+        let remote = to.peer();
         self.start_call(Event::Resolve)?;
         let number = {
             let mut peers = lock(peers);
@@ -290,10 +289,9 @@ impl<T: Transport> Node<Ep<T>> {
         }
         let known =
             super::post::REQUEST_FLAGS | bound.unsignalled | DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-        let flags = match flags & !known {
-            0 => flags,
-            _ => self.drop_unknown_flags(known, flags, flags_arg)?,
-        };
+        if flags & !known != 0 {
+            return Err(Error::arg(flags_arg));
+        }
         if segments.len() > bound.max_send_iov {
             return Err(Error::arg(3));
         }

@@ -43,7 +43,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         if length(segments) > room.into() {
-            self.refuse_if_strict()?;
+            return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let op = SendOp::WriteImm { to, immediate };
         // SAFETY: the caller keeps the rules of all posts (see `post`).
@@ -65,12 +65,10 @@ impl<T: Transport> Node<Ep<T>> {
         (at, size): (Remote, u32),
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // Refuse a sink that is too short, because the old value would be written past its end.
-        if sink.len < ATOMIC_SIZE {
+        // A sink that is too short must be refused, because the old value would be written past its
+        // end.
+        if sink.len < ATOMIC_SIZE || size < ATOMIC_SIZE {
             return Err(Error::of(DAT_LENGTH_ERROR));
-        }
-        if size < ATOMIC_SIZE {
-            self.refuse_if_strict()?;
         }
         let sink = [Segment { len: ATOMIC_SIZE, ..sink }];
         let (op, sink_arg) = match atomic {

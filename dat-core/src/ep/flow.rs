@@ -129,7 +129,9 @@ impl Flow {
     pub(super) fn receives_idle<T: Transport>(&self, qp: &T::Qp) -> bool {
         match &self.srq {
             Some(_) => self.holding.held() == 0,
-            None if self.receives.max == u64::MAX => qp.allocated().buffers == 0,
+            None if self.receives.max == u64::MAX => {
+                qp.allocated().is_none_or(|allocated| allocated.buffers == 0)
+            }
             None => self.receives.is_idle(),
         }
     }
@@ -203,7 +205,7 @@ impl Flow {
     /// consumer's record.
     #[inline(always)]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
-        let is_recv = wc.op == WcOp::Recv;
+        let is_recv = wc.op.is_recv();
         let (cookie, number) =
             if is_recv { (wc.id, 0) } else { self.requests.cookie_and_number(wc.id as usize) };
         let data = DAT_DTO_COMPLETION_EVENT_DATA {
@@ -235,6 +237,9 @@ impl Flow {
             let (messages, bytes) = match wc.immediate {
                 _ if self.is_datagram => (DCNT_EP_RECV_UD, DCNT_EP_RECV_UD_DATA),
                 None => (DCNT_EP_RECV, DCNT_EP_RECV_DATA),
+                Some(_) if wc.op == WcOp::RecvMessageImm => {
+                    (DCNT_EP_RECV_IMM, DCNT_EP_RECV_IMM_DATA)
+                }
                 Some(_) => (DCNT_EP_RECV_RDMA_IMM, DCNT_EP_RECV_RDMA_IMM_DATA),
             };
             self.tally.add(messages, 1);
@@ -323,7 +328,9 @@ impl ReceiveCounters {
 
 #[inline]
 fn recv_operation(wc: &Wc) -> DAT_DTOS {
-    if wc.immediate.is_some() {
+    if wc.op == WcOp::RecvMessageImm {
+        DAT_IB_DTO_RECV_MSG_IMMED
+    } else if wc.immediate.is_some() {
         DAT_IB_DTO_RECV_IMMED
     } else if wc.invalidated.is_some() {
         DAT_DTO_RECEIVE_WITH_INVALIDATE
@@ -350,7 +357,7 @@ const fn request_operation(op: WcOp) -> DAT_DTOS {
         WcOp::WriteImm => DAT_IB_DTO_RDMA_WRITE_IMMED,
         WcOp::FetchAdd => DAT_IB_DTO_FETCH_ADD,
         WcOp::CompareSwap => DAT_IB_DTO_CMP_SWAP,
-        WcOp::Recv => DAT_DTO_RECEIVE,
+        WcOp::Recv | WcOp::RecvMessageImm => DAT_DTO_RECEIVE,
         WcOp::Bind => DAT_DTO_BIND_MW,
     }
 }

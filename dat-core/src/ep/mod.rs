@@ -63,6 +63,8 @@ struct Setup<T: Transport> {
     request_evd: Option<CompletionStream<T>>,
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
+    /// The completion flags that the consumer has not set. They depend on the EVDs.
+    unset_flags: DAT_EP_PARAM_MASK,
     /// The watermarks, and the number of buffers that the current queue pair holds.
     holding: Arc<HeldBuffers>,
     /// The target of the last dat_ep_connect, which dat_ep_dup_connect uses.
@@ -132,16 +134,27 @@ impl<T: Transport> Ep<T> {
     }
 
     /// Implements dat_ep_recv_query. Returns the number of buffers that are allocated to the
-    /// endpoint and have not completed, and their span.
-    pub fn allocated(&self) -> Allocated {
+    /// endpoint and have not completed, and their span. Both are DAT_VALUE_UNKNOWN if the provider
+    /// attribute ep_recv_info_supported does not list them (uDAPL 1.2, dat_ep_recv_query, usage).
+    pub fn allocated(&self) -> [DAT_COUNT; 2] {
+        if !self.ia.transport.attrs().knows_allocated {
+            return [DAT_VALUE_UNKNOWN; 2];
+        }
         let setup = self.setup();
-        match self.current_qp(&setup) {
+        let allocated = match self.current_qp(&setup) {
             Some(bound) => bound.qp.allocated(),
             // The endpoint has lost its protection zone (dat_ep_modify). Its receives wait until it
             // gets a new zone.
             None => {
-                Allocated { buffers: setup.movable_recvs.len(), span: setup.movable_recvs.len() }
+                let buffers = setup.movable_recvs.len();
+                Some(Allocated { buffers, span: buffers })
             }
+        };
+        match allocated {
+            Some(Allocated { buffers, span }) => {
+                [buffers, span].map(|count| DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX))
+            }
+            None => [DAT_VALUE_UNKNOWN; 2],
         }
     }
 

@@ -83,7 +83,7 @@ impl<T: Transport> Ep<T> {
         if params::service(&attr)? != self.service() {
             return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
         }
-        let attr = params::without_named_attrs(&attr);
+        let mut attr = params::without_named_attrs(&attr);
         if !pz_permits_srq(pz, self.setup().srq.as_deref()) {
             return Err(Error::arg(3));
         }
@@ -92,15 +92,14 @@ impl<T: Transport> Ep<T> {
             setup.check_movable_recvs(&attr)?;
             let before = setup.save();
             let [old_recv, old_request] = setup.evds();
-            setup.open_streams(
-                if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old_recv.as_deref() },
-                if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
-                    request
-                } else {
-                    old_request.as_deref()
-                },
-                attr,
-            )?;
+            let if_named = |bit, new, old| if mask & bit != 0 { new } else { old };
+            let recv = if_named(DAT_EP_FIELD_RECV_EVD_HANDLE, recv, old_recv.as_deref());
+            let request =
+                if_named(DAT_EP_FIELD_REQUEST_EVD_HANDLE, request, old_request.as_deref());
+            let unset_flags = setup.unset_flags & !mask;
+            let evds = [recv, request].map(|evd| evd.map(|evd| &**evd));
+            params::choose_flags(&mut attr, unset_flags, evds);
+            setup.open_streams(recv, request, attr)?;
             let had_pz = setup.pz.as_ref().map(|pz| pz.handle());
             if mask & DAT_EP_FIELD_PZ_HANDLE != 0 {
                 setup.pz = pz.map(Ref::new);
@@ -117,10 +116,9 @@ impl<T: Transport> Ep<T> {
             });
             // If no new queue pair was created, restore the former setup.
             let bound = bound.inspect_err(|_| setup.restore(before))?;
+            setup.unset_flags = unset_flags;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
-                setup
-                    .holding
-                    .set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
+                setup.holding.set_soft(params::soft_watermark(&attr, self.ia.transport.attrs()));
             }
             self.replace_bound_qp(&mut control, bound, [old_recv, old_request]);
             // Address handles belong to a protection zone, which may now be freed.
@@ -218,8 +216,8 @@ impl<T: Transport> Setup<T> {
         attr: DAT_EP_ATTR,
     ) -> Result<()> {
         let open_both = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
-            let recv = open_stream(recv, params::recv_stream_flags(attr))?;
-            Some((recv, open_stream(request, params::request_stream_flags(attr))?))
+            let recv = open_stream(recv, params::recv_stream(attr))?;
+            Some((recv, open_stream(request, params::request_stream(attr))?))
         };
         let old = self.evds();
         // Drop the endpoint's own streams first, so that the new flags are not compared with them.

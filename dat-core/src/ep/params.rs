@@ -8,11 +8,11 @@ use super::post::MAX_SEGMENTS;
 use super::state::State;
 use super::watermark;
 use crate::error::{Error, Result};
-use crate::evd::STREAM_FLAGS;
-use crate::provider::{Attrs, ServiceType};
+use crate::evd::{Evd, Stream, StreamOf};
+use crate::provider::{Attrs, ServiceType, Transport};
 
 /// The attributes of an endpoint that is created without attributes. The standard requires
-/// reasonable defaults (uDAPL 1.2, dat_ep_create).
+/// reasonable defaults (uDAPL 1.2, dat_ep_create). [`choose_flags`] chooses the completion flags.
 pub(super) fn defaults(limits: &Attrs, service: ServiceType) -> DAT_EP_ATTR {
     let dtos = limits.max_dtos.min(64) as DAT_COUNT;
     let iov = limits.max_segments.min(4) as DAT_COUNT;
@@ -40,29 +40,39 @@ pub(super) fn defaults(limits: &Attrs, service: ServiceType) -> DAT_EP_ATTR {
     }
 }
 
-/// The completion flags of the stream of receives, with one flag at most. An adapter that is not
-/// strict accepts any combination of flags. Then the first of these flags that is set counts:
-/// solicited, unsignalled, threshold. If none is set, the default flag counts.
-pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_contained(&STREAM_FLAGS, attr.recv_completion_flags)
+/// The completion flags of both streams, as parameters of dat_ep_modify.
+pub(super) const COMPLETION_FLAGS: DAT_EP_PARAM_MASK =
+    DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS;
+
+/// Chooses the completion flags that `unset` selects, for streams that feed these EVDs. The
+/// threshold flag is the only one that is valid if other events feed the EVD, too. On all other
+/// EVDs, the default flag lets endpoints with and without attributes share the EVD. Both flags have
+/// the same effect.
+pub(super) fn choose_flags<T: Transport>(
+    attr: &mut DAT_EP_ATTR,
+    unset: DAT_EP_PARAM_MASK,
+    [recv, request]: [Option<&Evd<T>>; 2],
+) {
+    let choose = |evd: Option<&Evd<T>>| match evd {
+        Some(evd) if evd.other_streams() != 0 => DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        _ => DAT_COMPLETION_DEFAULT_FLAG,
+    };
+    if unset & DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS != 0 {
+        attr.recv_completion_flags = choose(recv);
+    }
+    if unset & DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS != 0 {
+        attr.request_completion_flags = choose(request);
+    }
 }
 
-/// The completion flags of the stream of requests. They are chosen as for receives, but requests
-/// cannot be solicited.
-pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
+/// The stream of completions of receives.
+pub(super) fn recv_stream(attr: &DAT_EP_ATTR) -> Stream {
+    Stream { of: StreamOf::Receives, flags: attr.recv_completion_flags }
 }
 
-/// Returns the last flag of the list that `flags` contains. The first flag of the list is the
-/// default flag. It is 0, so every value contains it.
-fn last_contained(
-    list: &[DAT_COMPLETION_FLAGS],
-    flags: DAT_COMPLETION_FLAGS,
-) -> DAT_COMPLETION_FLAGS {
-    list.iter()
-        .copied()
-        .rfind(|of_list| flags & of_list == *of_list)
-        .unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
+/// The stream of completions of requests.
+pub(super) fn request_stream(attr: &DAT_EP_ATTR) -> Stream {
+    Stream { of: StreamOf::Requests, flags: attr.request_completion_flags }
 }
 
 /// The service that the attributes request. If there is no such service, the error is
@@ -81,24 +91,17 @@ pub(super) fn service(attr: &DAT_EP_ATTR) -> Result<ServiceType> {
 pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
     let max_message = match service(attr)? {
         ServiceType::Connection => limits.max_message,
-        // Programs such as dtestcm want more than a small MTU permits, but send no such message. So
-        // only a strict adapter refuses the attribute. Each longer message is refused in any case.
         ServiceType::Datagram => {
             let max = limits.max_datagram.ok_or(Error::of(DAT_MODEL_NOT_SUPPORTED))?;
-            if limits.strict { max } else { limits.max_message }
+            if limits.permits_large_datagram_size() { limits.max_message } else { max }
         }
     };
-    // Only a strict adapter checks the quality of service and all flags, because OFED's library
-    // checks neither the quality of service nor most of the flags.
-    if limits.strict {
-        check_qos(attr.qos)?;
-    }
-    let flags_fit = recv_stream_flags(attr) == attr.recv_completion_flags
-        && request_stream_flags(attr) == attr.request_completion_flags;
+    check_qos(attr.qos)?;
     let is_within =
         |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
-    let fits = (flags_fit || !limits.strict)
+    let fits = recv_stream(attr).is_valid()
+        && request_stream(attr).is_valid()
         && attr.max_message_size <= max_message
         && attr.max_rdma_size <= limits.max_message
         && is_within(attr.max_recv_dtos, limits.max_dtos)
@@ -110,11 +113,9 @@ pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) 
         && is_within(attr.max_rdma_read_in, reads)
         && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
-        // The standard defines no named attributes of endpoints, so a strict adapter accepts no
-        // named attributes. OFED's library ignores their number, so an adapter that is not strict
-        // accepts any number.
-        && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
-        && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
+        // The standard defines no named attributes of endpoints, and this library has none.
+        && attr.ep_transport_specific_count == 0
+        && attr.ep_provider_specific_count == 0;
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
@@ -132,10 +133,12 @@ pub(super) fn without_named_attrs(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
 }
 
 /// The soft high watermark that the attributes request. In the standard, 0 is a watermark like any
-/// other (uDAPL 1.2, dat_ep_set_watermark). But programs set 0 and mean no watermark, so an adapter
-/// that is not strict treats 0 as infinite.
-pub(super) fn soft_watermark(attr: &DAT_EP_ATTR, strict: bool) -> DAT_COUNT {
-    if attr.srq_soft_hw == 0 && !strict { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
+/// other (uDAPL 1.2, dat_ep_set_watermark).
+pub(super) fn soft_watermark(attr: &DAT_EP_ATTR, limits: &Attrs) -> DAT_COUNT {
+    match attr.srq_soft_hw {
+        0 if limits.ignores_soft_watermark_of_0() => DAT_WATERMARK_INFINITE,
+        mark => mark,
+    }
 }
 
 /// Checks the quality of service. Only best effort is supported. For any other value the call fails

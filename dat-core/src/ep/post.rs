@@ -78,15 +78,16 @@ impl<T: Transport> Node<Ep<T>> {
         room: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
+        // The remote segment must have room for the data (uDAPL 1.2, dat_ep_post_rdma_write).
         if length(segments) > room {
-            self.refuse_if_strict()?;
+            return Err(Error::of(DAT_LENGTH_ERROR));
         }
         // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
-    /// Implements dat_ep_post_rdma_read. `size` is the length of the remote segment in bytes. If
-    /// the local segments have room for it, the whole remote segment is read.
+    /// Implements dat_ep_post_rdma_read. `size` is the length of the remote segment in bytes. The
+    /// whole remote segment is read.
     ///
     /// # Safety
     /// The requirements of all posts apply, which this `impl` block lists.
@@ -100,12 +101,13 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let local = length(segments);
+        // The local segments must have room for the data (uDAPL 1.2, dat_ep_post_rdma_read).
         if local < size {
-            self.refuse_if_strict()?;
+            return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
         let segments =
-            if local <= size { segments } else { shorten(segments, size, &mut shortened)? };
+            if local == size { segments } else { shorten(segments, size, &mut shortened)? };
         // SAFETY: the caller meets the requirements of all posts, which this `impl` block lists.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
@@ -154,11 +156,9 @@ impl<T: Transport> Node<Ep<T>> {
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
         let known = REQUEST_FLAGS | bound.unsignalled | solicited_flag(op);
-        let flags = if flags & !known == 0 {
-            flags
-        } else {
-            self.drop_unknown_flags(known, flags, flags_arg)?
-        };
+        if flags & !known != 0 {
+            return Err(Error::arg(flags_arg));
+        }
         let (max_segments, max_size) = match op {
             SendOp::Read(_) | SendOp::ReadToWindow(_) => (bound.max_read_iov, bound.max_rdma),
             SendOp::Write(_) | SendOp::WriteImm { .. } => (bound.max_write_iov, bound.max_rdma),
@@ -239,8 +239,9 @@ impl<T: Transport> Node<Ep<T>> {
         }
         // A receive can be neither suppressed nor fenced (uDAPL 1.2, dat_ep_post_recv).
         let known = DAT_COMPLETION_EVD_THRESHOLD_FLAG | bound.recv_unsignalled;
-        let flags =
-            if flags & !known == 0 { flags } else { self.drop_unknown_flags(known, flags, 5)? };
+        if flags & !known != 0 {
+            return Err(Error::arg(5));
+        }
         if segments.len() > bound.max_recv_iov {
             return Err(Error::arg(2));
         }
@@ -262,29 +263,6 @@ impl<T: Transport> Node<Ep<T>> {
             self.keep_movable_recv(segments, cookie, quiet);
         }
         Ok(())
-    }
-
-    /// Refuses a length that the standard forbids, but only on a strict adapter. In the standard,
-    /// the lengths of the remote segment and of the local segments must match (uDAPL 1.2,
-    /// dat_ep_post_rdma_write and dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never
-    /// checks the length of the remote segment: the local segments determine how much is
-    /// transferred, and the peer's region limits it.
-    #[cold]
-    pub(super) fn refuse_if_strict(&self) -> Result<()> {
-        if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
-    }
-
-    /// Removes the completion flags that have no meaning for this operation, because programs set
-    /// them and OFED's library ignores them. On a strict adapter the call fails with
-    /// `DAT_INVALID_PARAMETER` instead.
-    #[cold]
-    pub(super) fn drop_unknown_flags(
-        &self,
-        known: DAT_COMPLETION_FLAGS,
-        flags: DAT_COMPLETION_FLAGS,
-        arg: u32,
-    ) -> Result<DAT_COMPLETION_FLAGS> {
-        if self.ia.transport.attrs().strict { Err(Error::arg(arg)) } else { Ok(flags & known) }
     }
 
     /// Claims a cell for a request in the request queue.

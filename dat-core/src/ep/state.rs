@@ -351,10 +351,31 @@ mod tests {
         insta::assert_snapshot!(text);
     }
 
+    /// uDAPL 1.2, headers: the subtype of `DAT_INVALID_STATE` names the state of the endpoint.
     #[test]
     fn a_refusal_names_the_state() {
-        let cell = StateCell::new(State::Reserved);
-        assert_eq!(cell.apply(Event::Connect), Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
-        assert_eq!(cell.get(), State::Reserved);
+        let subtypes = [
+            (State::Unconnected, DAT_INVALID_STATE_EP_UNCONNECTED),
+            (State::UnconfiguredUnconnected, DAT_INVALID_STATE_EP_UNCONFIGURED),
+            (State::Reserved, DAT_INVALID_STATE_EP_RESERVED),
+            (State::UnconfiguredReserved, DAT_INVALID_STATE_EP_UNCONFRESERVED),
+            (State::PassivePending, DAT_INVALID_STATE_EP_PASSCONNPENDING),
+            (State::UnconfiguredPassive, DAT_INVALID_STATE_EP_UNCONFPASSIVE),
+            (State::ActivePending, DAT_INVALID_STATE_EP_ACTCONNPENDING),
+            (State::TentativePending, DAT_INVALID_STATE_EP_TENTCONNPENDING),
+            (State::UnconfiguredTentative, DAT_INVALID_STATE_EP_UNCONFTENTATIVE),
+            (State::Connected, DAT_INVALID_STATE_EP_CONNECTED),
+            (State::DisconnectPending, DAT_INVALID_STATE_EP_DISCPENDING),
+            (State::Disconnected, DAT_INVALID_STATE_EP_DISCONNECTED),
+            (State::CompletionPending, DAT_INVALID_STATE_EP_COMPLPENDING),
+        ];
+        assert_eq!(subtypes.map(|(state, _)| state), State::ALL);
+        for (state, subtype) in subtypes {
+            let (cell, refused) = (StateCell::new(state), Err(Error::state(subtype)));
+            let refusing = EVENTS.into_iter().find(|&event| effect(state, event) == Effect::Refuse);
+            assert_eq!(cell.apply(refusing.unwrap()).map(drop), refused, "{state:?}");
+            assert_eq!(cell.get(), state);
+            assert_eq!(cell.check(States(0)).map(drop), refused, "{state:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn is_extended(wc: &Wc) -> bool {
     match wc.op {
         WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind => false,
         WcOp::Recv => wc.immediate.is_some(),
-        WcOp::WriteImm | WcOp::FetchAdd | WcOp::CompareSwap => true,
+        WcOp::RecvMessageImm | WcOp::WriteImm | WcOp::FetchAdd | WcOp::CompareSwap => true,
     }
 }
 
@@ -30,6 +30,7 @@ pub(super) unsafe fn write(
         WcOp::Recv if is_datagram => (DAT_IB_UD_RECV, immediate.unwrap_or(0)),
         _ if is_datagram => (DAT_IB_UD_SEND, 0),
         WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, immediate.unwrap_or(0)),
+        WcOp::RecvMessageImm => (DAT_IB_RECV_IMMED_DATA, immediate.unwrap_or(0)),
         WcOp::FetchAdd => (DAT_IB_FETCH_AND_ADD, 0),
         WcOp::CompareSwap => (DAT_IB_CMP_AND_SWAP, 0),
         WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind | WcOp::WriteImm => {

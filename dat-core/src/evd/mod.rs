@@ -19,7 +19,7 @@ mod waiter_slot;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
@@ -28,7 +28,7 @@ use dat_sys::*;
 use tracing::warn;
 
 use self::shared::EvdShared;
-pub(crate) use self::stream::{CompletionStream, STREAM_FLAGS};
+pub(crate) use self::stream::{CompletionStream, Stream, StreamOf};
 use self::take::StagedCompletions;
 use self::waiter_slot::WaiterSlot;
 use crate::allocate::no_memory;
@@ -493,20 +493,23 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// Notifies the waiter or the CNO of events that are already queued, after the CNO was changed
-    /// or enabled.
+    /// Notifies the CNO of events that are already queued, after the CNO was changed or enabled.
     ///
     /// # Safety
     /// The requirements of [`Evd::set_cno`] apply.
     unsafe fn renotify(&self) {
         // A thread that queues an event reads the CNO's settings afterwards (`EvdShared::notify`).
-        // With this fence, either that thread sees the new settings or this thread sees the event.
-        fence(Ordering::SeqCst);
-        // Arming reads the completion queue. While a thread waits on the EVD, only that thread may
-        // read the queue, and it arms the queue when it leaves.
+        // The fence in `record_cno_change` ensures that either that thread sees the new settings or
+        // this thread sees the event.
+        //
+        // While a thread waits on the EVD, only that thread may read the completion queue and get
+        // notifications. It reads the queue, and notifies the CNO, when it leaves.
+        if self.shared.waiter_slot.record_cno_change() {
+            return;
+        }
         // SAFETY: there is no waiter, so the caller has the right to dequeue.
-        if self.shared.waiter_slot.is_occupied() || unsafe { self.arm_and_check_events() } {
-            self.shared.notify();
+        if unsafe { self.arm_and_check_events() } {
+            self.shared.notify_cno();
         }
     }
 }

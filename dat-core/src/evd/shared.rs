@@ -49,12 +49,33 @@ impl<T: Transport> EvdShared<T> {
         self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
+    /// Whether some completions must not end a wait, and the transport announces only the others. A
+    /// device that wakes a sleeping thread makes no upcall, so it never counts as selective.
+    pub(super) fn is_selective(&self) -> bool {
+        self.ia.transport.attrs().quiet && self.solicited()
+    }
+
     /// Announces a new event to the waiter or, if no thread waits, to the CNO. The standard forbids
     /// notifying both (dat_evd_wait).
     pub(super) fn notify(&self) {
         if self.waiter_slot.record_event() {
             self.interrupt_waiter();
-        } else if self.has_cno.load(Ordering::Acquire)
+        } else {
+            self.trigger_cno();
+        }
+    }
+
+    /// Announces events that were queued before to the CNO, unless a thread waits by now. That
+    /// thread has looked at the queue itself, and announces to the CNO what it leaves there. It
+    /// must not count these events as new ones, because a new event ends a wait.
+    pub(super) fn notify_cno(&self) {
+        if !self.waiter_slot.is_occupied() {
+            self.trigger_cno();
+        }
+    }
+
+    fn trigger_cno(&self) {
+        if self.has_cno.load(Ordering::Acquire)
             && self.enabled.load(Ordering::Acquire)
             && let Some(cno) = &*self.cno()
         {

@@ -3,10 +3,9 @@
 //! Each stream has the completion flags of its endpoint. These flags decide which completions of
 //! the stream wake a waiter.
 //!
-//! The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create,
-//! usage). OFED's library never checks that, and MPI libraries connect streams with different flags
-//! to one EVD. Therefore this library lets the flags differ, unless the adapter was opened with
-//! `strict=on`.
+//! Streams may share an EVD only if their flags match. If the EVD was also created for other events
+//! than completions, the flags are `DAT_COMPLETION_EVD_THRESHOLD_FLAG` (uDAPL 1.2, dat_ep_create,
+//! usage). The exceptions are in [`relaxed`](crate::relaxed).
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,23 +14,55 @@ use dat_sys::*;
 
 use super::Evd;
 use crate::handle::{Node, Ref};
-use crate::provider::Transport;
+use crate::provider::{Attrs, Transport};
+
+/// What a completion stream consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// The operations whose completions the stream has.
+    pub of: StreamOf,
+    /// The completion flags of the stream.
+    pub flags: DAT_COMPLETION_FLAGS,
+}
+
+/// The operations of one completion stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamOf {
+    /// Receives.
+    Receives,
+    /// Sends, RDMA operations and binds.
+    Requests,
+}
+
+impl Stream {
+    /// Whether a stream can have these flags.
+    pub(crate) fn is_valid(self) -> bool {
+        Stream::all().any(|stream| stream == self)
+    }
+
+    /// All streams that there can be.
+    fn all() -> impl Iterator<Item = Stream> {
+        let of = |of| STREAM_FLAGS.into_iter().map(move |flags| Stream { of, flags });
+        // A request cannot be solicited.
+        of(StreamOf::Receives).chain(of(StreamOf::Requests).take(STREAM_FLAGS.len() - 1))
+    }
+}
 
 /// One completion stream of an endpoint. The stream feeds an EVD while this value exists. Streams
 /// are created and dropped under the adapter's control lock.
 pub(crate) struct CompletionStream<T: Transport> {
     evd: Ref<Evd<T>>,
-    flags: DAT_COMPLETION_FLAGS,
+    stream: Stream,
 }
 
-/// The number of streams that feed an EVD, for each value of the completion flags. Only a thread
-/// that holds the adapter's control lock writes these numbers. Any thread reads them.
+/// The number of streams that feed an EVD, by [`StreamOf`] and by the completion flags. Only a
+/// thread that holds the adapter's control lock writes these numbers. Any thread reads them.
 #[derive(Default)]
-pub(super) struct Streams([AtomicU32; STREAM_FLAGS.len()]);
+pub(super) struct Streams([[AtomicU32; STREAM_FLAGS.len()]; 2]);
 
 /// The values that the completion flags of a stream may have. A stream of requests cannot have the
 /// last value.
-pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
+const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
     DAT_COMPLETION_DEFAULT_FLAG,
     DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     DAT_COMPLETION_UNSIGNALLED_FLAG,
@@ -39,14 +70,20 @@ pub(crate) const STREAM_FLAGS: [DAT_COMPLETION_FLAGS; 4] = [
 ];
 
 impl Streams {
-    /// The counter of streams with these flags.
-    fn of(&self, flags: DAT_COMPLETION_FLAGS) -> &AtomicU32 {
+    /// The counter of such streams.
+    fn counter(&self, Stream { of, flags }: Stream) -> &AtomicU32 {
         // Attributes with other flags are refused before a stream is created.
-        &self.0[STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
+        &self.0[of as usize][STREAM_FLAGS.iter().position(|&kind| kind == flags).unwrap_or(0)]
+    }
+
+    fn has(&self, stream: Stream) -> bool {
+        self.counter(stream).load(Ordering::Relaxed) > 0
     }
 
     fn has_any(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
-        self.of(flags).load(Ordering::Relaxed) > 0
+        [StreamOf::Receives, StreamOf::Requests]
+            .into_iter()
+            .any(|of| self.has(Stream { of, flags }))
     }
 
     /// The completion flags that all streams have in common. If the streams have different flags,
@@ -65,42 +102,45 @@ impl Streams {
     /// ([`Attrs::quiet`](crate::provider::Attrs::quiet)).
     pub(super) fn solicited(&self, quiet: bool) -> bool {
         let solicited = self.has_any(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
-        let unsignalled = self.has_any(DAT_COMPLETION_UNSIGNALLED_FLAG);
-        match quiet {
-            true => solicited || unsignalled,
-            false => solicited && self.common_flags() == DAT_COMPLETION_SOLICITED_WAIT_FLAG,
-        }
+        solicited || quiet && self.has_any(DAT_COMPLETION_UNSIGNALLED_FLAG)
     }
 
-    /// Whether the standard lets a stream with these flags share the EVD with the existing streams.
-    fn match_with(&self, flags: DAT_COMPLETION_FLAGS) -> bool {
-        STREAM_FLAGS.into_iter().all(|kind| kind == flags || !self.has_any(kind))
+    /// Whether the stream may share the EVD with the existing streams.
+    fn match_with(&self, stream: Stream, attrs: &Attrs) -> bool {
+        Stream::all()
+            .filter(|&other| self.has(other))
+            .all(|other| other.flags == stream.flags || attrs.streams_may_differ(stream, other))
+    }
+}
+
+impl<T: Transport> Evd<T> {
+    /// The kinds of events for which the EVD was created, without completions.
+    pub(crate) fn other_streams(&self) -> DAT_EVD_FLAGS {
+        self.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG)
     }
 }
 
 impl<T: Transport> CompletionStream<T> {
-    /// Creates a stream with the completion flags of an endpoint. Returns `None` if the adapter is
-    /// strict and one of these holds:
+    /// Lets a stream feed an EVD. Returns `None` in one of these cases:
     ///
-    /// - The flags do not match the flags of the EVD's other streams.
-    /// - Some completions of the stream would not wake a waiter, and the EVD also accepts events
-    ///   that are not completions.
-    pub(crate) fn new(evd: &Node<Evd<T>>, flags: DAT_COMPLETION_FLAGS) -> Option<Self> {
+    /// - The stream's flags do not match the flags of the EVD's other streams.
+    /// - The EVD also accepts events that are not completions, and the stream's flags are not
+    ///   `DAT_COMPLETION_EVD_THRESHOLD_FLAG`.
+    pub(crate) fn new(evd: &Node<Evd<T>>, stream: Stream) -> Option<Self> {
         let (streams, attrs) = (&evd.shared.streams, evd.ia.transport.attrs());
-        if attrs.strict {
-            let mixed = evd.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
-            let selective =
-                flags & (DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0;
-            if (selective && mixed) || !streams.match_with(flags) {
-                return None;
-            }
+        let others = evd.other_streams();
+        let fits = others == 0
+            || stream.flags == DAT_COMPLETION_EVD_THRESHOLD_FLAG
+            || attrs.may_join_others(stream, others);
+        if !fits || !streams.match_with(stream, attrs) {
+            return None;
         }
         let before = streams.solicited(attrs.quiet);
-        streams.of(flags).fetch_add(1, Ordering::Relaxed);
+        streams.counter(stream).fetch_add(1, Ordering::Relaxed);
         if streams.solicited(attrs.quiet) != before {
             evd.streams_changed();
         }
-        Some(CompletionStream { evd: Ref::new(evd), flags })
+        Some(CompletionStream { evd: Ref::new(evd), stream })
     }
 
     /// The EVD that the stream feeds.
@@ -113,7 +153,7 @@ impl<T: Transport> Drop for CompletionStream<T> {
     fn drop(&mut self) {
         let (streams, attrs) = (&self.evd.shared.streams, self.evd.ia.transport.attrs());
         let before = streams.solicited(attrs.quiet);
-        streams.of(self.flags).fetch_sub(1, Ordering::Relaxed);
+        streams.counter(self.stream).fetch_sub(1, Ordering::Relaxed);
         if streams.solicited(attrs.quiet) != before {
             self.evd.streams_changed();
         }

@@ -7,6 +7,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::Evd;
+use crate::cancel;
 use crate::error::{Error, Result};
 use crate::provider::{Completions, Transport};
 use crate::wake::WakeReason;
@@ -163,15 +164,18 @@ impl<T: Transport> Drop for Waiter<'_, T> {
             // This runs after the fence of `release`. So either this thread sees a CNO that is
             // being attached, or the thread that attaches it sees the vacant slot and looks at the
             // queue itself (`Evd::renotify`).
-            if self.evd.shared.has_cno.load(Ordering::Acquire) {
-                self.evd.shared.notify();
-            }
+            self.evd.shared.notify_cno();
         });
     }
 }
 
 impl<T: Transport> Evd<T> {
     /// Implements [`Waiter::wait`].
+    ///
+    /// The thread may leave its sleep although no event was announced to it, for example because
+    /// another thread has begun to make progress. A completion that must not wake (unsignalled, or
+    /// not solicited) does not end the wait in that case. So the queue is armed when it is found
+    /// empty for the first time, and from then on only an announced event ends the wait.
     ///
     /// # Safety
     /// The caller has the right to dequeue from the EVD.
@@ -182,9 +186,13 @@ impl<T: Transport> Evd<T> {
         let mut is_first_look = true;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
+        let mut armed = None;
         loop {
             self.shared.waiter_slot.wake.reset();
             self.check_waitable()?;
+            // This is read before the events are counted, so an event that is announced after the
+            // count ends the wait.
+            let announced = self.shared.waiter_slot.announced();
             // SAFETY: the caller guarantees that this thread has the right to dequeue.
             let mut count = unsafe { self.count() };
             // Take queued events before making progress, as dat_evd_dequeue does. A pass of
@@ -195,15 +203,24 @@ impl<T: Transport> Evd<T> {
                     self.note_ready(count);
                 }
             } else if !made_pass {
+                // Arm the queue before completions can arrive that must not end the wait.
+                if is_first_look && timeout != 0 {
+                    // SAFETY: the caller guarantees that this thread has the right to dequeue.
+                    armed = unsafe { self.arm_selectively() }.then_some(announced);
+                }
                 self.make_progress();
                 made_pass = true;
                 // SAFETY: the caller guarantees that this thread has the right to dequeue.
                 count = unsafe { self.count() };
             }
             is_first_look = false;
+            // Whether the events that have arrived since the queue was armed must not wake. An EVD
+            // that has lost events wakes.
+            let all_quiet = !self.has_overflowed()
+                && armed.is_some_and(|armed| self.shared.waiter_slot.announced() == armed);
             let mut event = DAT_EVENT::zeroed();
             // SAFETY: the caller guarantees that this thread has the right to dequeue.
-            if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
+            if count >= threshold && !all_quiet && unsafe { self.take(&mut event) }.is_some() {
                 return Ok(WaitOutcome { event: Ok(event), more: count - 1 });
             }
             if self.has_overflowed() {
@@ -242,20 +259,41 @@ impl<T: Transport> Evd<T> {
                 // Spin again, for the full time, after each sleep.
                 spin_until = None;
             }
-            // Arm the queue after counting its events. If arming returns false, an event has
-            // arrived after the count.
             let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
-            // SAFETY: the caller fulfils the contract of this function.
-            if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) }) {
+            // Arm the queue after counting its events. If arming returns false, an event has
+            // arrived after the count. A queue that is armed and has announced nothing stays armed.
+            let may_sleep = all_quiet || {
+                // SAFETY: the caller guarantees that this thread has the right to dequeue.
+                let is_armed =
+                    self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) });
+                armed = (is_armed && self.shared.is_selective()).then_some(announced);
+                is_armed
+            };
+            if may_sleep {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 let (transport, wake) = (&self.ia.transport, &self.shared.waiter_slot.wake);
                 wake_reason = match &self.cq {
                     Some(cq) => transport.sleep_on(cq, wake, deadline),
                     None => transport.sleep(wake, deadline),
                 };
+                if cancel::is_ending() {
+                    return Err(Error::of(DAT_INTERRUPTED_CALL));
+                }
             }
         }
+    }
+
+    /// Arms the completion queue if some completions must not end a wait. Returns whether it is
+    /// armed. If not, all completions end a wait, or a completion is queued that may have arrived
+    /// before the wait began.
+    ///
+    /// # Safety
+    /// The requirements of [`Evd::dequeue`] apply.
+    unsafe fn arm_selectively(&self) -> bool {
+        let cq = self.cq.as_ref().filter(|_| self.shared.is_selective());
+        // SAFETY: the caller guarantees that this thread has the right to dequeue.
+        cq.is_some_and(|cq| unsafe { cq.arm(true) })
     }
 }
 

@@ -6,8 +6,8 @@
 //! the two threads sees the other.
 //!
 //! A waiter that leaves looks at the queue while it still occupies the slot, because only one
-//! thread at a time may look. `event_count` tells the waiter whether an event arrived after that
-//! look.
+//! thread at a time may look. `event_count` and `cno_changes` tell the waiter whether an event
+//! arrived or the CNO's settings changed after that look.
 //!
 //! A wait that finds enough events occupies the slot only as a *taker*: new events are not
 //! announced to it, because it does not sleep. So it need not look at the queue once more when it
@@ -24,6 +24,10 @@ const TAKING: u32 = 1;
 /// A thread waits in dat_evd_wait.
 const WAITING: u32 = 2;
 
+/// A number of announced events. It may wrap around.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Announced(u32);
+
 /// The slot of the waiter of an EVD.
 #[derive(Default)]
 pub(super) struct WaiterSlot {
@@ -31,6 +35,9 @@ pub(super) struct WaiterSlot {
     occupant: AtomicU32,
     /// The number of events that were queued so far. It may wrap around.
     event_count: AtomicU32,
+    /// How often the EVD's CNO was changed, enabled or disabled. It may wrap around. It is separate
+    /// from `event_count`, because such a change announces no event and so must not end a wait.
+    cno_changes: AtomicU32,
     /// The number of threads that are about to return from dat_evd_wait.
     leaving: AtomicU32,
     /// The word that the waiter sleeps on.
@@ -63,14 +70,18 @@ impl WaiterSlot {
     }
 
     /// Ends the wait of the caller. Calls `look` to check whether events remain. Calls `notify` if
-    /// events remain or if an event has arrived since that check.
+    /// events remain, or if an event has arrived or the CNO has changed since that check.
     pub(super) fn release(&self, look: impl FnOnce() -> bool, notify: impl FnOnce()) {
         self.leaving.fetch_add(1, Ordering::AcqRel);
-        let known = self.event_count.load(Ordering::Acquire);
+        let counts = || {
+            let events = self.event_count.load(Ordering::Acquire);
+            (events, self.cno_changes.load(Ordering::Acquire))
+        };
+        let known = counts();
         let left = look();
         self.occupant.store(VACANT, Ordering::Release);
         fence(Ordering::SeqCst);
-        if left || self.event_count.load(Ordering::Acquire) != known {
+        if left || counts() != known {
             notify();
         }
         self.leaving.fetch_sub(1, Ordering::Release);
@@ -99,6 +110,20 @@ impl WaiterSlot {
         self.event_count.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);
         self.is_occupied()
+    }
+
+    /// Records that the EVD's CNO was changed, enabled or disabled, and returns whether there is a
+    /// waiter. If there is one, it notifies the CNO when it leaves. If there is no waiter, the
+    /// caller must notify the CNO of the queued events.
+    pub(super) fn record_cno_change(&self) -> bool {
+        self.cno_changes.fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.is_occupied()
+    }
+
+    /// The number of events that were announced so far.
+    pub(super) fn announced(&self) -> Announced {
+        Announced(self.event_count.load(Ordering::Acquire))
     }
 
     /// Whether no thread waits or takes an event, and every former waiter has returned.

@@ -45,6 +45,29 @@ macro_rules! control_functions {
 }
 pub(super) use control_functions;
 
+/// Defines control functions that wait, as `control_functions!` does. They are cancellation points
+/// (see [`cancel`](crate::cancel)). The body calls `cancel::begin_wait` before it sleeps.
+macro_rules! waiting_functions {
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
+        $(#[$attr])*
+        pub(super) unsafe extern "C-unwind" fn $name<T: Transport $(, const $safe: bool)?>(
+            $($arg: $type),*
+        ) -> DAT_RETURN {
+            let call = &const { $crate::export::convert::Call::waiting(stringify!($name)) };
+            let handle = $crate::export::convert::first_argument!($($arg),*);
+            $crate::cancel::cancellation_point(|| {
+                // SAFETY: C code that satisfies the standard's prototype also satisfies the
+                // assumptions that `control_functions!` documents.
+                $crate::export::convert::control_call(call, handle, || unsafe { $($body)* })
+            })
+        }
+    )*};
+}
+pub(super) use waiting_functions;
+
 /// The handle that is the first argument of a control call.
 macro_rules! first_argument {
     ($handle:ident $(, $rest:ident)*) => {
@@ -59,6 +82,8 @@ pub(super) struct Call {
     /// The memory that must be free, in octets.
     room: Option<usize>,
     is_callable_in_handler: bool,
+    /// Whether the call waits for an event. It then disables cancellation itself.
+    waits: bool,
 }
 
 impl Call {
@@ -70,7 +95,13 @@ impl Call {
             _ if contains(ALLOCATING_CALLS, name) => Some(OBJECT_BYTES),
             _ => None,
         };
-        Call { name, room, is_callable_in_handler: contains(CALLABLE_IN_HANDLER, name) }
+        let is_callable_in_handler = contains(CALLABLE_IN_HANDLER, name);
+        Call { name, room, is_callable_in_handler, waits: false }
+    }
+
+    /// Looks up a call that waits.
+    pub(super) const fn waiting(name: &'static str) -> Self {
+        Call { waits: true, ..Self::new(name) }
     }
 }
 
@@ -96,11 +127,11 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 /// Runs a control call and logs its result. `handle` is the first argument of the call. A panic,
 /// which would be a bug of this library, does not reach C.
 pub(super) fn control_call(
-    &Call { name, room, is_callable_in_handler }: &Call,
+    &Call { name, room, is_callable_in_handler, waits }: &Call,
     handle: usize,
     f: impl FnOnce() -> Result<()>,
 ) -> DAT_RETURN {
-    let _call = nesting::enter();
+    let _call = nesting::enter(!waits);
     if nesting::interrupted_activity() == Activity::Work && !is_callable_in_handler {
         return refuse_in_handler(name, handle);
     }

@@ -154,9 +154,9 @@ control_functions! {
         span: *mut DAT_COUNT,
     ) {
         let now = with_lock::<THREAD_SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
-        for (ptr, count) in [(buffers, now.buffers), (span, now.span)] {
+        for (ptr, count) in [buffers, span].into_iter().zip(now) {
             if let Some(out) = ptr.as_mut() {
-                *out = DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX);
+                *out = count;
             }
         }
         Ok(())

@@ -2,7 +2,8 @@
 
 use dat_sys::*;
 
-use super::convert::{control_functions, out, query, with_lock};
+use super::convert::{control_functions, out, query, waiting_functions, with_lock};
+use crate::cancel;
 use crate::cno::{self, Cno};
 use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
@@ -94,36 +95,6 @@ control_functions! {
         })
     }
 
-    /// dat_evd_wait.
-    fn evd_wait<T, THREAD_SAFE>(
-        evd: DAT_EVD_HANDLE,
-        timeout: DAT_TIMEOUT,
-        threshold: DAT_COUNT,
-        event: *mut DAT_EVENT,
-        more: *mut DAT_COUNT,
-    ) {
-        let write_more = |count| more.write(DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX));
-        // Release the lock as soon as this thread is the waiter. The wait needs no lock, because
-        // dat_evd_free waits until the EVD has no waiter.
-        let waiter = with_lock::<THREAD_SAFE, _>(evd, || {
-            let evd = handle::get::<Evd<T>>(evd)?;
-            out(event, 4)?;
-            out(more, 5)?;
-            match evd.take_ready(threshold, event)? {
-                Some(count) => {
-                    write_more(count);
-                    Ok(None)
-                }
-                None => evd.begin_wait(threshold).map(Some),
-            }
-        })?;
-        let Some(waiter) = waiter else { return Ok(()) };
-        let waited = waiter.wait(timeout)?;
-        write_more(waited.more);
-        event.write(waited.event?);
-        Ok(())
-    }
-
     /// dat_evd_resize.
     fn evd_resize<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
         with_lock::<THREAD_SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
@@ -193,11 +164,6 @@ control_functions! {
         })
     }
 
-    /// dat_cno_wait. If the wait ends without a trigger, the EVD is NULL.
-    fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
-        wait::<T>(cno, timeout, evd, 3)
-    }
-
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
         nesting::defer_if_working(cno, |cno| {
@@ -206,6 +172,45 @@ control_functions! {
             // the agent.
             handle::with_exclusive(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
         })
+    }
+}
+
+waiting_functions! {
+    /// dat_evd_wait.
+    fn evd_wait<T, THREAD_SAFE>(
+        evd: DAT_EVD_HANDLE,
+        timeout: DAT_TIMEOUT,
+        threshold: DAT_COUNT,
+        event: *mut DAT_EVENT,
+        more: *mut DAT_COUNT,
+    ) {
+        let write_more = |count| more.write(DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX));
+        // Release the lock as soon as this thread is the waiter. The wait needs no lock, because
+        // dat_evd_free waits until the EVD has no waiter.
+        let waiter = with_lock::<THREAD_SAFE, _>(evd, || {
+            let evd = handle::get::<Evd<T>>(evd)?;
+            out(event, 4)?;
+            out(more, 5)?;
+            match evd.take_ready(threshold, event)? {
+                Some(count) => {
+                    write_more(count);
+                    Ok(None)
+                }
+                None => evd.begin_wait(threshold).map(Some),
+            }
+        })?;
+        let Some(waiter) = waiter else { return Ok(()) };
+        let _wait = cancel::begin_wait();
+        let waited = waiter.wait(timeout)?;
+        write_more(waited.more);
+        event.write(waited.event?);
+        Ok(())
+    }
+
+    /// dat_cno_wait. If the wait ends without a trigger, the EVD is NULL.
+    fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
+        let _wait = cancel::begin_wait();
+        wait::<T>(cno, timeout, evd, 3)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The registered entries with their function tables, and the functions dat_provider_init and
 //! dat_provider_fini.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -124,10 +124,35 @@ fn add_to_registry(
     let table = enter(provider, registry, info, params, false)?;
     // SAFETY: this is the registry's own function. The table and `info` are complete.
     match unsafe { (registry.add_provider)(table, info) } {
-        DAT_SUCCESS => Ok(()),
+        DAT_SUCCESS => {
+            keep_this_library();
+            Ok(())
+        }
         status => {
             remove(info);
             Err(format!("the registry refused the registration with status {status:#010x}"))
+        }
+    }
+}
+
+/// Keeps this library in memory until the process ends. When the last adapter is closed, another
+/// thread may be about to leave a function of the library. A thread that ends in a call does not
+/// keep the library itself, because the thread that waits for its end may hold the lock of the
+/// loader.
+fn keep_this_library() {
+    if cfg!(miri) {
+        return;
+    }
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here = keep_this_library as fn() as *const c_void;
+    // SAFETY: dladdr accepts any address, and initializes `info` if it knows the address. The name
+    // is a string that the linker keeps. RTLD_NOLOAD loads nothing new.
+    unsafe {
+        if libc::dladdr(here, info.as_mut_ptr()) != 0 && !(*info.as_ptr()).dli_fname.is_null() {
+            libc::dlopen(
+                (*info.as_ptr()).dli_fname,
+                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+            );
         }
     }
 }

@@ -156,7 +156,11 @@ impl<T: Transport> Ia<T> {
             } else {
                 0
             },
-            ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
+            ep_recv_info_supported: if attrs.knows_allocated {
+                RECV_BUFFERS | RECV_SPAN
+            } else {
+                0
+            },
             dto_async_return_guaranteed: DAT_TRUE,
             // The type has no value for "no scope". An adapter without windows reports 0 in
             // max_rmrs, and the value of this attribute then has no meaning.

@@ -104,8 +104,8 @@ pub unsafe fn create<T: Transport>(
         DAT_VA_TYPE_ZB => Mem { zero_based: true, ..mem },
         _ => return Err(Error::arg(7)),
     };
-    let access = access(privileges, ia.transport.attrs().strict);
-    check_mapping(ia, mem, access, privileges)?;
+    let access = access(privileges, ia.transport.attrs().implies_local_read());
+    check_mapping(ia, mem, access, privileges, !ia.transport.attrs().pins)?;
     let origin = match memory {
         Memory::Virtual { .. } => Origin::Virtual,
         Memory::Lmr(lmr) => Origin::Lmr(lmr.handle() as usize),
@@ -116,7 +116,13 @@ pub unsafe fn create<T: Transport>(
     let _control = ia.control();
     ia.add(|_| {
         // SAFETY: the caller guarantees that the memory stays mapped until the region is freed.
-        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access) }?;
+        let mr = unsafe { ia.transport.mr(&pz.pd, mem, access) }.map_err(|refused| {
+            // A device says only that it cannot pin the memory.
+            match check_mapping(ia, mem, access, privileges, true) {
+                Err(why) if why.kind() == DAT_PRIVILEGES_VIOLATION => why,
+                _ => refused,
+            }
+        })?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
 }
@@ -139,18 +145,19 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
-/// Checks that the process itself may access the memory as the region's privileges permit. If it
-/// may not, an access by a peer would end the process.
+/// Checks that the memory is mapped, and, if `checks_access` is true, that the process itself may
+/// access it as the region's privileges permit. If it may not, and no device pins the memory, an
+/// access by a peer would end the process.
 fn check_mapping<T: Transport>(
     ia: &Ia<T>,
     mem: Mem,
     access: Access,
     privileges: DAT_MEM_PRIV_FLAGS,
+    checks_access: bool,
 ) -> Result<()> {
-    let is_ours = !ia.transport.attrs().pins;
     let wanted = Protection {
-        read: is_ours && (access.local_read || access.remote_read || access.remote_atomic),
-        write: is_ours && (access.local_write || access.remote_write || access.remote_atomic),
+        read: checks_access && (access.local_read || access.remote_read || access.remote_atomic),
+        write: checks_access && (access.local_write || access.remote_write || access.remote_atomic),
     };
     let has = |flag| privileges & flag != 0;
     let subtype = match ia.mappings.check(mem.addr as usize, mem.len, wanted) {
@@ -172,12 +179,11 @@ fn check_mapping<T: Transport>(
     Err(Error::new(DAT_PRIVILEGES_VIOLATION, subtype))
 }
 
-/// The accesses that the privileges permit. If `strict` is false, local reading is always
-/// permitted, as in verbs, because programs such as dtest send from memory that they registered
-/// only for writing.
-pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
+/// The accesses that the privileges permit. If `implies_local_read` is true, local reading is
+/// always permitted, as in verbs.
+pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, implies_local_read: bool) -> Access {
     Access {
-        local_read: !strict || privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
+        local_read: implies_local_read || privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
         local_write: privileges & DAT_MEM_PRIV_LOCAL_WRITE_FLAG != 0,
         remote_read: privileges & DAT_MEM_PRIV_REMOTE_READ_FLAG != 0,
         remote_write: privileges & DAT_MEM_PRIV_REMOTE_WRITE_FLAG != 0,
@@ -293,8 +299,8 @@ impl<T: Transport> Lmr<T> {
 mod tests {
     use super::*;
 
-    /// Each privilege permits only the access after which it is named. Local reading needs no
-    /// privilege unless the adapter is strict.
+    /// Each privilege permits only the access after which it is named. Local reading may need no
+    /// privilege.
     #[test]
     fn each_privilege_gives_its_own_access() {
         let none = Access::default();
@@ -307,9 +313,9 @@ mod tests {
             (DAT_IB_MEM_PRIV_REMOTE_ATOMIC, Access { remote_atomic: true, ..none }),
         ];
         for (privilege, expected) in cases {
-            assert_eq!(access(privilege, true), expected, "{privilege:#x}");
+            assert_eq!(access(privilege, false), expected, "{privilege:#x}");
             assert_eq!(
-                access(privilege, false),
+                access(privilege, true),
                 Access { local_read: true, ..expected },
                 "{privilege:#x}"
             );

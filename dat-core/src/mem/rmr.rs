@@ -110,7 +110,7 @@ pub unsafe fn bind<T: Transport>(
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
     // SAFETY: the caller keeps the rules of all posts (see `ep::post`).
-    let flags = unsafe { ep.check_bind(request.flags) }?;
+    unsafe { ep.check_bind(request.flags) }?;
     if request.privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(4));
     }
@@ -126,7 +126,7 @@ pub unsafe fn bind<T: Transport>(
     let mut binds = rmr.current_binds();
     // SAFETY: the caller keeps the rules of all posts (see `ep::post`).
     let context =
-        unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
+        unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, request.flags) }?;
     if let Some(lmr) = lmr {
         let &Request { to, privileges, va_type, .. } = request;
         binds.push(PostedBind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });
@@ -143,7 +143,7 @@ fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<Vi
     if !lmr.contains(&to) {
         return Err(Error::arg(3));
     }
-    let access = super::lmr::access(privileges, false);
+    let access = super::lmr::access(privileges, true);
     // Peers may read only what the owner may read, and write only what the owner may write (uDAPL
     // 1.2, dat_rmr_bind).
     for (asked, needed, missing) in [

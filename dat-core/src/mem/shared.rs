@@ -7,16 +7,19 @@
 //!
 //! The processes of one user coordinate through one file for each cookie, in a directory of shared
 //! memory. Each process that has the region holds a shared lock on the file. The lock ends with the
-//! process, even if the process is killed. The file of such a process stays until a process of this
-//! user claims a cookie.
+//! process, even if the process is killed. The last process removes the file when it releases the
+//! cookie or exits. The file of a process that is killed stays until a process of this user claims
+//! a cookie.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use dat_sys::*;
+use telemetry::threads;
 
 use crate::allocate::{ADAPTER_BYTES, check_room};
 use crate::error::{Error, Result};
@@ -27,10 +30,20 @@ pub type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 /// The right to use a cookie. Dropping the value releases the cookie.
 pub struct CookieClaim {
     cookie: Cookie,
+    _file: Arc<ClaimFile>,
+}
+
+/// The file of a cookie, which this process has locked.
+struct ClaimFile {
     file: File,
     path: PathBuf,
     inode: u64,
+    /// The process that has locked the file. A child process inherits the lock, but not the claim.
+    process: u32,
 }
+
+/// The files of this process. A process may exit without freeing its regions.
+static FILES: Mutex<Vec<Weak<ClaimFile>>> = Mutex::new(Vec::new());
 
 /// The directory that contains the file of each cookie.
 const COOKIE_DIRECTORY: &str = "/dev/shm";
@@ -116,27 +129,59 @@ impl CookieClaim {
             let mut named = String::new();
             file.rewind()?;
             file.read_to_string(&mut named)?;
-            let claim = CookieClaim { cookie, file, path: path.clone(), inode: own.ino() };
+            let process = std::process::id();
+            let file = ClaimFile { file, path: path.clone(), inode: own.ino(), process };
             match named {
                 // Try again: the process that created the file has removed it again, or has not
                 // written to it yet.
                 _ if !path_has_inode(&path, own.ino()) => {}
                 named if named.is_empty() => {}
-                named if named == memory => return Ok(Ok(claim)),
+                named if named == memory => {
+                    let file = Arc::new(file);
+                    file.release_at_exit();
+                    return Ok(Ok(CookieClaim { cookie, _file: file }));
+                }
                 other => return Ok(Err(other)),
             }
         }
     }
 }
 
-impl Drop for CookieClaim {
-    fn drop(&mut self) {
-        // The last process that has the file open removes it, whether it had the region or only
-        // checked the cookie. Meanwhile the exclusive lock keeps other processes from joining.
-        if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
+impl ClaimFile {
+    /// Releases the cookie when this process exits, unless that has happened before.
+    fn release_at_exit(self: &Arc<Self>) {
+        static REGISTERED: Once = Once::new();
+        // Without memory for the registration, the file stays until another claim removes it.
+        REGISTERED.call_once(|| _ = threads::at_exit(release_all));
+        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|file| file.strong_count() > 0);
+        files.push(Arc::downgrade(self));
+    }
+
+    /// Releases the cookie. The last process that has the file open removes it, whether it had the
+    /// region or only checked the cookie. Meanwhile the exclusive lock keeps other processes from
+    /// joining.
+    fn release(&self) {
+        if self.process == std::process::id()
+            && self.file.try_lock().is_ok()
+            && path_has_inode(&self.path, self.inode)
+        {
             // A failure to remove the file is harmless, because an old file is overwritten.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Drop for ClaimFile {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Releases the cookies of this process, which exits.
+extern "C" fn release_all() {
+    if let Ok(files) = FILES.try_lock() {
+        files.iter().filter_map(Weak::upgrade).for_each(|file| file.release());
     }
 }
 
@@ -272,7 +317,7 @@ mod tests {
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 
         // A file that a killed process has left is ignored.
-        let path = claim(cookie, "a 1").unwrap().path.clone();
+        let path = claim(cookie, "a 1").unwrap()._file.path.clone();
         fs::write(path, "a 1").unwrap();
         drop(claim(cookie, "b 1").unwrap());
         // The next claim removes the files of all processes that have ended.
@@ -287,6 +332,37 @@ mod tests {
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
         drop((held, beside));
         fs::remove_file(directory.join("another-file")).unwrap();
+        fs::remove_dir(&directory).unwrap();
+    }
+
+    /// The variable with the directory in which the process that
+    /// [`processes_that_exit_leave_no_files`] starts claims a cookie.
+    const CLAIMS_IN: &str = "OPENDAT_TEST_CLAIMS_IN";
+    /// The exit code of a process that has claimed a cookie.
+    const CLAIMED: i32 = 33;
+
+    #[test]
+    fn processes_that_exit_leave_no_files() {
+        if let Some(directory) = std::env::var_os(CLAIMS_IN) {
+            let process = std::process::id().to_ne_bytes();
+            let cookie = std::array::from_fn(|n| process[n % process.len()] as c_char);
+            let claim = CookieClaim::claim_file(Path::new(&directory), "mem", cookie, "a 1");
+            std::mem::forget(claim.unwrap());
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+            std::process::exit(CLAIMED);
+        }
+        let directory = std::env::temp_dir().join(format!("opendat-exits-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for _ in 0..50 {
+            let ran = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "mem::shared::tests::processes_that_exit_leave_no_files"])
+                .env(CLAIMS_IN, &directory)
+                .output()
+                .unwrap();
+            let output = String::from_utf8_lossy(&ran.stdout);
+            assert_eq!(ran.status.code(), Some(CLAIMED), "{output}");
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        }
         fs::remove_dir(&directory).unwrap();
     }
 

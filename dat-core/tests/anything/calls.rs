@@ -146,6 +146,8 @@ impl Caller<'_> {
             max_message_size: 4096,
             max_rdma_size: 4096,
             qos: DAT_QOS_BEST_EFFORT,
+            recv_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+            request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
             max_recv_dtos: 8,
             max_request_dtos: 8,
             max_recv_iov: 1,

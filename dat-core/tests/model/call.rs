@@ -12,7 +12,7 @@ use dat_sys::*;
 use proptest::prelude::*;
 
 pub(crate) const CNOS: usize = 2;
-pub(crate) const EVDS: usize = 6;
+pub(crate) const EVDS: usize = 8;
 pub(crate) const PZS: usize = 4;
 pub(crate) const LMRS: usize = 4;
 pub(crate) const EPS: usize = 4;
@@ -232,6 +232,12 @@ pub(crate) fn prelude() -> Vec<Call> {
         calls.push(Call::PzCreate { pz: side });
         calls.push(Call::EvdCreate { evd: side, qlen: 256, cno: NULL, flags: WORK });
         calls.push(Call::EvdCreate { evd: side + 2, qlen: 2, cno: NULL, flags: DAT_EVD_CR_FLAG });
+        calls.push(Call::EvdCreate {
+            evd: side + 6,
+            qlen: 256,
+            cno: NULL,
+            flags: DAT_EVD_DTO_FLAG,
+        });
         calls.push(Call::LmrCreate { lmr: side, pz: side, privileges: DAT_MEM_PRIV_ALL_FLAG });
         for ep in [side, side + 2] {
             calls.push(Call::EpCreate {
@@ -350,9 +356,9 @@ fn call() -> impl Strategy<Value = Call> {
             }
         ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
-            let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
+            let (pz, evd) = (ep % 2, ep % 2 + 6 * second);
             let kind = Kind { unsignalled: second > 0, ..DEFAULT_KIND };
-            Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind }
+            Call::EpCreate { ep, pz, recv: evd, request: evd, connect: ep % 2, kind }
         }),
         (0..EPS).prop_map(|ep| Call::EpFree { ep }),
         modification(),
@@ -420,25 +426,34 @@ pub(crate) fn varied_prelude(varieties: EndpointVarieties) -> Vec<Call> {
         calls.push(Call::EvdCreate { evd: side, qlen: 256, cno: NULL, flags: WORK });
         calls.push(Call::EvdCreate { evd: side + 2, qlen: 4, cno: NULL, flags: DAT_EVD_CR_FLAG });
         calls.push(Call::EvdCreate { evd: side + 4, qlen: 4, cno: NULL, flags: DAT_EVD_DTO_FLAG });
+        calls.push(Call::EvdCreate {
+            evd: side + 6,
+            qlen: 256,
+            cno: NULL,
+            flags: DAT_EVD_DTO_FLAG,
+        });
         calls.push(Call::LmrCreate { lmr: side, pz: side, privileges: DAT_MEM_PRIV_ALL_FLAG });
         calls.push(Call::SrqCreate { srq: side, pz: side, depth: 4 });
         for ep in [side, side + 2] {
-            calls.push(varied_ep(ep, varieties[ep]));
+            // The endpoints of one side share EVDs, so their completion flags must match.
+            calls.push(varied_ep(ep, varieties[ep], varieties[side] >> 6 & 1 != 0));
         }
         calls.push(Call::PspCreate { sp: side, evd: side + 2, qualifier: 1000 + side as u64 });
     }
     calls
 }
 
-fn varied_ep(ep: usize, variety: u8) -> Call {
+fn varied_ep(ep: usize, variety: u8, unsignalled: bool) -> Call {
     let side = ep % 2;
     let evd = |kind: u8| match kind % 4 {
+        // An EVD for unsignalled completions takes no other events.
+        0 | 1 if unsignalled => side + 6,
         0 | 1 => side,
         2 => side + 4,
         _ => NULL,
     };
     let srq = if variety >> 4 & 3 == 0 { side } else { NULL };
-    let kind = Kind { srq, unsignalled: variety >> 6 & 1 != 0 };
+    let kind = Kind { srq, unsignalled };
     Call::EpCreate {
         ep,
         pz: side,
@@ -533,7 +548,7 @@ fn modification() -> impl Strategy<Value = Call> {
 fn change() -> impl Strategy<Value = Call> {
     prop_oneof![
         6 => modification(),
-        1 => (0..EPS, any::<u8>()).prop_map(|(ep, variety)| varied_ep(ep, variety)),
+        1 => (0..EPS, any::<u8>()).prop_map(|(ep, variety)| varied_ep(ep, variety, variety >> 6 & 1 != 0)),
         1 => (0..EPS).prop_map(|ep| Call::EpFree { ep }),
         1 => (0..EPS).prop_map(|ep| Call::EpReset { ep }),
         1 => (0..SRQS, 0..6).prop_map(|(srq, depth)| Call::SrqResize { srq, depth }),

@@ -32,6 +32,10 @@ fn unless_occupied(taken: bool) -> Faults {
     Faults(Verdict { slot_occupied: taken, ..Verdict::default() })
 }
 
+fn is_unsignalled(flags: DAT_COMPLETION_FLAGS) -> bool {
+    flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0
+}
+
 fn no_faults() -> Faults {
     unless_occupied(false)
 }
@@ -114,7 +118,7 @@ impl Model {
                 .when(!self.has_pz(pz) || on_different_adapters(lmr, pz), bad)
                 .when(privileges & !DAT_MEM_PRIV_ALL_FLAG != 0, argument),
             Call::LmrFree { lmr } => no_faults().when(self.lmr[lmr].is_none(), bad),
-            Call::EpCreate { ep, pz, recv, request, connect, .. } => {
+            Call::EpCreate { ep, pz, recv, request, connect, kind } => {
                 let wrong = |evd: usize, flag| {
                     evd != NULL && (lacks(evd, flag) || on_different_adapters(ep, evd))
                 };
@@ -122,6 +126,7 @@ impl Model {
                     .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(ep, pz)), bad)
                     .when(wrong(recv, DAT_EVD_DTO_FLAG) || wrong(request, DAT_EVD_DTO_FLAG), bad)
                     .when(wrong(connect, DAT_EVD_CONNECTION_FLAG), bad)
+                    .when(!self.flags_fit(ep, [recv, request], kind.unsignalled), argument)
             }
             Call::EpStatus { ep } => no_faults().when(self.ep(ep).is_none(), bad),
             Call::EpFree { ep } => {
@@ -159,12 +164,13 @@ impl Model {
                     .when(self.ep(ep).is_none(), bad)
                     .when(!self.ep(ep).is_none_or(legal), state)
             }
-            Call::PostRecv { ep, lmr, length, .. } => {
+            Call::PostRecv { ep, lmr, length, flags } => {
                 let there = self.ep(ep);
                 let full = there.is_some_and(|ep| ep.open_recvs.len() >= ep.max_recvs);
                 no_faults()
                     .when(there.is_none(), bad)
                     .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
+                    .when(self.is_wrongly_unsignalled(ep, flags), argument)
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
                     .when(full, &[DAT_INSUFFICIENT_RESOURCES])
             }
@@ -172,9 +178,11 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
                 let full = there.is_some_and(|ep| ep.open_requests.len() >= ep.max_requests);
+                let flags = if let Call::PostSend { flags, .. } = call { flags } else { 0 };
                 no_faults()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
+                    .when(self.is_wrongly_unsignalled(ep, flags), argument)
                     .when(
                         matches!(call, Call::PostWrite { .. }) && length > BYTES,
                         &[DAT_LENGTH_ERROR],
@@ -218,10 +226,28 @@ impl Model {
         verdict.0
     }
 
-    /// Whether a post with these flags wakes no waiter. The unsignalled flag has no effect if the
-    /// endpoint was not created for it.
-    fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
-        flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
+    /// Whether a post has the unsignalled flag although the endpoint was not created for it.
+    fn is_wrongly_unsignalled(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
+        is_unsignalled(flags) && self.ep(ep).is_some_and(|ep| !ep.unsignalled)
+    }
+
+    /// Whether the completion streams of the endpoint in this slot may use these EVDs, for receives
+    /// and for requests (uDAPL 1.2, dat_ep_create, usage). Endpoints that are not unsignalled have
+    /// the threshold flag. An exception from the standard permits unsignalled requests beside
+    /// software events.
+    fn flags_fit(&self, slot: usize, evds: [usize; 2], unsignalled: bool) -> bool {
+        let others = || self.ep.iter().enumerate().filter(|(other, _)| *other != slot);
+        let eps = || others().filter_map(|(_, ep)| ep.as_ref());
+        let fits = |evd: usize, is_request: bool| {
+            let shares = |ep: &Ep| ep.recv == evd || ep.request == evd;
+            let events = self.evd(evd).map_or(0, |evd| evd.flags & !DAT_EVD_DTO_FLAG);
+            let besides = events & !DAT_EVD_RMR_BIND_FLAG;
+            let accepts = besides == 0 || is_request && besides == DAT_EVD_SOFTWARE_FLAG;
+            let matching = eps().all(|ep| !shares(ep) || ep.unsignalled == unsignalled);
+            matching && (accepts || !unsignalled)
+        };
+        let [recv, request] = evds;
+        (recv == NULL || fits(recv, false)) && (request == NULL || fits(request, true))
     }
 
     /// Whether all completion streams that feed the EVD are unsignalled.
@@ -238,6 +264,7 @@ impl Model {
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
         };
         let (bad, state) = (&[DAT_INVALID_HANDLE][..], &[DAT_INVALID_STATE][..]);
+        let argument = &[DAT_INVALID_PARAMETER][..];
         let Some(ep) = self.ep(slot) else { return no_faults().when(true, bad) };
         let quiescent = match ep.state {
             Unconnected | Unconfigured | UnconfiguredReserved | UnconfiguredPassive => true,
@@ -256,8 +283,15 @@ impl Model {
                 faults.when(n < ep.max_recvs && n < ep.recvs.len(), &[DAT_INVALID_PARAMETER])
             }
             Change::MaxRequestDtos(_) => faults,
-            Change::Unsignalled(_) => faults.when(posted, state),
-            Change::Recv(evd) | Change::Request(evd) => faults.when(no_evd(evd), bad),
+            Change::Unsignalled(on) => faults
+                .when(posted, state)
+                .when(!self.flags_fit(slot, [ep.recv, ep.request], on), argument),
+            Change::Recv(evd) => faults
+                .when(no_evd(evd), bad)
+                .when(!self.flags_fit(slot, [evd, ep.request], ep.unsignalled), argument),
+            Change::Request(evd) => faults
+                .when(no_evd(evd), bad)
+                .when(!self.flags_fit(slot, [ep.recv, evd], ep.unsignalled), argument),
             Change::Pz(pz) => faults
                 .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(slot, pz)), bad),
         }
@@ -355,7 +389,7 @@ impl Model {
             }
             Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
             Call::PostRecv { ep, lmr, length, flags } => {
-                let quiet = self.is_quiet(ep, flags);
+                let quiet = is_unsignalled(flags);
                 let work = Work { quiet, ..self.work(cookie, lmr, length) };
                 let Some(there) = &mut self.ep[ep] else { return Ok(()) };
                 there.open_recvs.push_back(cookie);
@@ -370,7 +404,7 @@ impl Model {
             }
             Call::PostSend { ep, lmr, length, flags } => {
                 let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-                let quiet = self.is_quiet(ep, flags);
+                let quiet = is_unsignalled(flags);
                 let work = Work { suppressed, quiet, ..self.work(cookie, lmr, length) };
                 self.request(ep, work);
             }

@@ -504,8 +504,11 @@ fn kind(result: Result<(), Error>) -> DAT_RETURN {
 
 /// The flags for receives and for requests.
 fn completion_flags(unsignalled: bool) -> (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS) {
-    let flags =
-        if unsignalled { DAT_COMPLETION_UNSIGNALLED_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG };
+    let flags = if unsignalled {
+        DAT_COMPLETION_UNSIGNALLED_FLAG
+    } else {
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG
+    };
     (flags, flags)
 }
 

@@ -111,6 +111,8 @@ fn address_handle(side: &Side, random: &mut Random) {
     let side = Side { evd, cr_evd: side.new_evd(DAT_EVD_CR_FLAG), ..*side };
     let attr = DAT_EP_ATTR {
         service_type: DAT_IB_SERVICE_TYPE_UD,
+        recv_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         max_recv_dtos: 1,
         max_request_dtos: 4,
         max_recv_iov: 1,

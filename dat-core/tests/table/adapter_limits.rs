@@ -291,6 +291,8 @@ fn minimal_attributes() -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
         qos: DAT_QOS_BEST_EFFORT,
+        recv_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         max_recv_dtos: 1,
         max_request_dtos: 1,
         max_recv_iov: 1,

@@ -27,6 +27,8 @@ fn attributes() -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_IB_SERVICE_TYPE_UD,
         max_message_size: MAX_DATAGRAM as DAT_VLEN as _,
+        recv_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         max_recv_dtos: 64,
         max_request_dtos: 64,
         max_recv_iov: 4,

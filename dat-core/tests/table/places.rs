@@ -178,7 +178,10 @@ fn an_endpoint_can_always_post_unsignalled() {
     let x = ep_with_short_queues(&a);
     let mut param = DAT_EP_PARAM::zeroed();
     param.ep_attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    dat!(table, ep_modify_func(x, DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS, &param)).unwrap();
+    // An EVD for unsignalled requests takes no connection events.
+    param.request_evd_handle = a.new_evd(DAT_EVD_DTO_FLAG);
+    let mask = DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS | DAT_EP_FIELD_REQUEST_EVD_HANDLE;
+    dat!(table, ep_modify_func(x, mask, &param)).unwrap();
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
     let y = b.new_ep();
     a.connect(x, qualifier, b"");
@@ -186,12 +189,16 @@ fn an_endpoint_can_always_post_unsignalled() {
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let p = Pair { a, x, b, y };
+    let completes = |id| {
+        let event = p.a.next(param.request_evd_handle);
+        assert_eq!(cookie_and_status(&event), (id, DAT_DTO_SUCCESS));
+    };
     let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
     // The requests are posted one at a time.
     for id in 0..10 * QUEUE_DEPTH as u64 {
         p.recv(id);
         assert_eq!(p.send(id, unsignalled), Ok(()), "{id}");
-        p.completes(id);
+        completes(id);
         assert!(p.requests_idle());
         assert_eq!(cookie_and_status(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
     }
@@ -206,7 +213,7 @@ fn an_endpoint_can_always_post_unsignalled() {
             p.send(9, DAT_COMPLETION_SUPPRESS_FLAG),
             Err(Error::of(DAT_INSUFFICIENT_RESOURCES))
         );
-        (0..QUEUE_DEPTH as u64).for_each(|id| p.completes(id));
+        (0..QUEUE_DEPTH as u64).for_each(completes);
         for id in 0..QUEUE_DEPTH as u64 {
             assert_eq!(cookie_and_status(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
         }
@@ -231,7 +238,12 @@ fn on_a_shared_queue(
 ) -> (DAT_EP_HANDLE, DAT_EP_HANDLE, DAT_SRQ_HANDLE) {
     let table = a.table;
     let (x, srq, mut y) = (a.new_ep(), b.new_srq(4), null_mut());
-    let attr = DAT_EP_ATTR { srq_soft_hw: DAT_WATERMARK_INFINITE, ..DAT_EP_ATTR::zeroed() };
+    let attr = DAT_EP_ATTR {
+        srq_soft_hw: DAT_WATERMARK_INFINITE,
+        recv_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        request_completion_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        ..DAT_EP_ATTR::zeroed()
+    };
     dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, b.evd, srq, &attr, &mut y))
         .unwrap();
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);

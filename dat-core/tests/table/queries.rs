@@ -259,7 +259,7 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     );
     assert_eq!(attr.qos, DAT_QOS_BEST_EFFORT);
     let flags = (attr.recv_completion_flags, attr.request_completion_flags);
-    assert_eq!(flags, (DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_DEFAULT_FLAG));
+    assert_eq!(flags, (DAT_COMPLETION_EVD_THRESHOLD_FLAG, DAT_COMPLETION_EVD_THRESHOLD_FLAG));
     assert_eq!((attr.max_recv_dtos, attr.max_request_dtos), (64, 64));
     assert_eq!((attr.max_recv_iov, attr.max_request_iov), (4, 4));
     assert_eq!((attr.max_rdma_read_in, attr.max_rdma_read_out), (4, 4));
@@ -267,25 +267,23 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     side.close();
 }
 
-/// The standard defines no named attributes of endpoints. The consumer's list of them need not
-/// exist after the call.
+/// The standard defines no named attributes of endpoints, and the library knows none.
 #[test]
-fn an_endpoint_keeps_no_named_attributes() {
+fn an_endpoint_has_no_named_attributes() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut named = DAT_NAMED_ATTR { name: c"color".as_ptr(), value: c"green".as_ptr() };
-    let attr = DAT_EP_ATTR {
-        service_type: DAT_SERVICE_TYPE_RC,
-        ep_transport_specific_count: 1,
-        ep_transport_specific: &mut named,
-        ep_provider_specific_count: 1,
-        ep_provider_specific: &mut named,
-        ..DAT_EP_ATTR::zeroed()
-    };
+    let none = DAT_EP_ATTR { service_type: DAT_SERVICE_TYPE_RC, ..DAT_EP_ATTR::zeroed() };
     let mut ep = null_mut();
-    dat!(table, ep_create_func(side.ia, side.pz, side.evd, side.evd, side.evd, &attr, &mut ep))
-        .unwrap();
-    let kept = parameters(&side, ep).ep_attr;
+    for attr in [
+        DAT_EP_ATTR { ep_transport_specific_count: 1, ep_transport_specific: &mut named, ..none },
+        DAT_EP_ATTR { ep_provider_specific_count: 1, ep_provider_specific: &mut named, ..none },
+    ] {
+        let Side { ia, pz, evd, .. } = side;
+        let created = dat!(table, ep_create_func(ia, pz, evd, evd, evd, &attr, &mut ep));
+        assert_eq!(created, Err(Error::arg(6)));
+    }
+    let kept = parameters(&side, side.new_ep()).ep_attr;
     assert_eq!((kept.ep_transport_specific_count, kept.ep_provider_specific_count), (0, 0));
     assert_eq!((kept.ep_transport_specific, kept.ep_provider_specific), (null_mut(), null_mut()));
     side.close();

@@ -27,8 +27,9 @@ pub type DAT_CNO_QUERY_FUNC = unsafe extern "C" fn(
 ) -> DAT_RETURN;
 /// The signature of a provider's implementation of dat_cr_reject.
 pub type DAT_CR_REJECT_FUNC = unsafe extern "C" fn(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN;
-/// The signature of a provider's implementation of dat_evd_wait.
-pub type DAT_EVD_WAIT_FUNC = unsafe extern "C" fn(
+/// The signature of a provider's implementation of dat_evd_wait. The stack is unwound through it if
+/// the thread is cancelled.
+pub type DAT_EVD_WAIT_FUNC = unsafe extern "C-unwind" fn(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
     threshold: DAT_COUNT,

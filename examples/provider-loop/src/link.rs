@@ -184,8 +184,17 @@ impl Connection {
         // A message without a posted receive ends the connection. Waiting for a receive would need
         // more code (`Stream::resume`).
         let (mulpdu, segment, waits) = (65535, 0, false);
-        let cfg =
-            StreamCfg { mulpdu, crc: false, extended: true, ird, ord, hold: false, segment, waits };
+        let cfg = StreamCfg {
+            mulpdu,
+            crc: false,
+            extended: true,
+            completes_placed: false,
+            ird,
+            ord,
+            hold: false,
+            segment,
+            waits,
+        };
         let stream = Stream::new(work, cfg);
         Connection { end, stream, reported: false, closing: false, uncredited: 0, to_credit: 0 }
     }

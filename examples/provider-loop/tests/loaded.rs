@@ -1,7 +1,7 @@
 //! Tests the library as a registry loads it: everything that docs/writing-a-provider.md describes.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use dat::{Access, Adapter, Address, Close, Flags, RemoteRegion};
@@ -43,6 +43,14 @@ impl Registered {
     }
 
     fn dat(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {}\n{text}{errors}", output.status);
+        text
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
         // The program is taken from OPENDAT_DIST, which `cargo xtask test` sets. If the variable is
         // not set, cargo builds the program.
         let mut command = match std::env::var_os("OPENDAT_DIST") {
@@ -58,11 +66,7 @@ impl Registered {
             .env("DAT_OVERRIDE", self.file())
             .env("OPENDAT_PARAMS", "builtin=off");
         command.env_remove("DAT_DBG_TYPE");
-        let output = command.output().expect("cargo runs");
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {}\n{text}{errors}", output.status);
-        text
+        command.output().expect("cargo runs")
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -132,6 +136,18 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     events.wait(TIME_LIMIT)?.disconnected()?;
     far_events.wait(TIME_LIMIT)?.disconnected()?;
     Ok(())
+}
+
+/// Regression test: the error recommended an --address at which the adapter is not reached either,
+/// and to start the server first, although `dat ping` had started it.
+#[test]
+fn dat_ping_fails_without_advice_that_cannot_help() {
+    let output = Registered::new().output(&["ping", "--adapter", "loop"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("connecting to 127.0.0.1 over loop"), "{errors}");
+    assert!(errors.contains("the adapter connects only within one process"), "{errors}");
+    assert!(!errors.contains("--address") && !errors.contains("start the server"), "{errors}");
 }
 
 #[test]

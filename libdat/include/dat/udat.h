@@ -842,8 +842,8 @@ extern DAT_RETURN DAT_API dat_ep_set_watermark(
 /*
  * Sends a message to the peer, which receives it in a posted receive buffer.
  * ep_handle: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
- * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
- *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_request_iov
+ *     (see dat_ep_attr).
  * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the send returns unchanged.
  * completion_flags: A mask of completion flags.
@@ -886,8 +886,8 @@ extern DAT_RETURN DAT_API dat_ep_post_rdma_read(
 /*
  * Writes data of this side directly into the memory of the peer.
  * ep_handle: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
- * num_segments: The number of segments in local_iov, from 0 to the larger of the EP attributes
- *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * num_segments: The number of segments in local_iov, from 0 to the EP attribute max_rdma_write_iov,
+ *     or max_request_iov if that is 0 (see dat_ep_attr).
  * local_iov: An array of num_segments triplets. NULL is allowed only if num_segments is 0.
  * user_cookie: 64 bits that the event of the RDMA write returns unchanged.
  * remote_iov: A pointer to one triplet that names the memory of the peer. NULL is invalid.
@@ -1111,7 +1111,7 @@ extern DAT_RETURN DAT_API dat_registry_list_providers(
     DAT_COUNT max_to_return, DAT_COUNT *entries_returned, DAT_PROVIDER_INFO *(dat_provider_list[]));
 
 /*
- * Returns the names of the type and the subtype of a status.
+ * Returns the names of the type and subtype of a status, or the name of an event.
  * value: The status that a DAT function has returned.
  * major_message: Output: the name of the type, for example DAT_INVALID_HANDLE. NULL is invalid.
  * minor_message: Output: the name of the subtype, for example DAT_INVALID_HANDLE_EP, or an empty
@@ -1119,6 +1119,54 @@ extern DAT_RETURN DAT_API dat_registry_list_providers(
  * See dat_strerror(3dat).
  */
 extern DAT_RETURN DAT_API dat_strerror(DAT_RETURN value, const char **major_message, const char **minor_message);
+
+/*
+ * Returns the name of an event, for example DAT_CONNECTION_EVENT_BROKEN, or "unknown event".
+ * number: The member event_number of a DAT_EVENT.
+ * See dat_strerror(3dat).
+ */
+static __inline__ const char *DAT_API dat_event_name(DAT_EVENT_NUMBER number)
+{
+    DAT_UINT32 value = number;
+    switch (value) {
+    case DAT_DTO_COMPLETION_EVENT:
+        return "DAT_DTO_COMPLETION_EVENT";
+    case DAT_RMR_BIND_COMPLETION_EVENT:
+        return "DAT_RMR_BIND_COMPLETION_EVENT";
+    case DAT_CONNECTION_REQUEST_EVENT:
+        return "DAT_CONNECTION_REQUEST_EVENT";
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        return "DAT_CONNECTION_EVENT_ESTABLISHED";
+    case DAT_CONNECTION_EVENT_PEER_REJECTED:
+        return "DAT_CONNECTION_EVENT_PEER_REJECTED";
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+        return "DAT_CONNECTION_EVENT_NON_PEER_REJECTED";
+    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
+        return "DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR";
+    case DAT_CONNECTION_EVENT_DISCONNECTED:
+        return "DAT_CONNECTION_EVENT_DISCONNECTED";
+    case DAT_CONNECTION_EVENT_BROKEN:
+        return "DAT_CONNECTION_EVENT_BROKEN";
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+        return "DAT_CONNECTION_EVENT_TIMED_OUT";
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+        return "DAT_CONNECTION_EVENT_UNREACHABLE";
+    case DAT_ASYNC_ERROR_EVD_OVERFLOW:
+        return "DAT_ASYNC_ERROR_EVD_OVERFLOW";
+    case DAT_ASYNC_ERROR_IA_CATASTROPHIC:
+        return "DAT_ASYNC_ERROR_IA_CATASTROPHIC";
+    case DAT_ASYNC_ERROR_EP_BROKEN:
+        return "DAT_ASYNC_ERROR_EP_BROKEN";
+    case DAT_ASYNC_ERROR_TIMED_OUT:
+        return "DAT_ASYNC_ERROR_TIMED_OUT";
+    case DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR:
+        return "DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR";
+    case DAT_SOFTWARE_EVENT:
+        return "DAT_SOFTWARE_EVENT";
+    default:
+        return "unknown event";
+    }
+}
 
 #ifdef __cplusplus
 }

@@ -240,8 +240,8 @@ typedef struct dat_ib_extension_event_data {
 /*
  * Writes to the peer's memory and hands the peer 32 bits in one of its receives.
  * ep: The endpoint (EP) to which the request is posted. DAT_HANDLE_NULL is invalid.
- * segments: The number of segments in lbuf, from 0 to the larger of the EP attributes
- *     max_request_iov and max_rdma_write_iov (see dat_ep_attr).
+ * segments: The number of segments in lbuf, from 0 to the EP attribute max_rdma_write_iov, or
+ *     max_request_iov if that is 0 (see dat_ep_attr).
  * lbuf: An array of segments triplets that name the local data, as local_iov of
  *     dat_ep_post_rdma_write. NULL is allowed only if segments is 0.
  * cookie: A DAT_DTO_COOKIE, 64 bits that the event returns unchanged.

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use dat_sys::*;
 use registry::boundary::guard;
 use registry::{close_query, handle, ia, table_of};
+use telemetry::threads::Uncancellable;
 
 use crate::LIBRARY;
 
@@ -20,7 +21,10 @@ use crate::LIBRARY;
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -> DAT_RETURN {
+unsafe extern "C-unwind" fn dat_extension_op(
+    handle: DAT_HANDLE,
+    op: DAT_EXTENDED_OP,
+) -> DAT_RETURN {
     // System V AMD64 ABI 3.5.7, variable argument lists. The frame holds the va_list (24 bytes at
     // offset 0) and the register save area (176 bytes at offset 32). AL is an upper bound of the
     // number of vector registers that the caller uses.
@@ -67,7 +71,10 @@ unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -> DAT_RETURN {
+unsafe extern "C-unwind" fn dat_extension_op(
+    handle: DAT_HANDLE,
+    op: DAT_EXTENDED_OP,
+) -> DAT_RETURN {
     // AAPCS64, appendix B. The frame holds the frame record (16 bytes), the va_list (32 bytes at
     // offset 16), the integer registers (48 bytes at offset 48) and the vector registers (128 bytes
     // at offset 96).
@@ -105,16 +112,23 @@ unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -
 }
 libdat::version!("DAT_2.0", dat_extension_op);
 
+/// If the thread is cancelled in the provider's function, the stack is unwound through this
+/// function. So its frame has nothing with a destructor when it calls the provider.
+///
 /// # Safety
 ///
 /// `args` must be a live `va_list` with the arguments of the operation.
-unsafe extern "C" fn extension_op(
+unsafe extern "C-unwind" fn extension_op(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
 ) -> DAT_RETURN {
-    guard(|| {
+    type Function =
+        unsafe extern "C-unwind" fn(DAT_HANDLE, DAT_EXTENDED_OP, DAT_VA_LIST) -> DAT_RETURN;
+    let mut found = None;
+    let status = guard(|| {
         if op & DAT_OPEN_EXTENSION_BASE != 0 {
+            let _uncancellable = Uncancellable::new();
             // SAFETY: the first argument of an open operation is the name of an IA.
             let name: *const c_char = unsafe { next_pointer(args) }.cast();
             if name.is_null() {
@@ -141,13 +155,22 @@ unsafe extern "C" fn extension_op(
         let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         };
-        // SAFETY: this calls the provider's function with its own object. The consumer guarantees
-        // the arguments.
-        let status = unsafe { function(object, op, args) };
-        if op & DAT_CLOSE_EXTENSION_BASE != 0 && status == DAT_SUCCESS {
-            close_query(table);
-        }
-        status
+        found = Some((object, table, function));
+        DAT_SUCCESS
+    });
+    let Some((object, table, function)) = found else { return status };
+    // SAFETY: the types differ only in whether an unwinding may pass the function.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    // SAFETY: this calls the provider's function with its own object. The consumer guarantees the
+    // arguments.
+    let status = unsafe { function(object, op, args) };
+    if op & DAT_CLOSE_EXTENSION_BASE == 0 || status != DAT_SUCCESS {
+        return status;
+    }
+    guard(|| {
+        let _uncancellable = Uncancellable::new();
+        close_query(table);
+        DAT_SUCCESS
     })
 }
 

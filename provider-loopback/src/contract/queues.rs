@@ -291,7 +291,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
 pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = (End::new(a), End::new(b));
-    let of = |buffers| Allocated { buffers, span: buffers };
+    let of = |buffers| Some(Allocated { buffers, span: buffers });
     assert_eq!(b.qp.allocated(), of(0));
     for i in 0..3 {
         b.recv(i, &[b.mem.segment(0, 8)]);

@@ -42,7 +42,7 @@ impl Engine {
         }
         let host = netdev::addresses().map_err(no_resources)?;
         for found in host.iter().filter(|found| found.up) {
-            if self.local_addresses.iter().any(|at| at.address().ip() == found.addr.ip()) {
+            if self.local_addresses.iter().any(|at| at.is_at(found.addr)) {
                 continue;
             }
             match self.open_local_address(found.addr, &host, self.open_timeout()) {
@@ -81,8 +81,10 @@ impl Engine {
         let capture = self.resources.context.capture().cloned();
         let (hosts, number) = self.hosts.of(address);
         let hosts = (host, hosts, number);
-        let local_address =
+        let mut local_address =
             LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;
+        let unused = self.resources.context.unused_endpoints().clone();
+        local_address.cm.share_endpoints(Box::new(move || unused.count()));
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;
@@ -154,7 +156,7 @@ impl Engine {
         &mut self,
         address: SocketAddr,
     ) -> std::result::Result<usize, PortError> {
-        let known = self.local_addresses.iter().position(|s| s.address().ip() == address.ip());
+        let known = self.local_addresses.iter().position(|at| at.is_at(address));
         known.map_or_else(
             || {
                 let host = netdev::addresses().unwrap_or_default();

@@ -26,7 +26,7 @@ impl Engine {
     /// Handles the end of a peer adapter on this host. The peer has sent no DREQ if it was killed.
     /// The peer may have sent other packets before it ended, so one turn of reads comes first.
     pub(super) fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
-        self.read_all(Key::Socket(index), now);
+        self.read_all(Key::Socket(index));
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return };
         let Some(LocalPeer { address, slot, liveness }) = local_address.local_peers.remove(number)

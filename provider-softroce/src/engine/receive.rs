@@ -8,6 +8,7 @@ use adapter::Table;
 use wire::cm::{Mad, Message, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet};
 
+use super::EngineResources;
 use crate::datagram_link::DatagramLinks;
 use crate::link::{EngineContext, Link};
 use crate::listeners::Listeners;
@@ -45,9 +46,14 @@ pub(super) fn receive_datagrams(
                     of_peer |= checked.is_some();
                     checked
                 }
-                // The packet is not from the peer of the queue pair: it is forged or late.
                 None => {
-                    cx.resources.foreign_packets += 1;
+                    // The ICRC of other packets need not be checked, because nothing is done with
+                    // them.
+                    let packet = Some(datagram)
+                        .filter(|datagram| datagram[0] == Opcode::CongestionNotification.code())
+                        .and_then(|datagram| check_unknown(ours, from, position, datagram))
+                        .and_then(|(octets, _)| Packet::parse(octets).ok());
+                    receive_from_elsewhere(link, from, packet.as_ref(), cx.resources);
                     continue;
                 }
             },
@@ -75,6 +81,25 @@ pub(super) fn receive_datagrams(
                 dispatch_other(cx, listeners, (origin, of_peer), octets, &packet)
             }
         }
+    }
+}
+
+/// Handles a packet for a queue pair that is not from the port of its peer. A congestion
+/// notification counts if it has the peer's address. All other packets are forged or late.
+#[cold]
+pub(super) fn receive_from_elsewhere(
+    link: &mut Link,
+    from: SocketAddr,
+    packet: Option<&Packet<'_>>,
+    resources: &mut EngineResources,
+) {
+    let is_notification =
+        |packet: &&Packet<'_>| packet.bth.opcode == Opcode::CongestionNotification;
+    match packet.filter(is_notification) {
+        Some(packet) if link.is_peer_address(from.ip(), packet.bth.dest_qpn) => {
+            link.receive_unproven_notification(packet);
+        }
+        _ => resources.foreign_packets += 1,
     }
 }
 

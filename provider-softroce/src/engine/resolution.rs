@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use adapter::{PeerAddress, Target};
+use adapter::{DatagramEnd, PeerAddress, Target};
 use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType};
 use dat_core::{Error, Result};
 use dat_sys::*;
@@ -72,7 +72,7 @@ impl Engine {
         let resolve = Resolve {
             local: from,
             remote: peer,
-            caller: DatagramQp { qpn, q_key: UDP_Q_KEY },
+            caller: DatagramQp { qpn, q_key: link.q_key() },
             private: to.private,
             deadline: to.deadline,
         };
@@ -89,12 +89,15 @@ impl Engine {
 
     /// Prepares a datagram queue pair for the answer to a request, which may have arrived at
     /// another engine of the adapter. Returns the number of the queue pair at the address to which
-    /// the request was sent, and the address of the peer.
+    /// the request was sent, with the Q_Key that the peer is told, and the address of the peer.
+    ///
+    /// A caller that has not told its queue pair is one of Linux's RDMA CM. It refuses an answer
+    /// with another Q_Key than [`UDP_Q_KEY`], and its own queue pair has that key, too.
     pub(super) fn prepare_datagram_answer(
         &mut self,
         qp: usize,
         request: &PendingRequest,
-    ) -> Result<(u32, PeerAddress)> {
+    ) -> Result<(DatagramEnd, PeerAddress)> {
         let PendingRequest::Datagram(request) = request else {
             return Err(Error::of(DAT_INVALID_STATE));
         };
@@ -104,15 +107,25 @@ impl Engine {
         let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
         let qpn = link.qpn_at(index, local_address).ok_or(none_left)?;
-        Ok((qpn, PeerAddress { ip: request.from.ip(), route: local_address.number }))
+        let (ip, route) = (request.from.ip(), local_address.number);
+        Ok(match request.caller {
+            Some(DatagramQp { q_key, .. }) => {
+                (DatagramEnd { qpn, q_key: link.q_key() }, PeerAddress { ip, route, q_key })
+            }
+            None => {
+                let q_key = UDP_Q_KEY;
+                link.accept_cm_key(ip);
+                (DatagramEnd { qpn, q_key }, PeerAddress { ip, route, q_key })
+            }
+        })
     }
 
-    /// Answers a request with the number of a queue pair. Returns the number of the peer's queue
-    /// pair, or 0 if the peer has not told it.
+    /// Answers a request with the number and the Q_Key of a queue pair. Returns the number of the
+    /// peer's queue pair, or 0 if the peer has not told it.
     pub(super) fn answer_datagram_request(
         &mut self,
         request: PendingRequest,
-        qpn: u32,
+        DatagramEnd { qpn, q_key }: DatagramEnd,
         private: &[u8],
     ) -> Result<u32> {
         let PendingRequest::Datagram(request) = request else {
@@ -125,7 +138,7 @@ impl Engine {
         let local_address = &mut self.local_addresses[request.local_address];
         if take_owner(&mut local_address.resolutions, request.id, request.serial) {
             // If the peer has given up, there is nobody to answer.
-            let service = DatagramQp { qpn, q_key: UDP_Q_KEY };
+            let service = DatagramQp { qpn, q_key };
             local_address.sidr.accept(now, request.id, service, private).ok();
         }
         self.process_cm_events(request.local_address, now);
@@ -192,8 +205,7 @@ impl Engine {
                 continue;
             };
             let Some(link) = self.datagram_links.get_mut(link) else { continue };
-            let address = PeerAddress { ip: peer.ip(), route: local_address.number };
-            report((link, number, qpn), (peer, address), event);
+            report((link, number, qpn), (peer, local_address.number), event);
         }
     }
 
@@ -206,6 +218,7 @@ impl Engine {
     ) {
         let Engine { listeners, resources, local_addresses, .. } = self;
         let at = &mut local_addresses[local_address];
+        let [from, to] = [from, to].map(|address| at.with_scope(address));
         let serial = listeners.next_serial();
         let request = DatagramRequest { local_address, id, serial, from, at: at.address(), caller };
         let request = resources.context.request(None, PendingRequest::Datagram(request));
@@ -236,19 +249,27 @@ fn take_owner(
 
 /// Reports the end of an attempt to its queue pair.
 fn report(
-    (link, number, own_qpn): (&DatagramLink, u64, u32),
-    (peer, address): (SocketAddr, PeerAddress),
+    (link, number, own_qpn): (&mut DatagramLink, u64, u32),
+    (peer, route): (SocketAddr, u32),
     event: Event,
 ) {
+    if let Event::Resolved { knows_caller: false, service: DatagramQp { q_key: 1.., .. }, .. } =
+        event
+    {
+        // The service is a queue pair of Linux's RDMA CM. Programs over it answer a datagram with
+        // the Q_Key of their own queue pair, because they do not know ours.
+        link.accept_cm_key(peer.ip());
+    }
     let unresolved = |why| link.sink().call(Upcall::Unresolved { number, why });
     match event {
-        Event::Resolved { service: DatagramQp { qpn, q_key: UDP_Q_KEY }, private } => {
+        Event::Resolved { service: DatagramQp { q_key: 0, .. }, .. } => {
+            let why = "the peer has told no Q_Key";
+            unresolved(ResolveFailure::Refused { because: Some(&why) })
+        }
+        Event::Resolved { service: DatagramQp { qpn, q_key }, private, .. } => {
+            let address = PeerAddress { ip: peer.ip(), route, q_key };
             let remote = RemoteQp { address, qpn, own_qpn };
             link.sink().call(Upcall::Resolved { number, remote, peer, private: &private })
-        }
-        Event::Resolved { service: DatagramQp { q_key, .. }, .. } => {
-            let why = format!("the peer's queue pair requires another Q_Key: {q_key:#010x}");
-            unresolved(ResolveFailure::Refused { because: Some(&why) })
         }
         Event::Refused { status: SidrStatus::REJECT, private } => {
             unresolved(ResolveFailure::Rejected { private: &private })

@@ -9,6 +9,7 @@ use rnic::rc::{EarlyPool, Wheel};
 
 use super::Engine;
 use super::refused_requests::RefusedRequests;
+use crate::link::PendingAcks;
 
 /// The shared resources of an engine.
 pub(crate) struct EngineResources {
@@ -20,8 +21,9 @@ pub(crate) struct EngineResources {
     pub(crate) early_pool: Arc<EarlyPool>,
     /// Queue pairs that have received packets in this pass.
     pub(crate) received: Vec<usize>,
-    /// Queue pairs that owe an acknowledgement.
-    pub(crate) ack_pending: Vec<usize>,
+    /// Queue pairs that have received packets in the consumer's latest pass. The acknowledgements
+    /// that they owe wait for an answer of the consumer.
+    pub(crate) pending_acks: PendingAcks,
     /// Queue pairs that have more to send.
     pub(crate) transmit_pending: Vec<usize>,
     /// Queue pairs whose failure is to be reported in the next pass.
@@ -44,7 +46,7 @@ impl EngineResources {
             wheel: Wheel::new(Instant::now()),
             early_pool,
             received: Vec::new(),
-            ack_pending: Vec::new(),
+            pending_acks: PendingAcks::new(Instant::now()),
             transmit_pending: Vec::new(),
             failed: Vec::new(),
             ended_counts: Counts::default(),
@@ -57,12 +59,8 @@ impl EngineResources {
     /// Removes a queue pair from all lists.
     pub(super) fn forget(&mut self, link: usize) {
         self.wheel.clear(link);
-        for list in [
-            &mut self.received,
-            &mut self.ack_pending,
-            &mut self.transmit_pending,
-            &mut self.failed,
-        ] {
+        self.pending_acks.remove(link);
+        for list in [&mut self.received, &mut self.transmit_pending, &mut self.failed] {
             list.retain(|&of| of != link);
         }
     }

@@ -47,7 +47,7 @@ impl Engine {
                     Key::LivenessConnection { local_address, number } => {
                         self.on_local_peer_ended(local_address, number, now)
                     }
-                    key => self.read_all(key, now),
+                    key => self.read_all(key),
                 }
             }
         }

@@ -6,10 +6,10 @@ use adapter::MakeProgress;
 use mio::Interest;
 use wire::rocev2::Packet;
 
-use super::receive::{receive_cm, receive_datagrams};
+use super::receive::{receive_cm, receive_datagrams, receive_from_elsewhere};
 use super::{Engine, Key};
 use crate::host_probe::{Answer, HostProbe};
-use crate::link::EngineContext;
+use crate::link::{ACK_DELAY_MAX, EngineContext};
 use crate::local_address::{GSI, LocalAddress, Owner};
 use crate::packet_io::dest_qpn;
 use crate::port::{LocalMessage, Origin};
@@ -20,6 +20,9 @@ const READS_PER_TURN: usize = 16;
 /// The number of reads of a flooded REQ socket before other sockets have their turn. At
 /// eight datagrams each, these reads return about as many datagrams as the socket's buffer holds.
 const READS_PER_FLOODED_TURN: usize = 32;
+/// After this number of octets, a read looks at the clock. If the acknowledgements of the packets
+/// so far are due, it does not keep them back until the end.
+const OCTETS_PER_CLOCK_READ: usize = 32 << 10;
 
 impl Engine {
     /// Returns all sockets to the poller that have left it.
@@ -38,14 +41,11 @@ impl Engine {
 
     /// Whether a pass must run `advance` before it reads sockets.
     #[inline]
-    pub(super) fn has_pending_work(&mut self) -> bool {
-        let Engine { local_addresses, resources, links, unread, .. } = self;
+    pub(super) fn has_pending_work(&self) -> bool {
+        let Engine { local_addresses, resources, unread, .. } = self;
         // The consumer has had time to answer the packets of the last pass. If it has not answered,
         // the acknowledgements of these packets are due.
-        resources
-            .ack_pending
-            .iter()
-            .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
+        resources.pending_acks.since().is_some()
             || local_addresses.iter().any(|of| of.packet_io.has_too_long())
             || !(unread.is_empty()
                 && resources.transmit_pending.is_empty()
@@ -60,7 +60,7 @@ impl Engine {
             Key::Socket(index) => (index, false),
             _ => return false,
         };
-        let Engine { local_addresses, links, datagram_links, resources, listeners, rx, .. } = self;
+        let Engine { local_addresses, rx, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return false };
         let found = match is_req_socket {
             false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
@@ -71,8 +71,24 @@ impl Engine {
         if !found {
             return false;
         }
-        let now = now();
-        for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
+        let mut now = now();
+        self.acknowledge_due(now);
+        let mut unanswered = 0;
+        for n in 0..self.rx.len() {
+            if unanswered >= OCTETS_PER_CLOCK_READ {
+                unanswered = 0;
+                let later = Instant::now();
+                if later >= now + ACK_DELAY_MAX {
+                    self.finish_read(index, now);
+                    self.acknowledge_due(later);
+                    now = later;
+                }
+            }
+            let Engine { local_addresses, links, datagram_links, resources, listeners, rx, .. } =
+                self;
+            let Some(datagrams) = rx.get(n) else { continue };
+            unanswered += datagrams.octets.len();
+            let local_address = &mut local_addresses[index];
             receive_datagrams(
                 &mut EngineContext { local_address, resources, now },
                 (links, datagram_links),
@@ -121,9 +137,9 @@ impl Engine {
     }
 
     /// Reads a socket until it is empty or its turn ends.
-    pub(super) fn read_all(&mut self, key: Key, now: Instant) {
+    pub(super) fn read_all(&mut self, key: Key) {
         for _ in 0..READS_PER_TURN {
-            if !self.read(key, || now) {
+            if !self.read(key, Instant::now) {
                 return;
             }
         }
@@ -201,7 +217,7 @@ impl Engine {
                                     link.note_marked(cx, &packet);
                                 }
                             }
-                            None => resources.foreign_packets += 1,
+                            None => receive_from_elsewhere(link, from, Some(&packet), resources),
                         },
                         None if qpn == GSI => receive_cm(local_address, from, octets, &packet, now),
                         _ => {}

@@ -1,99 +1,105 @@
-//! Decides when an acknowledgement is sent.
+//! Decides whether an acknowledgement waits for an answer of the consumer.
 //!
-//! An acknowledgement costs both sides as much as a message. If a consumer answers each message at
-//! once and its peer continues at once, one acknowledgement for many messages is enough. The engine
-//! sends it after 16 messages, and no answer has to wait for an acknowledgement.
+//! An acknowledgement that leaves with other packets to the peer costs little, because one system
+//! call sends all of them. One that leaves alone costs both sides as much as a message. Therefore
+//! an acknowledgement waits until the consumer sends a message to the peer, or until it returns to
+//! the engine without one: it polls again, or it is about to sleep.
 //!
-//! However, a peer may wait for its send to complete before it continues. Such a peer waits for the
-//! acknowledgement. Therefore an acknowledgement is delayed only for about the time in which the
-//! next message may arrive. It is not delayed on connections on which delays have proved useless.
+//! Meanwhile the consumer may do something else that takes long, and the peer may wait for its send
+//! to complete. So acknowledgements wait only if the consumer has always returned soon.
 
 use std::time::{Duration, Instant};
 
-/// The maximum delay of an acknowledgement. This is the time of some round trips within a host, or
-/// of one round trip between neighbouring hosts.
-const DELAY_MAX: Duration = Duration::from_micros(30);
-/// The number of useless delays after which acknowledgements are no longer delayed. Each useful
-/// delay compensates for one useless delay.
-const CONFIDENCE_MAX: u8 = 8;
-/// While acknowledgements are not delayed, the engine delays one as a trial each time it has sent
-/// this number of acknowledgements.
-const RETRY_AFTER_ACKS: u8 = 64;
+/// The time within which the consumer must return.
+pub(crate) const ACK_DELAY_MAX: Duration = Duration::from_micros(50);
+/// If the consumer has returned late, acknowledgements wait again when it has answered this number
+/// of messages in time, one after the other.
+const TIMELY_RETURNS_MIN: u8 = 16;
 
-/// The state of the acknowledgement: whether it is owed, and whether to delay it.
+/// What is known of the consumer of a connection.
 pub(super) struct DelayedAck {
-    owed_since: Option<Instant>,
-    /// Whether the consumer has sent a message since the acknowledgement became due.
-    consumer_sent: bool,
-    confidence: u8,
-    /// The number of acknowledgements that were not delayed since the last trial.
-    undelayed: u8,
+    /// The time at which a packet has arrived after which the consumer has not returned yet.
+    arrived_at: Option<Instant>,
+    /// The number of times in a row that the consumer has returned in time. It grows to
+    /// [`TIMELY_RETURNS_MIN`].
+    timely_returns: u8,
 }
 
 impl Default for DelayedAck {
     fn default() -> Self {
-        DelayedAck {
-            owed_since: None,
-            consumer_sent: false,
-            confidence: CONFIDENCE_MAX,
-            undelayed: 0,
-        }
+        DelayedAck { arrived_at: None, timely_returns: TIMELY_RETURNS_MIN }
     }
 }
 
 impl DelayedAck {
-    /// Records that a packet has arrived that must be acknowledged.
+    /// Records that a packet has arrived that must be acknowledged. Returns whether the
+    /// acknowledgement may wait.
     #[inline]
-    pub(super) fn owe(&mut self, now: Instant) {
-        match self.owed_since {
-            // The peer has continued without the acknowledgement, so the delay was useful.
-            Some(_) if self.consumer_sent => {
-                self.confidence = (self.confidence + 1).min(CONFIDENCE_MAX)
-            }
-            Some(_) => {}
-            None => (self.owed_since, self.consumer_sent) = (Some(now), false),
+    pub(super) fn owe(&mut self, now: Instant) -> bool {
+        let may_wait = self.timely_returns == TIMELY_RETURNS_MIN;
+        if !may_wait || self.arrived_at.is_none() {
+            self.arrived_at = Some(now);
+        }
+        may_wait
+    }
+
+    /// Records that the consumer has sent a message, or has returned to the engine without one. The
+    /// acknowledgement has been sent.
+    #[inline]
+    pub(super) fn consumer_returned(&mut self, now: Instant) {
+        if let Some(arrived_at) = self.arrived_at.take() {
+            self.timely_returns = match now < arrived_at + ACK_DELAY_MAX {
+                true => (self.timely_returns + 1).min(TIMELY_RETURNS_MIN),
+                false => 0,
+            };
         }
     }
 
-    /// Records that the consumer has sent a message.
+    /// Records that the acknowledgement was sent for another reason.
     #[inline]
-    pub(super) fn note_consumer_sent(&mut self) {
-        self.consumer_sent = true;
-    }
-
-    /// Whether the consumer has sent a message since the acknowledgement became due.
-    #[inline]
-    pub(super) fn consumer_has_sent(&self) -> bool {
-        self.consumer_sent
-    }
-
-    /// Whether the acknowledgement can be delayed further.
-    pub(super) fn can_wait(&mut self, now: Instant) -> bool {
-        let Some(owed_since) = self.owed_since.filter(|_| self.consumer_sent) else { return false };
-        if self.confidence == 0 {
-            self.undelayed += 1;
-            if self.undelayed >= RETRY_AFTER_ACKS {
-                (self.undelayed, self.confidence) = (0, 1);
-            }
-            return false;
-        }
-        if now < owed_since + DELAY_MAX {
-            return true;
-        }
-        self.confidence -= 1;
-        false
-    }
-
-    /// The latest time at which the acknowledgement must be sent.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let delay =
-            if self.consumer_sent && self.confidence > 0 { DELAY_MAX } else { Duration::ZERO };
-        self.owed_since.map(|owed_since| owed_since + delay)
-    }
-
-    /// Records that the acknowledgement has been sent.
     pub(super) fn sent(&mut self) {
-        self.owed_since = None;
+        self.arrived_at = None;
+    }
+}
+
+/// The queue pairs whose acknowledgements wait for an answer of the consumer.
+pub(crate) struct PendingAcks {
+    links: Vec<usize>,
+    /// The time at which the first of them was added.
+    since: Instant,
+}
+
+impl PendingAcks {
+    pub(crate) fn new(now: Instant) -> Self {
+        PendingAcks { links: Vec::new(), since: now }
+    }
+
+    /// Adds a queue pair, which is not in the list.
+    pub(crate) fn push(&mut self, link: usize, now: Instant) {
+        if self.links.is_empty() {
+            self.since = now;
+        }
+        self.links.push(link);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<usize> {
+        self.links.pop()
+    }
+
+    pub(crate) fn remove(&mut self, link: usize) {
+        self.links.retain(|&of| of != link);
+    }
+
+    /// The time since when acknowledgements wait.
+    #[inline]
+    pub(crate) fn since(&self) -> Option<Instant> {
+        (!self.links.is_empty()).then_some(self.since)
+    }
+
+    /// Whether the acknowledgements must not wait any longer, not even for the end of other work.
+    #[inline]
+    pub(crate) fn are_due(&self, now: Instant) -> bool {
+        self.since().is_some_and(|since| now >= since + ACK_DELAY_MAX)
     }
 }
 
@@ -101,57 +107,61 @@ impl DelayedAck {
 mod tests {
     use super::*;
 
-    const STEP: Duration = Duration::from_micros(12);
+    const SOON: Duration = Duration::from_micros(49);
 
     #[test]
-    fn a_consumer_that_does_not_answer_holds_nothing_back() {
-        let (mut ack, now) = (DelayedAck::default(), Instant::now());
-        ack.owe(now);
-        assert!(!ack.can_wait(now));
-    }
-
-    #[test]
-    fn in_a_conversation_it_waits() {
+    fn it_waits_for_a_consumer_that_returns_soon() {
         let (mut ack, mut now) = (DelayedAck::default(), Instant::now());
         for _ in 0..100 {
-            ack.owe(now);
-            ack.note_consumer_sent();
-            // The engine sends the waiting acknowledgement together with other packets.
-            assert!(ack.can_wait(now));
-            now += STEP;
-            ack.sent();
+            assert!(ack.owe(now));
+            now += SOON;
+            ack.consumer_returned(now);
         }
     }
 
+    /// More packets arrive, but the consumer does not return. The first packet counts.
     #[test]
-    fn a_peer_that_waits_for_it_gets_it_at_once_after_some_trials() {
+    fn it_does_not_wait_for_a_consumer_that_has_returned_late() {
         let (mut ack, mut now) = (DelayedAck::default(), Instant::now());
-        let mut waits = 0;
-        for _ in 0..64 {
-            ack.owe(now);
-            ack.note_consumer_sent();
-            while ack.can_wait(now) {
-                now += STEP;
-                waits += 1;
-            }
-            ack.sent();
+        for _ in 0..2 {
+            assert!(ack.owe(now));
+            now += ACK_DELAY_MAX / 2;
         }
-        assert_eq!(
-            waits,
-            3 * u32::from(CONFIDENCE_MAX),
-            "each level of confidence must have three steps"
-        );
-        for _ in 0..RETRY_AFTER_ACKS {
-            ack.owe(now);
-            ack.note_consumer_sent();
-            ack.can_wait(now);
-            ack.sent();
+        ack.consumer_returned(now);
+        for _ in 0..TIMELY_RETURNS_MIN {
+            assert!(!ack.owe(now));
+            now += ACK_DELAY_MAX;
+            assert!(!ack.owe(now));
+            now += SOON;
+            ack.consumer_returned(now);
         }
-        ack.owe(now);
-        ack.note_consumer_sent();
-        assert!(ack.can_wait(now), "an acknowledgement must be delayed again after a while");
-        ack.owe(now);
-        ack.owe(now);
-        assert_eq!(ack.confidence, 3);
+        assert!(ack.owe(now), "the consumer has returned in time again");
+    }
+
+    #[test]
+    fn an_acknowledgement_that_was_sent_for_another_reason_says_nothing_of_the_consumer() {
+        let (mut ack, now) = (DelayedAck::default(), Instant::now());
+        assert!(ack.owe(now));
+        ack.sent();
+        ack.consumer_returned(now + ACK_DELAY_MAX);
+        assert!(ack.owe(now));
+    }
+
+    #[test]
+    fn all_acknowledgements_are_due_when_the_first_one_has_waited_long_enough() {
+        let start = Instant::now();
+        let mut pending = PendingAcks::new(start);
+        assert!(pending.since().is_none() && !pending.are_due(start + ACK_DELAY_MAX));
+        let first = start + ACK_DELAY_MAX;
+        pending.push(1, first);
+        pending.push(2, first + SOON);
+        assert_eq!(pending.since(), Some(first));
+        assert!(!pending.are_due(first + SOON) && pending.are_due(first + ACK_DELAY_MAX));
+        assert_eq!([pending.pop(), pending.pop(), pending.pop()], [Some(2), Some(1), None]);
+        assert!(!pending.are_due(first + ACK_DELAY_MAX), "nothing is owed any more");
+        pending.push(1, first + ACK_DELAY_MAX);
+        assert!(!pending.are_due(first + ACK_DELAY_MAX), "the time starts anew");
+        pending.remove(1);
+        assert_eq!(pending.since(), None);
     }
 }

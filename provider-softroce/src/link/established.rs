@@ -213,8 +213,8 @@ impl Established {
             let (now, burst) = (cx.now, cx.burst_to(&self.peer));
             let before = burst.len();
             transmit(&mut self.rc, now, burst)?;
-            if burst.len() > before {
-                self.delayed_ack.note_consumer_sent();
+            if burst.len() > before && !self.rc.owes_ack() {
+                self.delayed_ack.consumer_returned(now);
             }
             // A consumer may wait for the first packets since the last flush, so they are sent at
             // once. The packets of other queue pairs are gathered.

@@ -2,7 +2,8 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-/// A packet of `len` octets with its ICRC, all of which are `octet`.
+/// A packet of `len` octets with its ICRC, all of which are `octet`, except that the destination
+/// queue pair belongs to the first slot.
 type Packet = (usize, u8);
 
 fn destination(last: u8) -> Destination {
@@ -13,9 +14,16 @@ fn destination(last: u8) -> Destination {
 
 fn add(outgoing: &mut Outgoing, to: u8, packets: &[Packet]) {
     for &(len, octet) in packets {
-        let burst = outgoing.burst_to(destination(to));
-        burst.push(len - Icrc::SIZE).expect("the burst has room").fill(octet);
+        add_to(outgoing, to, 0x12_3400, (len, octet));
     }
+}
+
+/// Adds a packet to this queue pair.
+fn add_to(outgoing: &mut Outgoing, to: u8, qpn: u32, (len, octet): Packet) {
+    let burst = outgoing.burst_to(destination(to));
+    let packet = burst.push(len - Icrc::SIZE).expect("the burst has room");
+    packet.fill(octet);
+    packet[4..8].copy_from_slice(&qpn.to_be_bytes());
 }
 
 /// Takes the packets out, batch by batch. Returns the lengths and the first octets of the packets.
@@ -48,6 +56,21 @@ fn a_longer_packet_starts_a_batch_and_a_shorter_one_ends_it() {
     );
     add(&mut outgoing, 2, &[(80, 1), (80, 2)]);
     assert_eq!(take(&mut outgoing, 1), [[(80, 1)], [(80, 2)]], "without UDP_SEGMENT");
+}
+
+/// The acknowledgements of two adapters have one length.
+#[test]
+fn a_batch_goes_to_one_adapter() {
+    let mut outgoing = Outgoing::new();
+    for (qpn, packet) in
+        [(0x00, (20, 1)), (0x80, (20, 2)), (0x02, (20, 3)), (0x02, (80, 4)), (0x03, (20, 5))]
+    {
+        add_to(&mut outgoing, 2, qpn, packet);
+    }
+    assert_eq!(
+        take(&mut outgoing, MAX_SEGMENTS),
+        [vec![(20, 1), (20, 2)], vec![(20, 3)], vec![(80, 4)], vec![(20, 5)]]
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
+use dat_core::addr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::names::{self, Name, Names, SocketFile};
@@ -103,8 +104,8 @@ impl LocalSocket {
         message[22] = marked.into();
         message[HEADER_BYTES..HEADER_BYTES + packet.len()].copy_from_slice(packet);
         let message = &message[..HEADER_BYTES + packet.len()];
-        let sent = names.address(to).and_then(|to| {
-            Ok(rustix::net::sendto(&self.socket, message, SendFlags::empty(), &to)?)
+        let sent = names.with_address(to, |to| {
+            Ok(rustix::net::sendto(&self.socket, message, SendFlags::empty(), to)?)
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => SendOutcome::Full,
@@ -165,10 +166,7 @@ fn parse_sender(header: &[u8]) -> SocketAddr {
     octets.copy_from_slice(&header[..16]);
     let scope = u32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
     let (ip, port) = (Ipv6Addr::from(octets), u16::from_ne_bytes([header[20], header[21]]));
-    match ip.to_ipv4_mapped() {
-        Some(v4) => SocketAddr::new(v4.into(), port),
-        None => SocketAddrV6::new(ip, port, 0, scope).into(),
-    }
+    addr::normalized(SocketAddrV6::new(ip, port, 0, scope).into())
 }
 
 impl AsFd for LocalSocket {

@@ -16,7 +16,8 @@
 //! more part.
 //!
 //! Adapters find each other by local sockets in a directory that only their user can enter
-//! ([`names`]): `/tmp/opendat-UID/NETNS/v3-ADDRESS`.
+//! ([`names`]): `NETNS/v3-ADDRESS` in the [directory of the user](telemetry::user_directory), which
+//! is usually `/tmp/opendat-UID`.
 //!
 //! | file | owner and purpose |
 //! |---|---|
@@ -33,6 +34,7 @@
 mod liveness;
 mod local_socket;
 mod names;
+mod outside;
 mod send_queue;
 mod shared_sockets;
 mod steer;
@@ -57,7 +59,7 @@ pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::{SharedSockets, SocketRequests};
-pub(crate) use self::steer::{REQ_SLOT, SLOTS, Slot, low_bits, slot_of};
+pub(crate) use self::steer::{REQ_SLOT, SLOTS, Slot, low_bits, slot_of, slot_of_packet};
 use crate::socket::Udp;
 
 /// The UDP port of RoCEv2 (IBA annex A17).

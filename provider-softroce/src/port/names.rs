@@ -2,12 +2,16 @@
 //! that only their user can enter ([`UserDirectory`]). The kernel keeps other users from connecting
 //! to these sockets, from sending to them and from taking their names.
 //!
-//! The directory is `/tmp/opendat-UID/NETNS/v3-ADDRESS`. Adapters of earlier versions of OpenDAT,
-//! whose slots or messages differ, use another directory, so that they find the port taken. Each
-//! network namespace has its own ports and therefore its own directories. systemd-tmpfiles removes
-//! old files from /tmp, but skips directories that a process has locked. Therefore each adapter
-//! holds a shared lock on its directory. An adapter that ends tries to lock the directory
-//! exclusively. This succeeds only for the last adapter, which then removes the directory.
+//! The directory is `NETNS/v3-ADDRESS` in the directory of the user, which is `/tmp/opendat-UID` if
+//! nothing prevents that. Adapters of earlier versions of OpenDAT, whose slots or messages differ,
+//! use another directory, so that they find the port taken. Each network namespace has its own
+//! ports and therefore its own directories. systemd-tmpfiles removes old files from /tmp, but skips
+//! directories that a process has locked. Therefore each adapter holds a shared lock on its
+//! directory. An adapter that ends tries to lock the directory exclusively. This succeeds only for
+//! the last adapter, which then removes the directory.
+//!
+//! A program may change its root or its mounts while it has an adapter. Therefore all files are
+//! named relative to the open directory, and [`outside`] makes the calls that need a path.
 //!
 //! The file of a socket outlives a process that is killed. The kernel then refuses connections to
 //! that socket, and the next process that wants the name removes the file. While this process
@@ -15,28 +19,36 @@
 //! another process that has just taken the name.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use telemetry::user_directory::{NoDirectory, UserDirectory, create_with_parents};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, readlinkat_raw, symlinkat, unlinkat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use telemetry::user_directory::{NoDirectory, UserDirectory, id_of, leads_to};
 
 use super::local_socket::LocalSocket;
-use super::{SLOTS, Slot};
+use super::{SLOTS, Slot, outside};
 
 /// The time to wait for a lock that other processes hold only for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest path of a local socket, with its NUL.
 const SOCKET_PATH_MAX_BYTES: usize = 108;
+
+/// The number of connections that wait for a liveness listener to accept them. The kernel has a
+/// limit of its own.
+const LIVENESS_BACKLOG: i32 = 4096;
 
 /// The time for which a list of services is used before the directory is read again.
 const SERVICES_AGE: Duration = Duration::from_millis(100);
@@ -76,14 +88,76 @@ pub(super) enum Name {
     ClosedService(u64),
 }
 
+impl Name {
+    /// The name of the socket's file.
+    fn file(self) -> String {
+        match self {
+            Name::Slot(slot) => format!("slot-{slot}"),
+            Name::Service(service) => format!("service-{service:x}"),
+            Name::ClosedService(service) => format!("closed-{service:x}"),
+        }
+    }
+}
+
 /// The names of one address. The directory exists as long as this value or a [`SocketFile`] does.
 #[derive(Clone)]
 pub(super) struct Names(Arc<Directory>);
 
 struct Directory {
+    /// The path of the directory when it was opened.
     path: PathBuf,
     /// The open directory, with a shared lock.
     lock: File,
+    /// The device and the number of the directory.
+    id: (u64, u64),
+}
+
+impl Directory {
+    /// Calls `call` with the socket address of a file in this directory, or in the directory of
+    /// another address. The path need not lead there any more, for example after chroot(2).
+    fn with_address<T>(
+        &self,
+        path: &Path,
+        mut call: impl FnMut(&SocketAddrUnix) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if leads_to(&self.path, self.id) {
+            return call(&SocketAddrUnix::new(path)?);
+        }
+        let namespace = self.path.parent().unwrap_or(&self.path);
+        let relative = path.strip_prefix(namespace).map_err(io::Error::other)?;
+        let address = SocketAddrUnix::new(relative)?;
+        outside::in_parent_of(self.lock.as_fd(), || call(&address))
+    }
+
+    /// The names of the files.
+    fn files(&self) -> io::Result<impl Iterator<Item = CString> + use<>> {
+        let entries = Dir::read_from(&self.lock)?;
+        Ok(entries.flatten().map(|entry| entry.file_name().to_owned()))
+    }
+
+    fn remove_if_there(&self, file: &str) -> io::Result<()> {
+        match unlinkat(&self.lock, file, AtFlags::empty()) {
+            Err(error) if error != Errno::NOENT => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the directory and its files, and then its parent if that is empty.
+    fn remove(&self) -> io::Result<()> {
+        for file in self.files()? {
+            unlinkat(&self.lock, file, AtFlags::empty()).ok();
+        }
+        let parent_of = |directory: BorrowedFd<'_>| {
+            openat(directory, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        };
+        let mut directory = parent_of(self.lock.as_fd())?;
+        for path in self.path.ancestors().take(2) {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+            unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
+            directory = parent_of(directory.as_fd())?;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Directory {
@@ -92,9 +166,8 @@ impl Drop for Directory {
     /// directory.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
-            fs::remove_dir_all(&self.path).ok();
             // Removing the parent succeeds only with the last directory of the network namespace.
-            self.path.parent().map(fs::remove_dir);
+            self.remove().ok();
         }
     }
 }
@@ -107,13 +180,13 @@ pub(super) struct BindLock(
 /// The file of a local socket. The owner drops this value before it closes the socket. Therefore
 /// this value never removes the file of the name's next owner.
 pub(super) struct SocketFile {
-    path: PathBuf,
-    _directory: Arc<Directory>,
+    file: String,
+    directory: Arc<Directory>,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        fs::remove_file(&self.path).ok();
+        self.directory.remove_if_there(&self.file).ok();
     }
 }
 
@@ -124,10 +197,11 @@ impl Drop for SocketFile {
 /// If another adapter starts to listen for the same service, the repetitions of these requests go
 /// to that adapter, which takes them for new requests.
 pub(crate) struct ClosedService {
-    path: PathBuf,
-    socket: PathBuf,
+    file: String,
+    /// The file of the socket, to which the link leads.
+    socket: String,
     was_linked: bool,
-    _directory: Arc<Directory>,
+    directory: Arc<Directory>,
 }
 
 impl ClosedService {
@@ -135,27 +209,28 @@ impl ClosedService {
     /// listener for the same service earlier. The new link replaces that link.
     pub(crate) fn link(&mut self) -> io::Result<()> {
         self.was_linked = true;
-        match symlink(&self.socket, &self.path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                remove_if_there(&self.path)?;
-                symlink(&self.socket, &self.path)
+        let link = || symlinkat(self.socket.as_str(), &self.directory.lock, self.file.as_str());
+        match link() {
+            Err(Errno::EXIST) => {
+                self.directory.remove_if_there(&self.file)?;
+                Ok(link()?)
             }
-            linked => linked,
+            linked => Ok(linked?),
         }
     }
 
     /// Whether the link exists and leads to this adapter.
     fn is_linked(&self) -> bool {
         let mut target = [MaybeUninit::uninit(); SOCKET_PATH_MAX_BYTES];
-        rustix::fs::readlinkat_raw(rustix::fs::CWD, &self.path, &mut target)
-            .is_ok_and(|(target, _)| *target == *self.socket.as_os_str().as_bytes())
+        readlinkat_raw(&self.directory.lock, self.file.as_str(), &mut target)
+            .is_ok_and(|(target, _)| *target == *self.socket.as_bytes())
     }
 }
 
 impl Drop for ClosedService {
     fn drop(&mut self) {
         if self.was_linked && self.is_linked() {
-            fs::remove_file(&self.path).ok();
+            self.directory.remove_if_there(&self.file).ok();
         }
     }
 }
@@ -163,24 +238,38 @@ impl Drop for ClosedService {
 impl Names {
     /// Opens the directory of an address and creates it if necessary.
     pub(super) fn new(address: SocketAddr) -> Result<Self, NoDirectory> {
-        let of_user = UserDirectory::find()?;
-        let directory = of_user.of_network_namespace()?.join(name_of(address));
-        let names = Names::at(directory.clone()).map_err(|error| (directory, error))?;
-        // Another process may have removed the user's directory in the meantime, and another user
-        // may have created it again.
-        of_user.check()?;
-        Ok(names)
+        Names::open(UserDirectory::find, &name_of(address))
     }
 
-    pub(super) fn at(path: PathBuf) -> io::Result<Self> {
-        let lock = retry_until_timeout(|| {
-            create_with_parents(&path)?;
-            let lock = File::open(&path)?;
+    /// Opens a directory in the directory of the user. Other processes, which end, may remove both
+    /// meanwhile.
+    fn open(
+        find: impl Fn() -> Result<UserDirectory, NoDirectory>,
+        name: &str,
+    ) -> Result<Self, NoDirectory> {
+        let mut path = PathBuf::new();
+        let opened = retry_until_timeout(|| {
+            let of_user = match find() {
+                Ok(of_user) => of_user,
+                Err(no_directory) => return Ok(Err(no_directory)),
+            };
+            path = of_user.path_of(name);
+            let lock = of_user.open(name)?;
             lock.try_lock_shared()?;
-            let is_there = fs::metadata(&path)?.ino() == lock.metadata()?.ino();
-            is_there.then_some(lock).ok_or(io::ErrorKind::NotFound.into())
-        })?;
-        Ok(Names(Arc::new(Directory { path, lock })))
+            let id = id_of(&lock)?;
+            leads_to(&path, id).then_some(Ok((lock, id))).ok_or(io::ErrorKind::NotFound.into())
+        });
+        match opened {
+            Ok(Ok((lock, id))) => Ok(Names(Arc::new(Directory { path, lock, id }))),
+            Ok(Err(no_directory)) => Err(no_directory),
+            Err(error) => Err((path, error)),
+        }
+    }
+
+    /// Opens a directory in the directory that the user has at a place.
+    #[cfg(test)]
+    pub(super) fn at(place: &Path, name: &str) -> Result<Self, NoDirectory> {
+        Names::open(|| UserDirectory::find_in(&[place]), name)
     }
 
     #[cfg(test)]
@@ -189,11 +278,7 @@ impl Names {
     }
 
     fn path(&self, name: Name) -> PathBuf {
-        self.0.path.join(match name {
-            Name::Slot(slot) => format!("slot-{slot}"),
-            Name::Service(service) => format!("service-{service:x}"),
-            Name::ClosedService(service) => format!("closed-{service:x}"),
-        })
+        self.0.path.join(name.file())
     }
 
     /// The services for which the directory has a socket file.
@@ -203,16 +288,25 @@ impl Names {
 
     /// The numbers that follow `prefix` in the names of files.
     fn numbers<N: TryFrom<u64>>(&self, prefix: &str, radix: u32) -> impl Iterator<Item = N> {
-        let files = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
+        let files = self.0.files().into_iter().flatten();
         files.filter_map(move |file| {
-            let number = file.file_name().to_str()?.strip_prefix(prefix)?.to_owned();
-            N::try_from(u64::from_str_radix(&number, radix).ok()?).ok()
+            let number = file.to_str().ok()?.strip_prefix(prefix)?;
+            N::try_from(u64::from_str_radix(number, radix).ok()?).ok()
         })
     }
 
     /// The socket address of a name.
     pub(super) fn address(&self, name: Name) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(self.path(name))?)
+    }
+
+    /// Calls `call` with the socket address of a name, wherever the program's root is now.
+    pub(super) fn with_address<T>(
+        &self,
+        name: Name,
+        call: impl FnMut(&SocketAddrUnix) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.0.with_address(&self.path(name), call)
     }
 
     /// Whether a process has the socket of this name.
@@ -238,7 +332,8 @@ impl Names {
     /// Connecting a datagram socket does not involve the other process. The name is free only if
     /// the error means that no process has it. A name that cannot be tested counts as taken.
     fn is_taken_with(&self, probe: &UnixDatagram, name: Name) -> bool {
-        probe.connect(self.path(name)).err().is_none_or(|error| !means_no_owner(&error))
+        let connected = self.with_address(name, |address| Ok(connect(probe, address)?));
+        connected.err().is_none_or(|error| !means_no_owner(&error))
     }
 
     /// Takes the first free slot.
@@ -261,27 +356,34 @@ impl Names {
     /// Prepares the link that a service gets if its listener closes while requests are open. The
     /// link leads to the adapter that has this slot.
     pub(super) fn closed_service(&self, service: u64, slot: Slot) -> ClosedService {
-        let (path, socket) = (self.path(Name::ClosedService(service)), self.path(Name::Slot(slot)));
-        ClosedService { path, socket, was_linked: false, _directory: Arc::clone(&self.0) }
+        let [file, socket] = [Name::ClosedService(service), Name::Slot(slot)].map(Name::file);
+        ClosedService { file, socket, was_linked: false, directory: Arc::clone(&self.0) }
     }
 
     /// Takes a free name. The caller must hold the lock.
     fn bind(&self, name: Name) -> io::Result<LocalSocket> {
-        let path = self.path(name);
-        remove_if_there(&path)?;
-        LocalSocket::new(UnixDatagram::bind(&path)?, self.file(path))
+        let (socket, file) = (UnixDatagram::unbound()?, name.file());
+        self.0.remove_if_there(&file)?;
+        self.with_address(name, |address| Ok(bind(&socket, address)?))
+            .map_err(|error| self.name_file(&file, error))?;
+        LocalSocket::new(socket, self.file(file))
     }
 
     /// Binds the liveness socket of a slot. Only the owner of the slot calls this, so no other
     /// process has the name.
     pub(super) fn bind_liveness(&self, slot: Slot) -> io::Result<(UnixListener, SocketFile)> {
-        let path = liveness_path(&self.0.path, slot);
-        remove_if_there(&path)?;
-        Ok((UnixListener::bind(&path)?, self.file(path)))
+        let (socket, file) = (local_stream(SocketFlags::empty())?, liveness_file(slot));
+        self.0.remove_if_there(&file)?;
+        let path = self.0.path.join(&file);
+        self.0
+            .with_address(&path, |address| Ok(bind(&socket, address)?))
+            .map_err(|error| self.name_file(&file, error))?;
+        listen(&socket, LIVENESS_BACKLOG)?;
+        Ok((socket.into(), self.file(file)))
     }
 
-    fn file(&self, path: PathBuf) -> SocketFile {
-        SocketFile { path, _directory: Arc::clone(&self.0) }
+    fn file(&self, file: String) -> SocketFile {
+        SocketFile { file, directory: Arc::clone(&self.0) }
     }
 
     /// Connects to the liveness socket of the adapter that has this slot at this address. The
@@ -293,11 +395,9 @@ impl Names {
         address: SocketAddr,
         slot: Slot,
     ) -> io::Result<UnixStream> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let path = liveness_path(&self.0.path.with_file_name(name_of(address)), slot);
-        match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(io::Error::from) {
+        let socket = local_stream(SocketFlags::NONBLOCK)?;
+        let path = self.0.path.with_file_name(name_of(address)).join(liveness_file(slot));
+        match self.0.with_address(&path, |address| Ok(connect(&socket, address)?)) {
             Ok(()) => Ok(socket.into()),
             Err(error) if means_no_owner(&error) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) => Err(error),
@@ -319,10 +419,22 @@ impl Names {
         Ok(lock)
     }
 
+    /// Adds the path of a file to an error that depends on the file system.
+    fn name_file(&self, file: &str, error: io::Error) -> io::Error {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        match error.kind() {
+            PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
+                let what = format!("{}: {error}", self.0.path.join(file).display());
+                io::Error::new(error.kind(), what)
+            }
+            _ => error,
+        }
+    }
+
     fn lock_file(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        options.open(self.0.path.join(name))
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let opened = openat(&self.0.lock, name, flags, Mode::RUSR | Mode::WUSR);
+        Ok(opened.map_err(|error| self.name_file(name, error.into()))?.into())
     }
 }
 
@@ -336,8 +448,13 @@ fn name_of(address: SocketAddr) -> String {
     }
 }
 
-fn liveness_path(directory: &Path, slot: Slot) -> PathBuf {
-    directory.join(format!("life-{slot}"))
+fn liveness_file(slot: Slot) -> String {
+    format!("life-{slot}")
+}
+
+fn local_stream(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// Repeats `attempt` while it fails with `WouldBlock` or `NotFound`, which other processes can
@@ -357,13 +474,6 @@ fn retry_until_timeout<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Res
     }
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Whether an error means that no process has a socket: its file does not exist, or the kernel
 /// refuses connections to it.
 pub(super) fn means_no_owner(error: &io::Error) -> bool {
@@ -372,7 +482,7 @@ pub(super) fn means_no_owner(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::TryLockError;
+    use std::fs::{self, TryLockError};
 
     use telemetry::user_directory::PLACES;
 
@@ -380,7 +490,7 @@ mod tests {
 
     fn names() -> (tempfile::TempDir, Names) {
         let root = tempfile::tempdir().expect("a directory");
-        let names = Names::at(root.path().join("4").join("address")).expect("a directory");
+        let names = Names::at(root.path(), "address").expect("a directory");
         (root, names)
     }
 
@@ -392,7 +502,7 @@ mod tests {
             drop(UnixDatagram::bind(names.path(name)).expect("the address is free"));
         }
         drop(
-            UnixListener::bind(liveness_path(names.directory(), 0))
+            UnixListener::bind(names.directory().join(liveness_file(0)))
                 .expect("the socket can be bound"),
         );
         assert_eq!(names.taken_slots().expect("descriptors").next(), None);
@@ -411,37 +521,58 @@ mod tests {
         drop(service);
     }
 
+    /// After chroot(2) no path leads to the directory. Here it is moved away.
+    #[test]
+    fn names_do_not_need_the_path_of_the_directory() {
+        let (_root, names) = names();
+        let moved = tempfile::tempdir().expect("a directory");
+        let namespace = names.directory().parent().expect("it has a parent");
+        let new_path = moved.path().join(namespace.file_name().expect("it has a name"));
+        fs::rename(namespace, &new_path).expect("the directory can be moved");
+        let (slot, socket) = names.claim_slot().expect("no error").expect("a slot");
+        let life = names.bind_liveness(slot).expect("the slot is free");
+        let mut closed = names.closed_service(7, slot);
+        closed.link().expect("a link");
+        for file in ["slot-0", "life-0", "closed-7"] {
+            assert!(new_path.join("address").join(file).exists(), "{file}");
+        }
+        for name in [Name::Slot(0), Name::ClosedService(7)] {
+            assert!(names.is_taken(name).expect("descriptors"), "{name:?}");
+        }
+        assert!(!names.is_taken(Name::Slot(1)).expect("descriptors"));
+        assert_eq!(names.listed_slots(9).collect::<Vec<_>>(), [0]);
+        drop((socket, life, closed, names));
+        assert!(!new_path.exists(), "the last owner removes the directory");
+    }
+
     #[test]
     fn the_last_adapter_removes_the_directory() {
         let root = tempfile::tempdir().expect("a directory");
-        let (namespace, at) =
-            (root.path().join("4"), |name: &str| root.path().join("4").join(name));
-        let (first, second) = (
-            Names::at(at("address")).expect("the directory can be made"),
-            Names::at(at("address")).expect("the directory is found again"),
-        );
+        let first = Names::at(root.path(), "address").expect("the directory can be made");
+        let second = Names::at(root.path(), "address").expect("the directory is found again");
+        let namespace = first.directory().parent().expect("it has a parent").to_owned();
+        let at = |name: &str| namespace.join(name);
         let (life, _) = (first.bind_liveness(0).expect("the slot is free"), drop(first));
         // A killed process leaves the file of its socket behind.
         drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("the socket can be bound"));
         drop(second);
         assert!(at("address/life-0").exists(), "the file must exist while an adapter has it");
-        let other = Names::at(at("other")).expect("the directory can be made");
+        let other = Names::at(root.path(), "other").expect("the directory can be made");
         drop(life);
         assert!(!at("address").exists() && namespace.exists());
         drop(other);
-        assert!(!namespace.exists() && root.path().exists());
+        assert!(!namespace.exists() && namespace.parent().is_some_and(Path::exists));
     }
 
     #[test]
     fn many_adapters_open_and_close_at_once() {
         let root = tempfile::tempdir().expect("a directory");
-        let path = root.path().join("4").join("address");
         std::thread::scope(|scope| {
             for service in 0..4 {
-                let path = &path;
+                let place = root.path();
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        let names = Names::at(path.clone()).expect("a directory");
+                        let names = Names::at(place, "address").expect("a directory");
                         let local_socket =
                             names.claim_service(service).expect("the service is free");
                         drop(names.claim_slot().expect("no error").expect("a slot is free"));
@@ -452,19 +583,19 @@ mod tests {
                 });
             }
         });
-        assert!(!path.exists());
+        let of_user = UserDirectory::find_in(&[root.path()]).expect("there is a directory");
+        assert!(!of_user.path_of("address").exists());
     }
 
     /// Several threads create, open and remove the same directory at the same time.
     #[test]
     fn directories_come_and_go_at_once() {
         let root = tempfile::tempdir().expect("a directory");
-        let path = root.path().join("4").join("address");
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        drop(Names::at(path.clone()).expect("a directory"));
+                        drop(Names::at(root.path(), "address").expect("a directory"));
                     }
                 });
             }
@@ -502,6 +633,21 @@ mod tests {
                 format!("{root}/{user}/{:x}/{}/service-{:x}", u32::MAX, name_of(longest), u64::MAX);
             SocketAddrUnix::new(path).expect("the path fits in a socket address");
         }
+    }
+
+    /// The reason "Read-only file system" alone would not say which file is meant. The limit of
+    /// descriptors has nothing to do with a file, and is recognized by its number.
+    #[test]
+    fn errors_of_the_file_system_name_the_file() {
+        let (_root, names) = names();
+        let named = |errno| names.name_file("founding.lock", io::Error::from_raw_os_error(errno));
+        for errno in [libc::EROFS, libc::EACCES, libc::ENOSPC, libc::EDQUOT] {
+            let error = named(errno);
+            let path = names.directory().join("founding.lock");
+            assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+            assert_eq!(error.kind(), io::Error::from_raw_os_error(errno).kind());
+        }
+        assert_eq!(named(libc::EMFILE).raw_os_error(), Some(libc::EMFILE));
     }
 
     #[test]

@@ -60,6 +60,26 @@ pub(crate) fn slot_of(number: u32) -> Slot {
     }
 }
 
+/// Returns the slot whose socket gets a packet, as the BPF program selects it. Of the packets in a
+/// batch, the kernel looks only at the first one.
+#[inline]
+pub(crate) fn slot_of_packet(packet: &[u8]) -> Slot {
+    let word = |at: u32| {
+        packet
+            .get(at as usize..)
+            .and_then(<[u8]>::first_chunk)
+            .map_or(0, |&n| u32::from_be_bytes(n))
+    };
+    match word(QPN_OFFSET) & 0xff_ffff {
+        GSI => match (word(ATTRIBUTE_OFFSET) >> 16, word(REMOTE_ID_OFFSET)) {
+            (SIDR_REP, _) => slot_of(word(REQUEST_ID_OFFSET)),
+            (SIDR_REQ, _) | (_, 0) => REQ_SLOT,
+            (_, id) => slot_of(id),
+        },
+        qpn => slot_of(qpn),
+    }
+}
+
 /// Returns the low bits of the queue pair numbers and communication ids of a slot.
 pub(crate) fn low_bits(slot: Slot) -> LowBits {
     match slot.checked_sub(LARGE_SLOTS) {

@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::local_socket::ReceiveBuffer;
 use super::*;
-use crate::packet_io::PacketIo;
+use crate::packet_io::{PacketIo, Peer};
 use crate::socket::{ReceiveStrategy, RxBatch};
 
 fn open(address: SocketAddr) -> Result<Port, PortError> {
@@ -342,6 +342,49 @@ fn there_are_1087_slots() {
     assert_eq!(claim().map(|(free, _)| free), Some(slot));
 }
 
+/// Packets to one address leave in few batches. The kernel looks only at the first packet of a
+/// batch.
+#[test]
+fn each_adapter_gets_its_packets_of_a_burst() {
+    const SIDR_REQ: u16 = 0x17;
+    const SIDR_REP: u16 = 0x18;
+    let first = open(address()).expect("the first port opens");
+    let second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
+    let to = first.address();
+    // The attribute of a message of service ID resolution, and the first word of its data.
+    let sidr = |attribute: u16, id: u32| {
+        let mut octets = packet(1, 0x7782);
+        octets[36..38].copy_from_slice(&attribute.to_be_bytes());
+        octets[44..48].copy_from_slice(&id.to_be_bytes());
+        octets
+    };
+    let packets = [
+        packet(0x12_3400, 0),
+        packet(0x12_3480, 0),
+        packet(0x12_3402, 0),
+        packet(1, 0x7782),
+        packet(1, 0x7700),
+        packet(1, 0),
+        sidr(SIDR_REQ, 0x7700),
+        sidr(SIDR_REP, 0x7700),
+        packet(0x12_3402, 0),
+        // The acknowledgements of two adapters.
+        packet(0x12_3400, 0)[..20].to_vec(),
+        packet(0x12_3402, 0)[..20].to_vec(),
+    ];
+    let source = SocketAddr::new(to.ip(), 0);
+    let mut io = PacketIo::new(source, true, 0, &Conditions::OFF, None).expect("a free port");
+    let peer = Peer::new(io.source(), to, to).expect("one family");
+    for packet in &packets {
+        let burst = io.burst_to(&peer, Instant::now());
+        burst.push(packet.len()).expect("room for a packet").copy_from_slice(packet);
+    }
+    io.flush();
+    let got = [&first.socket, &second.socket, &first.req_socket].map(arrived);
+    assert_eq!(got, [5, 4, 2]);
+}
+
 #[test]
 fn numbers_name_their_slots() {
     for slot in SLOTS {
@@ -611,7 +654,7 @@ fn another_user_is_kept_out() {
         denied(UnixDatagram::bind(&next).map(drop));
         denied(port.connect_liveness(port.address(), 0).map(drop));
         // The directory exists, but this user cannot use it.
-        denied(Names::at(port.names.directory().to_owned()).map(drop));
+        denied(std::fs::File::open(port.names.directory()).map(drop));
     });
     assert!(
         service

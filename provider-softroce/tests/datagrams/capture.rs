@@ -8,7 +8,7 @@ use std::process::Command;
 use dat_core::provider::Transport;
 use provider_loopback::contract::rig::{Event, Rig, Service, pattern};
 use wire::cm::sidr_trailer::{self, DatagramQp};
-use wire::cm::{IpHeader, Mad, Message, ServiceId, SidrStatus, UDP_Q_KEY};
+use wire::cm::{IpHeader, Mad, Message, ServiceId, SidrStatus};
 use wire::rocev2::{Deth, Extension, Icrc, Identification, Opcode, Packet};
 
 use super::ends::*;
@@ -84,10 +84,10 @@ fn datagrams_are_captured(address: &str, params: &str) {
             other => panic!("{other:?}"),
         };
         if bth.dest_qpn != Deth::GSI_QPN {
-            assert_eq!(deth.q_key, UDP_Q_KEY);
             let ways = [(to_y.qpn, to_x.qpn), (to_x.qpn, to_y.qpn)];
             let way = ways.iter().position(|way| *way == (bth.dest_qpn, deth.source_qpn));
             let way = way.unwrap_or_else(|| panic!("{packet:?}"));
+            assert_eq!(deth.q_key, [to_y, to_x][way].address.q_key);
             assert_eq!(immediate.is_some(), way == 0);
             assert_eq!(payload, pattern((payload.len() + way) as u64, payload.len()));
             found.insert((way, payload.len(), packet.direction));
@@ -101,12 +101,12 @@ fn datagrams_are_captured(address: &str, params: &str) {
                 let (header, data) = IpHeader::parse(req.private).expect("a header");
                 assert_eq!((header.source, header.destination), (ip, ip));
                 let (data, caller) = sidr_trailer::parse_req(data);
-                assert_eq!(caller, Some(DatagramQp { qpn: to_x.qpn, q_key: UDP_Q_KEY }));
+                assert_eq!(caller, Some(DatagramQp { qpn: to_x.qpn, q_key: to_x.address.q_key }));
                 requests.push((transaction, req.request_id, req.service, data.to_vec()));
             }
             // An adapter of another process may have answered the request that nobody listens for.
             Message::SidrRep(rep) => {
-                let data = sidr_trailer::parse_rep(rep.private).to_vec();
+                let data = sidr_trailer::parse_rep(rep.private).0.to_vec();
                 let name = (transaction, rep.request_id, rep.service);
                 answers.push((name, rep.status, (rep.qpn, rep.q_key), data));
             }
@@ -125,7 +125,7 @@ fn datagrams_are_captured(address: &str, params: &str) {
     assert_eq!(data, [&b"hello"[..], b"please", b""]);
     assert_eq!([requests[1].2, requests[2].2], [port, port ^ 1].map(ServiceId::udp));
     for ((transaction, id, service, _), (status, of_qp, data)) in requests.into_iter().zip([
-        (SidrStatus::SUCCESS, (to_y.qpn, UDP_Q_KEY), &b"welcome"[..]),
+        (SidrStatus::SUCCESS, (to_y.qpn, to_y.address.q_key), &b"welcome"[..]),
         (SidrStatus::REJECT, (0, 0), b"no"),
         (SidrStatus::UNSUPPORTED, (0, 0), b""),
     ]) {

@@ -76,7 +76,11 @@ impl Peer {
     }
 
     pub(crate) fn at(port: u16) -> Self {
-        let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
+        Self::bound((PEER, port))
+    }
+
+    pub(crate) fn bound(at: (Ipv4Addr, u16)) -> Self {
+        let socket = UdpSocket::bind(at).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
         let from = socket.local_addr().expect("the socket is bound");
         let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both addresses are IPv4");

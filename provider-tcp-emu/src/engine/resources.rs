@@ -11,7 +11,8 @@ use rnic::{RxVec, TxVec};
 
 use super::Engine;
 use crate::params::Params;
-use crate::shm::{ForwardedOffers, MAX_SHARED, OfferSocket, OffersOfEngine};
+use crate::shm::{ForwardedOffers, MAX_SHARED, OfferDirectory, OfferSocket, OffersOfEngine};
+use crate::unconfirmed::Unconfirmed;
 
 /// The poller, timers, parameters and work lists of an engine.
 pub(crate) struct EngineResources {
@@ -20,6 +21,8 @@ pub(crate) struct EngineResources {
     timers: BTreeSet<(Instant, Key)>,
     /// The links that can continue at once. The next pass continues them.
     pub(crate) pending: VecDeque<usize>,
+    /// The links that owe their peers a report of placed writes. The next pass sends it.
+    pub(crate) reports: Vec<usize>,
     /// The links that have seen the end of their stream. They report the end after the poller has
     /// reported all events that came before.
     pub(crate) closed: Vec<usize>,
@@ -28,8 +31,12 @@ pub(crate) struct EngineResources {
     /// The socket at which processes of this host offer shared memory. It exists from the first
     /// listener on.
     pub(crate) offers: Option<OfferSocket>,
+    /// The directory to whose sockets this engine sends offers, if there is one.
+    pub(crate) offer_directory: Option<OfferDirectory>,
     /// The offers for connections of other engines of the adapter.
     pub(super) forwarded_offers: OffersOfEngine,
+    /// The requests and acceptances of all engines of the adapter that are not confirmed.
+    pub(crate) unconfirmed: Arc<Unconfirmed>,
     /// Counts the connections that share memory, by its references.
     sharing: Arc<()>,
     /// The counters of connections that have ended.
@@ -85,10 +92,20 @@ impl From<Token> for Key {
 pub(crate) struct Timer(Option<Instant>);
 
 impl EngineResources {
+    /// Makes the next pass send the report that a link owes.
+    #[inline]
+    pub(crate) fn queue_report(&mut self, link: usize) {
+        if self.reports.last() != Some(&link) {
+            self.reports.push(link);
+        }
+    }
+
     pub(super) fn new(
         context: Context<Engine>,
         params: Params,
+        offer_directory: Option<OfferDirectory>,
         offers: &Arc<ForwardedOffers>,
+        unconfirmed: &Arc<Unconfirmed>,
     ) -> Self {
         EngineResources {
             forwarded_offers: OffersOfEngine::new(offers, context.waker()),
@@ -96,10 +113,13 @@ impl EngineResources {
             params,
             timers: BTreeSet::new(),
             pending: VecDeque::new(),
+            reports: Vec::new(),
             closed: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
             offers: None,
+            offer_directory,
+            unconfirmed: Arc::clone(unconfirmed),
             sharing: Arc::default(),
             ended_counts: Counts::default(),
         }

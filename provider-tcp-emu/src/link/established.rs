@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use adapter::Shared;
 use dat_core::provider::ReadDepth;
-use rnic::Stream;
-use rnic::rdmap::setup::Gate;
+use rnic::rdmap::setup::{Gate, Recognition, SIGNATURE};
+use rnic::{Stream, StreamCfg};
+use tracing::info;
 
 use super::fault_check::FaultCheck;
 use super::receive_wait::{ReceiveWait, WindowWatch};
-use super::sharing::Sharing;
+use super::sharing::{RingWatch, Sharing};
 use super::{EndReason, Loss};
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Sink, Upcall};
 use crate::socket::IoOutcome;
+use crate::unconfirmed::Place;
 
 /// The number of gather writes of one connection in one turn.
 const MAX_WRITES_PER_TURN: usize = 16;
@@ -27,15 +29,23 @@ pub(super) struct Established {
     pub(super) local: SocketAddr,
     pub(super) depth: ReadDepth,
     pub(super) gate: Gate,
+    /// If the caller claims to be an OpenDAT: what finds out whether it is one, and the parameters
+    /// that hold if it is. Until then, `sharing` and `window_watch` have their states for an
+    /// OpenDAT: nothing is sent yet, and only an OpenDAT offers memory.
+    pub(super) recognition: Option<Box<(Recognition, StreamCfg)>>,
+    /// Counts the acceptance until the caller has confirmed it by its first frame.
+    pub(super) place: Option<Place>,
     /// Whether the consumer knows that the connection is established.
     pub(super) announced: bool,
+    /// Whether the log says that requests wait for the caller's first frame.
+    hold_is_logged: bool,
     /// Whether a graceful disconnect is in progress.
     pub(super) closing: bool,
     /// Whether the latest send took all octets that were ready.
     pub(super) writable: bool,
     /// Whether a send has failed. The octets that the peer sent earlier must still be read.
     pub(super) send_failed: bool,
-    /// The error number of the failed send.
+    /// The error number of the failed send, or of the failed read behind a waiting message.
     pub(super) send_errno: Option<i32>,
     /// Whether the link is queued in `EngineResources::pending`.
     pub(super) is_pending: bool,
@@ -43,6 +53,8 @@ pub(super) struct Established {
     pub(super) is_suspended: bool,
     /// Whether and when the connection moves to shared memory.
     pub(super) sharing: Sharing,
+    /// The watch on the ring of shared memory.
+    pub(super) ring_watch: Option<RingWatch>,
     /// The state while a message of the peer waits for a receive.
     pub(super) receive_wait: ReceiveWait,
     /// The watch on the peer's receive window.
@@ -89,7 +101,10 @@ impl Established {
             local,
             depth,
             gate,
+            recognition: None,
+            place: None,
             announced: false,
+            hold_is_logged: false,
             closing: false,
             writable: true,
             send_failed: false,
@@ -97,6 +112,7 @@ impl Established {
             is_pending: false,
             is_suspended: false,
             sharing: Sharing::Off,
+            ring_watch: None,
             receive_wait: ReceiveWait::default(),
             window_watch: WindowWatch::Off,
             fault_check: FaultCheck::None,
@@ -111,6 +127,7 @@ impl Established {
             self.receive_wait.deadline,
             self.window_watch.deadline(),
             self.fault_check.deadline(),
+            self.ring_watch.map(RingWatch::deadline),
         ]
         .into_iter()
         .flatten()
@@ -119,6 +136,7 @@ impl Established {
 
     pub(super) fn announce(&mut self, sink: &Sink, private: &[u8]) {
         self.announced = true;
+        self.place = None;
         let Established { peer, local, depth, .. } = *self;
         sink.call(Upcall::Established { private, peer, local, depth });
     }
@@ -135,23 +153,13 @@ impl Established {
         if self.stream.is_stalled() {
             return self.resume_message(resources, shared);
         }
+        if !self.announced && self.recognition.is_some() {
+            return self.recognise(sink);
+        }
         self.stream.rx(&mut resources.rx).map_err(EndReason::Protocol)?;
         // SAFETY: the stream has just filled the vector with memory that may be written.
-        let n = match unsafe { self.socket.receive(resources.rx.iov()) } {
-            IoOutcome::Octets(n @ 1..) => n,
-            IoOutcome::WouldBlock if self.send_failed => {
-                return Err(EndReason::Lost(Loss::Connection(self.send_errno)));
-            }
-            IoOutcome::WouldBlock => return Ok(ReadOutcome::WouldBlock),
-            // A send may already have taken the error that ended the connection from the socket. So
-            // `end_reason` also considers the error of the last failed send.
-            IoOutcome::Octets(0) => return Err(self.end_of_stream(self.end_reason())),
-            IoOutcome::Fault => return Err(EndReason::Protocol(self.stream.rx_fault())),
-            IoOutcome::Failed(e) if is_reset(&e) => return Err(self.end_of_stream(EndReason::Peer)),
-            IoOutcome::Failed(e) => {
-                return Err(EndReason::Lost(Loss::Connection(e.raw_os_error())));
-            }
-        };
+        let outcome = unsafe { self.socket.receive(resources.rx.iov()) };
+        let Some(n) = self.arrived(outcome)? else { return Ok(ReadOutcome::WouldBlock) };
         if !self.announced {
             // These octets are the RTR frame, or the first frame that replaces it. The consumer
             // must learn that the connection is established before it gets a completion.
@@ -166,6 +174,55 @@ impl Established {
         // If the message waits for a receive, do not report the socket as drained. The caller then
         // calls again and gets `NoReceive`.
         Ok(ReadOutcome::Progress { drained: drained && !self.stream.is_stalled() })
+    }
+
+    /// Reads the first octets of the peer, which show whether it is an OpenDAT.
+    #[cold]
+    fn recognise(&mut self, sink: &Sink) -> Result<ReadOutcome, EndReason> {
+        let Some(mut recognition) = self.recognition.take() else {
+            return Ok(ReadOutcome::WouldBlock);
+        };
+        let (first, cfg) = &mut *recognition;
+        let mut octets = [0; SIGNATURE.len()];
+        let outcome = self.socket.receive_bytes(&mut octets[..first.wants()]);
+        let Some(n) = self.arrived(outcome)? else {
+            self.recognition = Some(recognition);
+            return Ok(ReadOutcome::WouldBlock);
+        };
+        match first.feed(&octets[..n]) {
+            None => self.recognition = Some(recognition),
+            Some((octets, is_opendat)) => {
+                match is_opendat {
+                    true => self.stream.peer_is_opendat(cfg),
+                    false => {
+                        (self.sharing, self.window_watch) = (Sharing::Off, WindowWatch::Off);
+                    }
+                }
+                // The consumer may use what the peer supports as soon as it learns of the
+                // connection.
+                self.announce(sink, &[]);
+                self.stream.rx_bytes(octets).map_err(EndReason::Protocol)?;
+            }
+        }
+        Ok(ReadOutcome::Progress { drained: false })
+    }
+
+    /// Returns the number of octets of a read, or `None` if there are none yet.
+    #[inline]
+    fn arrived(&mut self, outcome: IoOutcome) -> Result<Option<usize>, EndReason> {
+        match outcome {
+            IoOutcome::Octets(n @ 1..) => Ok(Some(n)),
+            IoOutcome::WouldBlock if self.send_failed => {
+                Err(EndReason::Lost(Loss::Connection(self.send_errno)))
+            }
+            IoOutcome::WouldBlock => Ok(None),
+            // A send may already have taken the error that ended the connection from the socket. So
+            // `end_reason` also considers the error of the last failed send.
+            IoOutcome::Octets(0) => Err(self.end_of_stream(self.end_reason())),
+            IoOutcome::Fault => Err(EndReason::Protocol(self.stream.rx_fault())),
+            IoOutcome::Failed(e) if is_reset(&e) => Err(self.end_of_stream(EndReason::Peer)),
+            IoOutcome::Failed(e) => Err(EndReason::Lost(Loss::Connection(e.raw_os_error()))),
+        }
     }
 
     /// Returns the reason for which the stream is over: `end`, or the loss of a message if the
@@ -186,6 +243,9 @@ impl Established {
             }
             let ready = self.stream.tx(&mut resources.tx).map_err(EndReason::Protocol)?;
             if ready == 0 {
+                if matches!(self.gate, Gate::FirstFrame(_)) {
+                    self.log_hold();
+                }
                 // After a disconnect, the consumer posts no receive for a message of the peer that
                 // waits. The responses to this side's READs come behind that message and cannot
                 // arrive. So do not wait for them.
@@ -220,6 +280,15 @@ impl Established {
         Ok(WriteOutcome::More)
     }
 
+    /// Logs once that requests wait for the caller's first frame.
+    #[cold]
+    fn log_hold(&mut self) {
+        if !self.stream.is_drained() && !std::mem::replace(&mut self.hold_is_logged, true) {
+            let (peer, local) = (self.peer, self.local);
+            info!(target: "dat::cm", %local, %peer, "requests wait for the caller's first message");
+        }
+    }
+
     /// Sends the gathered frames. If the kernel cannot read all of them, sends only the first
     /// message. If the kernel cannot read that either, the connection ends.
     #[inline]
@@ -242,6 +311,7 @@ impl Established {
     }
 }
 
-fn is_reset(error: &std::io::Error) -> bool {
+/// Returns whether the peer has reset the connection.
+pub(super) fn is_reset(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE))
 }

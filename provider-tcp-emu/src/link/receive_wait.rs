@@ -1,8 +1,9 @@
 //! A message of the peer that waits for a receive.
 //!
-//! While a message waits, the connection sends but does not receive. What the peer sends fills the
-//! socket's receive buffer, until TCP's flow control stops the peer. The message waits until a
-//! receive is posted or either side ends the connection.
+//! While a message waits, the connection sends but does not receive, except to find the peer's
+//! reports of placed writes ([`Stream::rx_ahead`](rnic::Stream::rx_ahead)). What the peer sends
+//! fills the socket's receive buffer, until TCP's flow control stops the peer. The message waits
+//! until a receive is posted or either side ends the connection.
 //!
 //! [`WindowWatch`] works on the sender's side. A message that waits at the peer may close the
 //! peer's receive window. The watch keeps TCP from giving up such a peer, as long as the peer
@@ -19,12 +20,14 @@ use super::established::{Established, ReadOutcome};
 use super::{EndReason, Link, Loss, Phase};
 use crate::engine::{EngineResources, Upcall};
 use crate::linger::LingeringSockets;
-use crate::socket::{self, PeerTimeout, Unacknowledged};
+use crate::socket::{self, IoOutcome, PeerTimeout, Unacknowledged};
 
 /// The time for which messages wait for receives after the peer has ended the stream. After this
 /// time the consumer is told of the end, because a consumer that waits only for this event posts no
 /// receive.
 const RECEIVE_WAIT_AFTER_END: Duration = Duration::from_secs(3);
+/// The number of octets of one read behind a message that waits.
+const READ_AHEAD_OCTETS: usize = 4096;
 /// How often the window of a peer is checked within [`PeerTimeout::total`].
 const CHECKS_PER_TIMEOUT: u32 = 3;
 
@@ -142,6 +145,7 @@ impl Established {
             self.stream.wait_for_recv(shared.index());
         }
         if !self.stream.resume().map_err(EndReason::Protocol)? {
+            self.read_ahead();
             return Ok(ReadOutcome::NoReceive);
         }
         shared.want_receives(false);
@@ -153,6 +157,30 @@ impl Established {
         // continues.
         resources.pending.extend(self.stream.work().next_waiting());
         Ok(ReadOutcome::Resumed)
+    }
+
+    /// Reads what the peer has sent after the message that waits, if a report of placed writes may
+    /// be part of it.
+    fn read_ahead(&mut self) {
+        let mut octets = [0; READ_AHEAD_OCTETS];
+        loop {
+            let wanted = self.stream.wants_ahead().min(octets.len());
+            if wanted == 0 {
+                return;
+            }
+            match self.socket.receive_bytes(&mut octets[..wanted]) {
+                IoOutcome::Octets(n @ 1..) => self.stream.rx_ahead(&octets[..n]),
+                IoOutcome::WouldBlock => return,
+                outcome => {
+                    if let IoOutcome::Failed(error) = outcome {
+                        // The socket tells its error only once.
+                        self.send_errno = self.send_errno.or(error.raw_os_error());
+                    }
+                    self.receive_wait.peer_has_ended = true;
+                    return;
+                }
+            }
+        }
     }
 
     /// Returns the waiting message if the consumer must be told of it and has not been told. The
@@ -266,8 +294,7 @@ mod tests {
     /// Returns the watch of a connection to a peer at this address.
     fn watch_of(peer: &str, extended: bool) -> WindowWatch {
         let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 4791);
-        let terms =
-            Terms { ird: 1, ord: 1, crc: false, large_fpdus: true, extended, rtr: Rtr::None };
+        let terms = Terms { ird: 1, ord: 1, crc: false, extended, rtr: Rtr::None };
         WindowWatch::of(&terms, at(peer), at("198.51.100.1"))
     }
 

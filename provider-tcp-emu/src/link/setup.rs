@@ -1,5 +1,6 @@
 //! Sets up connections on both sides, from the call to the established connection.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,13 @@ use capture::Direction;
 use dat_core::Error;
 use dat_core::provider::{Cause, ReadDepth};
 use dat_sys::{DAT_INVALID_PARAMETER, DAT_INVALID_STATE};
-use rnic::rdmap::setup::{Gate, Initiator, Offer, Reply, Rtr, Terms};
+use rnic::rdmap::setup::{Gate, Initiator, Offer, Recognition, Reply, Rtr, Terms};
 use rnic::{Stream, StreamCfg, Work};
 use socket2::Socket;
+use tracing::{debug, warn};
 use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
 
-use super::established::Established;
+use super::established::{Established, is_reset};
 use super::receive_wait::WindowWatch;
 use super::sharing::Sharing;
 use super::{Link, Phase};
@@ -23,6 +25,7 @@ use crate::linger::LingeringSockets;
 use crate::listeners::{READ_WRITE, Request};
 use crate::params::Params;
 use crate::socket::{self, IoOutcome};
+use crate::unconfirmed::Place;
 
 /// The time limit of an attempt to connect if the consumer sets none.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +35,7 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 /// An attempt to connect.
 pub(super) struct Connecting {
     pub(super) work: Work,
+    peer: SocketAddr,
     /// The socket, or the local failure that prevented the attempt from starting.
     pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
@@ -56,12 +60,7 @@ impl Link {
         let offer = offer(target.depth, &resources.params);
         let (initiator, request) = Initiator::new(offer, target.private, deadline)
             .map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
-        let socket =
-            socket::connect(resources.params.adapter.bind, target.peer).and_then(|socket| {
-                let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
-                watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
-            });
-        let socket = match socket {
+        let socket = match self.open_socket(resources, target.peer) {
             Ok(socket) => Ok(socket),
             Err(local_failure) => Err(local_failure.answer(target.peer)?),
         };
@@ -70,12 +69,63 @@ impl Link {
         self.set_timer(resources, Some(if socket.is_ok() { deadline } else { now }));
         self.phase = Phase::Connecting(Box::new(Connecting {
             work,
+            peer: target.peer,
             socket,
             initiator,
             request,
             has_consumer_timeout: target.deadline.is_some(),
         }));
         Ok(())
+    }
+
+    /// Opens a socket that connects to a peer.
+    fn open_socket(
+        &self,
+        resources: &EngineResources,
+        peer: SocketAddr,
+    ) -> Result<Connection, LocalFailure> {
+        let socket = socket::connect(resources.params.adapter.bind, peer)?;
+        let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
+        watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
+    }
+
+    /// Calls again, at last with a request of revision 1, because the peer may know only this
+    /// revision (the kernel's drivers do so, too). The time limit of the attempt stays. Ends the
+    /// attempt if the last call has failed.
+    #[cold]
+    fn call_again(&mut self, resources: &mut EngineResources) {
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        let next = connecting.initiator.next_attempt();
+        let Some((initiator, request)) = next else {
+            return self.fail(resources, NON_PEER_REJECTED);
+        };
+        // Close the socket first: there may be no other descriptor.
+        if let Ok(ended) = std::mem::replace(&mut connecting.socket, Err(String::new())) {
+            resources.context.unwatch(&ended);
+        }
+        let peer = connecting.peer;
+        let socket = match self.open_socket(resources, peer) {
+            Ok(socket) => socket,
+            Err(local_failure) => {
+                let because = Some(&local_failure.why() as &dyn Display);
+                return self.fail(resources, Upcall::Unreachable { because });
+            }
+        };
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        match initiator.is_revision_1() {
+            true => warn!(
+                target: "dat::cm", %peer,
+                "calls again with MPA revision 1, because the peer seems to know no other: without \
+                 shared memory, atomic operations, reports of placed writes, and messages that \
+                 wait for a receive"
+            ),
+            false => debug!(
+                target: "dat::cm", %peer,
+                "calls again, because the peer has closed the connection without an answer"
+            ),
+        }
+        (connecting.initiator, connecting.request) = (initiator, request);
+        connecting.socket = Ok(socket);
     }
 
     /// Continues the attempt after an event of the socket.
@@ -117,12 +167,15 @@ impl Link {
             let wanted = connecting.initiator.wants().min(MAX_SETUP_READ_BYTES);
             match socket.receive_bytes(&mut piece[..wanted]) {
                 IoOutcome::WouldBlock => return,
-                IoOutcome::Octets(0) | IoOutcome::Fault | IoOutcome::Failed(_) => {
+                IoOutcome::Octets(0) => return self.call_again(resources),
+                IoOutcome::Failed(e) if is_reset(&e) => return self.call_again(resources),
+                IoOutcome::Fault | IoOutcome::Failed(_) => {
                     return self.fail(resources, NON_PEER_REJECTED);
                 }
                 IoOutcome::Octets(n) => match connecting.initiator.feed(&piece[..n]) {
                     None => {}
                     Some(Reply::Failed) => return self.fail(resources, NON_PEER_REJECTED),
+                    Some(Reply::Older) => return self.call_again(resources),
                     Some(Reply::Rejected { private }) => {
                         let private = private.to_vec();
                         return self.fail(
@@ -189,11 +242,12 @@ impl Link {
     pub(crate) fn accept(
         &mut self,
         resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
         caller: Request,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<(), Error> {
-        let Request { socket, peer, local, request, is_watched } = caller;
+        let Request { socket, peer, local, request, place, is_watched } = caller;
         let watched = match is_watched {
             true => resources.context.rename(self.key(), &socket, READ_WRITE),
             false => resources.context.adopt(self.key(), &socket, READ_WRITE),
@@ -208,19 +262,23 @@ impl Link {
         let (reply, terms) = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
-                resources.context.unwatch(&socket);
-                socket.reset();
+                lingering.add_refused(resources, socket, &request.refuse());
                 return Err(e);
             }
         };
         let Some(work) = self.phase.take_idle() else { return Ok(()) };
 
         // Receives must be usable before the peer can send the first frame.
-        let stream = Stream::new(work, stream_cfg(resources, &socket, &terms, true));
+        let plain = Terms { extended: false, ..terms };
+        let stream = Stream::new(work, stream_cfg(resources, &socket, &plain, true));
+        let claimed = terms.extended.then(|| stream_cfg(resources, &socket, &terms, true));
         let gate = Gate::responder(&terms, Instant::now());
         self.set_timer(resources, gate.deadline());
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut conn = Established::new(stream, socket, peer, local, depth, gate);
+        conn.place = place;
+        conn.place.iter_mut().for_each(Place::accept);
+        conn.recognition = claimed.map(|cfg| Box::new((Recognition::default(), cfg)));
         conn.window_watch = WindowWatch::of(&terms, peer, local);
         conn.sharing = Sharing::of(resources, &terms, (local, peer), false);
         let sent = match watched.is_ok() && socket::has_peer(&conn.socket) {
@@ -281,7 +339,7 @@ fn stream_cfg(
     hold: bool,
 ) -> StreamCfg {
     let mss = socket::mss(socket);
-    let (fpdu, segment) = match terms.large_fpdus {
+    let (fpdu, segment) = match terms.extended {
         true => (resources.params.fpdu, 0),
         false => (resources.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
@@ -289,5 +347,7 @@ fn stream_cfg(
     // A message waits for a receive only if the peer is OpenDAT. Any other peer may rely on the
     // error that RFC 5041 prescribes for a message without a receive, so it gets that error.
     let waits = resources.params.rnr_wait && extended;
-    StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment, waits }
+    let completes_placed = resources.params.completes_placed;
+    let mulpdu = mulpdu_for_mss(fpdu);
+    StreamCfg { mulpdu, crc, extended, completes_placed, ird, ord, hold, segment, waits }
 }

@@ -4,17 +4,20 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use mio::Interest;
 use rnic::rdmap::setup::Terms;
 use tracing::debug;
 
 use super::established::Established;
-use super::{Link, Phase};
+use super::{EndReason, Link, Loss, Phase};
 use crate::engine::{EngineResources, Key};
 use crate::linger::LingeringSockets;
 use crate::listeners;
-use crate::shm::{MAX_SHARED, Offer, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp};
+use crate::shm::{
+    CORRUPT_ERRNO, MAX_SHARED, Offer, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp,
+};
 
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,31 @@ fn log_stay_of_many(local: SocketAddr, peer: SocketAddr) {
     log_stay(local, peer, reason);
 }
 
+/// How long the peer may leave octets in the ring before this side checks the memory and wakes the
+/// peer.
+const RING_CHECK_DELAY: Duration = Duration::from_millis(100);
+
+/// Watches the ring while the peer has octets to read and passes do not read this side's ring.
+///
+/// A process that changes the memory can clear the flag of a side that sleeps, so that its peer
+/// does not wake it. Nothing but a timer ends the silence that follows. The timer runs only on a
+/// side that has sent something: if all its octets have been read, it waits for nothing in the
+/// memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingWatch {
+    at: Instant,
+    /// How far the peer had read when the timer was set.
+    read: u64,
+    /// Whether the peer was woken and has read nothing since.
+    has_woken: bool,
+}
+
+impl RingWatch {
+    pub(super) fn deadline(self) -> Instant {
+        self.at
+    }
+}
+
 impl Established {
     fn log_move(&self) {
         let (local, peer) = (self.local, self.peer);
@@ -117,7 +145,8 @@ impl Link {
         if !self.attach(resources, lingering, memory) {
             return log_stay(local, peer, NOT_ATTACHED);
         }
-        let sent = offered.send(local, peer);
+        let directory = resources.offer_directory.as_mut().ok_or(io::ErrorKind::NotFound.into());
+        let sent = directory.and_then(|directory| offered.send(directory, local, peer));
         let Phase::Established(conn) = &mut self.phase else { return };
         match sent {
             Ok(()) => conn.sharing = Sharing::Offered,
@@ -167,10 +196,8 @@ impl Link {
         };
         if self.attach(resources, lingering, memory)
             && let Phase::Established(conn) = &mut self.phase
-            && let Some(memory) = &mut conn.socket.shared_memory
         {
-            memory.accept();
-            conn.socket.switch_if_accepted();
+            conn.socket.accept_shared_memory();
             conn.log_move();
         } else {
             log_stay(local, peer, NOT_ATTACHED);
@@ -217,6 +244,7 @@ impl Link {
                 conn.socket.switch_if_accepted();
                 conn.log_move();
             }
+            WakeUp::Corrupt => return self.end_by_corruption(resources, lingering),
             WakeUp::Accepted | WakeUp::Pending => {}
         }
         self.continue_blocked_send(resources, lingering);
@@ -283,5 +311,66 @@ impl Link {
             conn.writable = true;
             self.queue_pending(resources);
         }
+        self.watch_ring(resources);
+    }
+
+    /// Starts to watch the ring if the peer has octets to read and passes do not read this side's
+    /// ring.
+    #[inline]
+    pub(super) fn watch_ring(&mut self, resources: &mut EngineResources) {
+        if let Phase::Established(conn) = &mut self.phase
+            && let Some(memory) = &mut conn.socket.shared_memory
+            && !memory.polls()
+            && conn.ring_watch.is_none()
+        {
+            match memory.check() {
+                Ok(None) => {}
+                Ok(Some(read)) => self.schedule_ring_check(resources, read, false),
+                // The check finds this again and ends the connection.
+                Err(_) => self.schedule_ring_check(resources, 0, false),
+            }
+        }
+    }
+
+    #[cold]
+    fn schedule_ring_check(&mut self, resources: &mut EngineResources, read: u64, has_woken: bool) {
+        if let Phase::Established(conn) = &mut self.phase {
+            let at = Instant::now() + RING_CHECK_DELAY;
+            conn.ring_watch = Some(RingWatch { at, read, has_woken });
+        }
+        self.renew_timer(resources);
+    }
+
+    /// Checks the memory, and wakes a peer that has read nothing since the last check. A connection
+    /// with a wrong word ends.
+    pub(super) fn check_ring(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        let watch = self.established_mut().and_then(|conn| conn.ring_watch.take());
+        self.renew_timer(resources);
+        self.continue_blocked_send(resources, lingering);
+        self.receive(resources, lingering);
+        let (Some(watch), Some(memory)) = (watch, self.shared_memory_mut()) else { return };
+        match memory.check() {
+            Ok(None) => {}
+            Ok(Some(read)) => {
+                let has_moved = read != watch.read;
+                if !has_moved && !watch.has_woken {
+                    memory.wake_peer();
+                }
+                self.schedule_ring_check(resources, read, !has_moved);
+            }
+            Err(_) => self.end_by_corruption(resources, lingering),
+        }
+    }
+
+    fn end_by_corruption(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        self.end(resources, lingering, EndReason::Lost(Loss::Connection(Some(CORRUPT_ERRNO))));
     }
 }

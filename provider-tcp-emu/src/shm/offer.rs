@@ -10,7 +10,7 @@
 //! The addresses make sure that the offer belongs to the connection: a relay between the two
 //! processes, or a process in another network namespace, has other addresses.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +20,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_passcred, socket_domain, socket_type};
 use rustix::net::{
@@ -28,7 +29,7 @@ use rustix::net::{
     recvmsg, sendmsg_addr,
 };
 use rustix::process::{getegid, geteuid, getpid};
-use telemetry::user_directory::{UserDirectory, create_with_parents};
+use telemetry::user_directory::{UserDirectory, create_files, is_private_directory};
 
 /// The directory of the sockets and links, below that of the network namespace.
 const DIRECTORY: &str = "tcp-emu";
@@ -40,8 +41,6 @@ const ADDRESS_BYTES: usize = 18;
 const OFFER_BYTES: usize = MAGIC.len() + 2 * ADDRESS_BYTES;
 /// The descriptors of an offer: the memory, and the receiver's end of the pair of sockets.
 const DESCRIPTORS: usize = 2;
-/// How often the directory is created again, if other processes that end remove it meanwhile.
-const CREATE_ATTEMPT_COUNT: usize = 100;
 
 /// An offer of shared memory for one connection.
 pub(crate) struct Offer {
@@ -92,20 +91,40 @@ fn link_name(ip: Option<IpAddr>, port: u16) -> String {
     }
 }
 
-fn directory() -> io::Result<PathBuf> {
-    let of_user = UserDirectory::find().map_err(|(_, error)| error)?;
-    let of_namespace = of_user.of_network_namespace().map_err(|(_, error)| error)?;
-    Ok(of_namespace.join(DIRECTORY))
+/// The directory of the sockets to which offers are sent. To find it can take long, because other
+/// users may have created any number of files beside it. So it is found once.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferDirectory {
+    of_user: PathBuf,
+    path: PathBuf,
+}
+
+impl OfferDirectory {
+    pub(crate) fn find() -> io::Result<Self> {
+        let of_user = UserDirectory::find().map_err(|(_, error)| error)?;
+        let path = of_user.path_of(DIRECTORY);
+        Ok(OfferDirectory { of_user: of_user.path().to_owned(), path })
+    }
+
+    /// Returns the path of the directory. It need not exist. If the directory of the user is gone
+    /// or belongs to somebody else now, the user has another one.
+    fn path(&mut self) -> io::Result<&Path> {
+        if !is_private_directory(&self.of_user) {
+            *self = OfferDirectory::find()?;
+        }
+        Ok(&self.path)
+    }
 }
 
 /// Offers memory to the process that has accepted the connection from `local` to `peer`.
 pub(super) fn send(
+    directory: &mut OfferDirectory,
     local: SocketAddr,
     peer: SocketAddr,
     memory: BorrowedFd<'_>,
     wake_socket: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let directory = directory()?;
+    let directory = directory.path()?;
     let socket = UnixDatagram::unbound()?;
     let octets = emit(peer, local);
     let credentials = UCred { pid: getpid(), uid: geteuid(), gid: getegid() };
@@ -154,19 +173,13 @@ impl OfferSocket {
         let copy = (&raw const COUNT).addr();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{copy:x}-{count}", std::process::id());
-        let directory = directory()?;
-        let mut attempt = Err(io::ErrorKind::NotFound.into());
-        for _ in 0..CREATE_ATTEMPT_COUNT {
-            attempt = create_with_parents(&directory).and_then(|()| {
-                remove_stale(&directory)?;
-                UnixDatagram::bind(directory.join(&name))
-            });
-            if !attempt.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-                break;
-            }
-        }
-        let socket = attempt?;
-        let opened = OfferSocket { socket, directory, name, links: Vec::new() };
+        let created = create_files(DIRECTORY, |directory, opened| {
+            remove_stale(directory, opened)?;
+            let socket = UnixDatagram::bind(directory.join(&name))?;
+            let (directory, name) = (directory.to_owned(), name.clone());
+            Ok(OfferSocket { socket, directory, name, links: Vec::new() })
+        });
+        let opened = created.map_err(|(_, error)| error)?;
         opened.socket.set_nonblocking(true)?;
         set_socket_passcred(&opened.socket, true)?;
         Ok(opened)
@@ -248,20 +261,21 @@ impl Drop for OfferSocket {
     }
 }
 
-/// Removes the files of processes that were killed.
-fn remove_stale(directory: &Path) -> io::Result<()> {
+/// Removes the files of processes that were killed. Only files in the open directory are removed,
+/// wherever its path leads now.
+fn remove_stale(directory: &Path, opened: &File) -> io::Result<()> {
     let probe = UnixDatagram::unbound()?;
     for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
+        let name = entry?.file_name();
         // The kernel refuses a name that nobody has, or that leads nowhere.
-        let gone = match probe.connect(&path) {
+        let gone = match probe.connect(directory.join(&name)) {
             Err(error) => {
                 matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
             }
             Ok(()) => false,
         };
         if gone {
-            fs::remove_file(&path).ok();
+            unlinkat(opened, &name, AtFlags::empty()).ok();
         }
     }
     Ok(())
@@ -269,7 +283,27 @@ fn remove_stale(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    /// To find the directory, a process may have to read all of /tmp.
+    #[test]
+    fn a_directory_is_found_once_as_long_as_it_is_there() {
+        let place = tempfile::tempdir().expect("a directory");
+        let set_mode = |mode| fs::set_permissions(place.path(), Permissions::from_mode(mode));
+        set_mode(0o700).expect("the own directory");
+        let of_user = place.path().to_owned();
+        let path = of_user.join("namespace").join(DIRECTORY);
+        let mut known = OfferDirectory { of_user, path: path.clone() };
+        assert_eq!(known.path().expect("the directory is there"), path);
+        assert!(!path.exists());
+        // What others have under its name now is not used.
+        set_mode(0o755).expect("the own directory");
+        let found = known.path().expect("there is a directory").to_owned();
+        assert_eq!(found, OfferDirectory::find().expect("there is a directory").path);
+    }
 
     #[test]
     fn an_offer_is_read_as_it_was_written() {

@@ -123,14 +123,36 @@ impl Segment {
         self.control().switched[self.directions().0].store(octets + 1, Ordering::Release);
     }
 
+    /// Returns what this side has announced by [`Self::switch`]: 1 more than the number of octets.
+    pub(super) fn announced(&self) -> u64 {
+        self.control().switched[self.directions().0].load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this side has accepted the offer, or the peer has accepted it and announced
+    /// that it sends by the ring. An accepting side announces that at once, but an offering side
+    /// may end before it has noticed the acceptance.
+    pub(super) fn is_acceptance_announced(&self) -> bool {
+        let switched = self.control().switched[self.directions().1].load(Ordering::Acquire);
+        matches!(self.side, Side::Accepting) || switched != 0
+    }
+
     /// Returns whether the peer, which has sent `octets` octets by TCP, sends by the ring from now
     /// on.
     pub(super) fn has_peer_switched(&self, octets: u64) -> bool {
         self.control().switched[self.directions().1].load(Ordering::Acquire) == octets + 1
     }
 
-    /// Announces that the accepting side uses the memory.
-    pub(super) fn accept(&self) {
+    /// Announces that the accepting side uses the memory, and sends by the ring from now on, after
+    /// `octets` octets by TCP. Whoever sees the acceptance also sees the other announcement, even
+    /// if this process is killed at any point.
+    pub(super) fn accept(&self, octets: u64) {
+        self.switch(octets);
+        self.control().accepted.store(1, Ordering::Release);
+    }
+
+    /// Stores that the accepting side uses the memory, but not that it sends by the ring.
+    #[cfg(test)]
+    pub(super) fn pretend_acceptance(&self) {
         self.control().accepted.store(1, Ordering::Release);
     }
 

@@ -8,6 +8,8 @@
  *   register=no   do not register in dat_provider_init
  *   keep=yes      do not unregister in dat_provider_fini
  *   extension=yes claim extensions
+ *   call=ADDRESS  call the function at this address in dat_provider_init with 1, and in
+ *                 dat_provider_fini with 0
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ struct instance {
     char log[512];
     DAT_RETURN open, close;
     int silent, keep, extension;
+    void (*call)(int starts);
 };
 
 /* In DAT, every object begins with the address of its provider's table. */
@@ -226,6 +229,9 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
         instance->keep = word(params, "keep=", value, sizeof value) != NULL;
         instance->extension = word(params, "extension=", value, sizeof value) != NULL;
 
+        if (word(params, "call=", value, sizeof value))
+            instance->call = (void (*)(int))strtoul(value, NULL, 0);
+
         instance->table.device_name = instance->info.ia_name;
         instance->table.ia_open_func = ia_open;
         instance->table.ia_query_func = ia_query;
@@ -237,6 +243,8 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
         instance->table.handle_extendedop_func = extendedop;
         log_call(instance, "init %s %d.%d %d", info->ia_name, info->dapl_version_major, info->dapl_version_minor,
             info->is_thread_safe);
+        if (instance->call)
+            instance->call(1);
         if (!instance->silent)
             instance->registered = dat_registry_add_provider(&instance->table, info) == DAT_SUCCESS;
         return;
@@ -254,6 +262,8 @@ void dat_provider_fini(const DAT_PROVIDER_INFO *info)
         if (!instance->used || strcmp(instance->info.ia_name, info->ia_name))
             continue;
         log_call(instance, "fini %s", info->ia_name);
+        if (instance->call)
+            instance->call(0);
         if (instance->registered && !instance->keep)
             dat_registry_remove_provider(&instance->table, info);
         instance->used = 0;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wire::cm::MAD_SIZE;
 
 use super::request::RequestKey;
-use crate::allowance::network;
+use crate::allowance::{may_hold_another, network};
 
 /// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ
 /// of that address ends the oldest acceptance if the oldest acceptance has waited for
@@ -48,6 +48,8 @@ fn is_evictable(since: Instant, now: Instant) -> bool {
 #[derive(Default)]
 pub(super) struct HalfOpen {
     total: u32,
+    /// The number of requests of all addresses that wait for the consumer's decision.
+    undecided: usize,
     deferred: usize,
     by_source: HashMap<IpAddr, Source>,
 }
@@ -127,6 +129,7 @@ impl HalfOpen {
     /// Counts a request that waits for the consumer's decision.
     pub(super) fn add_undecided(&mut self, source: IpAddr) {
         self.by_source.entry(network(source)).or_default().undecided += 1;
+        self.undecided += 1;
     }
 
     /// Stops counting a request that has waited for the consumer's decision.
@@ -134,8 +137,18 @@ impl HalfOpen {
         let source = network(source);
         if let Some(entry) = self.by_source.get_mut(&source) {
             entry.undecided -= 1;
+            self.undecided -= 1;
         }
         self.remove_if_empty(source);
+    }
+
+    /// Whether the acceptances and requests of this caller's address take more than its share of
+    /// the endpoints, of which `free` are not in use. If no acceptance waits, the address may make
+    /// any number of requests, because a consumer may wait for all of them before it decides.
+    pub(super) fn exceeds_share(&self, source: IpAddr, free: usize) -> bool {
+        let Some(entry) = self.by_source.get(&network(source)) else { return false };
+        let waiting = entry.waiting.len();
+        waiting > 0 && !may_hold_another(waiting + entry.undecided, free, self.undecided)
     }
 
     /// Whether the maximum number of acceptances of this caller's address wait.

@@ -50,7 +50,12 @@ pub struct Cm {
     pub(super) events: VecDeque<(ConnId, Event)>,
     /// Returns the path MTU of the path to a caller. `None`: paths have no limits of their own.
     pub(super) path_limit: Option<PathLimit>,
+    /// Returns the number of endpoints that could accept a request. `None`: it is not known.
+    free_endpoints: Option<FreeEndpoints>,
 }
+
+/// Returns the number of endpoints that have no connection and are in no attempt to connect.
+pub type FreeEndpoints = Box<dyn Fn() -> usize + Send>;
 
 /// Returns the largest path MTU that the path to a caller carries at this time. `None`: no limit is
 /// known.
@@ -84,7 +89,22 @@ impl Cm {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             path_limit: None,
+            free_endpoints: None,
         }
+    }
+
+    /// Makes callers share the endpoints: an address may hold at most as many unconfirmed
+    /// acceptances as endpoints are free
+    /// ([`may_hold_another`](crate::allowance::may_hold_another)).
+    pub fn share_endpoints(&mut self, free_endpoints: FreeEndpoints) {
+        self.free_endpoints = Some(free_endpoints);
+    }
+
+    /// Whether a further request of this address must wait, because the address already has its
+    /// share of the endpoints.
+    pub(super) fn exceeds_share(&self, source: IpAddr) -> bool {
+        let free = self.free_endpoints.as_ref();
+        free.is_some_and(|free| self.half_open.exceeds_share(source, free()))
     }
 
     /// Limits the path MTU of callers at other addresses by the path to them. `path_limit` is

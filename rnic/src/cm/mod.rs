@@ -64,7 +64,7 @@ pub mod state;
 pub use event::{Accepted, Event, Request};
 pub use hand_over::HandedOver;
 pub use ids::{LowBits, Random};
-pub use manager::{Cm, PathLimit};
+pub use manager::{Cm, FreeEndpoints, PathLimit};
 pub use params::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 
 /// Names a connection of a [`Cm`] by its communication ID.

@@ -178,7 +178,7 @@ impl Cm {
         self.forget_if_ended(now, &key);
         if let Some(&id) = self.by_request.get(&key) {
             self.repeated_request(now, id, mad);
-        } else if self.half_open.must_defer(from, now) {
+        } else if self.half_open.must_defer(from, now) || self.exceeds_share(from) {
             self.half_open.defer(key, to, now, || mad.emit());
         } else {
             self.half_open.drop_deferred(&key);
@@ -199,7 +199,9 @@ impl Cm {
     /// Admits a deferred REQ of an address. Call this when an acceptance of the address no longer
     /// waits for its RTU, or when a request of the address ends without an acceptance.
     pub(super) fn admit_deferred(&mut self, now: Instant, source: IpAddr) {
-        while let Some(deferred) = self.half_open.next_deferred(source, now) {
+        while !self.exceeds_share(source)
+            && let Some(deferred) = self.half_open.next_deferred(source, now)
+        {
             let Ok(mad) = Mad::parse(&deferred.mad[..]) else { continue };
             let Message::Req(req) = &mad.message else { continue };
             // If requests of other addresses fill the backlog, the REQ is dropped and not refused.

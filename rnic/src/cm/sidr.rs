@@ -100,6 +100,9 @@ pub enum Event {
         /// The private data of the service. If it is another implementation, they are padded with
         /// zeros.
         private: Vec<u8>,
+        /// Whether the service knows the caller's queue pair and its Q_Key. Another implementation
+        /// does not know them.
+        knows_caller: bool,
     },
     /// The service, or its host, has refused the request.
     Refused {
@@ -458,14 +461,15 @@ impl Sidr {
             return;
         }
         self.end_attempt(rep.request_id);
-        let private = sidr_trailer::parse_rep(rep.private).to_vec();
+        let (private, knows_caller) = sidr_trailer::parse_rep(rep.private);
+        let private = private.to_vec();
         let event = match rep.status {
             SidrStatus::SUCCESS if !is_datagram_qpn(rep.qpn) => {
                 Event::Refused { status: SidrStatus::NO_QP, private }
             }
             SidrStatus::SUCCESS => {
                 let service = DatagramQp { qpn: rep.qpn, q_key: rep.q_key };
-                Event::Resolved { service, private }
+                Event::Resolved { service, private, knows_caller }
             }
             status => Event::Refused { status, private },
         };

@@ -120,6 +120,9 @@ pub(super) trait CongestionControl {
     fn on_late_ack(&mut self);
     /// Records that a packet was marked on its way, because a queue is long.
     fn on_mark(&mut self, first_unsent: Psn);
+    /// Does the same for a notification that may be forged. It does not shrink the window below the
+    /// initial window.
+    fn on_unproven_mark(&mut self, first_unsent: Psn);
     /// Records that the receiver has no buffer for a message.
     fn on_receiver_not_ready(&mut self);
     /// Records that time has passed, which may permit another batch.
@@ -547,6 +550,20 @@ impl CongestionControl for Cubic {
         self.marked_share += (ONE - self.marked_share) / MARK_WEIGHT;
         (self.before_mark, self.before_loss) = (Some(window), None);
         self.size.window = self.size.window.min(self.size.slow_start_threshold);
+        self.pace();
+    }
+
+    fn on_unproven_mark(&mut self, first_unsent: Psn) {
+        let (before, initial) = (self.size, u64::from(self.initial) << FRACTION_BITS);
+        // A mark that changes nothing must not hide a proven one of the same round trip.
+        if before.window <= initial {
+            return;
+        }
+        self.on_mark(first_unsent);
+        let Size { window, slow_start_threshold, .. } = &mut self.size;
+        *window = (*window).max(before.window.min(initial));
+        *slow_start_threshold =
+            (*slow_start_threshold).max(before.slow_start_threshold.min(initial));
         self.pace();
     }
 

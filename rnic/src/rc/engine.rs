@@ -207,8 +207,9 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 /// ```
 ///
 /// [`acknowledge`](Self::acknowledge) is called last, so that an acknowledgement does not delay an
-/// answer that the consumer sends. `transmit` adds an acknowledgement only if, since the last
-/// acknowledgement, many packets have arrived or many acknowledgements were requested.
+/// answer that the consumer sends. If it is owed when `transmit` adds packets, it leaves with these
+/// packets. `transmit` adds an acknowledgement alone only if, since the last acknowledgement, many
+/// packets have arrived or many acknowledgements were requested.
 ///
 /// `transmit` carries out a READ of the peer, because it creates the responses; `receive` carries
 /// out all other requests. A caller that wants a READ to return the memory as it was before a later
@@ -308,6 +309,20 @@ impl ReliableConnection {
         result.map_err(|failure| self.fail(failure))
     }
 
+    /// Processes a congestion notification (CNP) that came from the peer's address, but not from
+    /// the port of its other packets, so that anyone may have sent it. Such notifications shrink
+    /// the window once in a round trip, and never below the initial window. Other packets are
+    /// ignored.
+    #[cold]
+    pub fn receive_unproven_notification(&mut self, packet: &Packet<'_>) {
+        if self.failure.is_none()
+            && packet.bth.opcode == Opcode::CongestionNotification
+            && Bth::same_partition(packet.bth.p_key, self.path.p_key)
+        {
+            self.requester.on_unproven_notification(&mut self.stats);
+        }
+    }
+
     /// Whether a message of the peer has arrived only in part.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
@@ -351,6 +366,9 @@ impl ReliableConnection {
             false => requester.transmit(work, path, now, burst, stats),
             true => Ok(()),
         });
+        if result.is_ok() && burst.len() > before {
+            responder.acknowledge_with_packets(path, burst);
+        }
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }

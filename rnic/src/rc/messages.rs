@@ -10,7 +10,7 @@ use crate::cause::{access, atomic_access, invalidation, octets};
 use crate::key::Right;
 use crate::memory::{AtomicError, update};
 use crate::qp::{Received, Rqe, Work};
-use crate::wr::WcStatus;
+use crate::wr::{WcOp, WcStatus};
 
 /// The maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new PSNs
 /// can be told apart.
@@ -114,10 +114,12 @@ impl Responder {
             self.note_ack_request(packet);
             return Ok(1);
         }
-        let (immediate, invalidated) = match packet.extension {
-            Extension::Immediate(data) => (Some(convert_immediate(data)), None),
-            Extension::Invalidate(r_key) => (None, Some(r_key)),
-            _ => (None, None),
+        let (op, immediate, invalidated) = match packet.extension {
+            Extension::Immediate(data) => {
+                (WcOp::RecvMessageImm, Some(convert_immediate(data)), None)
+            }
+            Extension::Invalidate(r_key) => (WcOp::Recv, None, Some(r_key)),
+            _ => (WcOp::Recv, None, None),
         };
         if let Some(r_key) = invalidated
             && let Err(error) = work.keys().invalidate(r_key, work.scope())
@@ -127,7 +129,7 @@ impl Responder {
         }
         self.message = Message::None;
         self.note_ack_request(packet);
-        let received = Received { bytes: len, invalidated, immediate };
+        let received = Received { bytes: len, invalidated, immediate, op };
         work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         Ok(1)
     }

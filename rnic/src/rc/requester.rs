@@ -257,7 +257,9 @@ impl Requester {
             op if op.awaits_response() && self.awaited_before_next >= self.initiator_depth => None,
             WcOp::Read => self.next_read(wqe, mtu).map(Step::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
-            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => Some(Step::Message),
+            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
+                Some(Step::Message)
+            }
         }
     }
 
@@ -629,6 +631,14 @@ impl Requester {
     pub(super) fn on_congestion_notification(&mut self, stats: &mut Stats) {
         stats.rx_congestion_notifications += 1;
         self.on_mark();
+    }
+
+    /// Handles a congestion notification that may be forged.
+    pub(super) fn on_unproven_notification(&mut self, stats: &mut Stats) {
+        stats.rx_congestion_notifications += 1;
+        if self.oldest.psn != self.first_unsent {
+            self.congestion.on_unproven_mark(self.first_unsent);
+        }
     }
 
     /// Records that a switch has marked a packet of a request, or a response that this side has

@@ -151,7 +151,7 @@ impl Requester {
         burst: &mut Burst,
         stats: &mut Stats,
     ) -> bool {
-        let (va, r_key, [first, second]) = (wqe.remote.addr, wqe.remote.key, wqe.operands);
+        let (va, r_key, [first, second]) = (wqe.remote_addr, wqe.remote_key, wqe.operands);
         let (opcode, swap_or_add, compare) = match wqe.op {
             WcOp::CompareSwap => (Opcode::CompareSwap, second, first),
             _ => (Opcode::FetchAdd, first, 0),
@@ -169,7 +169,7 @@ impl Requester {
 
     /// Binds a window. The bind is at the head of the send queue, so all earlier requests are done.
     fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
-        if work.keys().bind(wqe.remote.key).is_err() {
+        if work.keys().bind(wqe.remote_key).is_err() {
             work.report(Cause::BindFailed);
             work.fail(self.next.at, WcStatus::BindFailed);
             return Err(Failure::Local);
@@ -197,7 +197,7 @@ impl Requester {
                 OldestPacket::Request(packet_len(Opcode::FetchAdd, 0))
             }
             WcOp::Bind => return None,
-            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => {
+            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
                 OldestPacket::Request(packet_len(opcode(wqe, position), payload_len))
             }
         })
@@ -219,8 +219,8 @@ fn push_read_request(wqe: &Wqe, from: Cursor, count: u32, path: &Path, burst: &m
     let start = u64::from(from.index) * mtu;
     let end = (u64::from(from.index + count) * mtu).min(wqe.len.into());
     // The sum may wrap. The peer checks the address.
-    let va = wqe.remote.addr.wrapping_add(start);
-    let reth = Reth { va, r_key: wqe.remote.key, len: (end - start) as u32 };
+    let va = wqe.remote_addr.wrapping_add(start);
+    let reth = Reth { va, r_key: wqe.remote_key, len: (end - start) as u32 };
     let mut bth = path.bth(Opcode::ReadRequest, from.psn);
     bth.ack_request = true;
     burst.push_packet(&bth, &Extension::Reth(reth), 0).is_some()
@@ -248,13 +248,13 @@ pub(crate) fn convert_immediate(number: u32) -> u32 {
 /// The extension headers of a packet of a SEND or WRITE.
 #[inline]
 fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
-    let reth = Reth { va: wqe.remote.addr, r_key: wqe.remote.key, len: wqe.len };
+    let reth = Reth { va: wqe.remote_addr, r_key: wqe.remote_key, len: wqe.len };
     let immediate = convert_immediate(wqe.operands[0] as u32);
     match opcode.extension_kind() {
         ExtensionKind::Reth => Extension::Reth(reth),
         ExtensionKind::RethImmediate => Extension::RethImmediate(reth, immediate),
         ExtensionKind::Immediate => Extension::Immediate(immediate),
-        ExtensionKind::Invalidate => Extension::Invalidate(wqe.remote.key),
+        ExtensionKind::Invalidate => Extension::Invalidate(wqe.remote_key),
         _ => Extension::None,
     }
 }

@@ -574,6 +574,16 @@ impl Responder {
         self.owes_ack() && self.push_ack(path, burst) == Some(true)
     }
 
+    /// Adds the acknowledgement that is owed to a burst to which other packets have been added. It
+    /// comes last, because it is short: only the last packet of a batch may be shorter than the
+    /// others. If the burst has no room for it, it is the first packet of the next burst.
+    #[inline]
+    pub(super) fn acknowledge_with_packets(&mut self, path: &Path, burst: &mut Burst) {
+        if !self.acknowledge(path, burst) && self.owes_ack() {
+            self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
+        }
+    }
+
     /// The PSN of the latest packet that may be acknowledged. Each acknowledgement and each NAK for
     /// a missing packet uses it.
     ///

@@ -7,6 +7,7 @@
 //! | `tx` | sending: from work requests to frames |
 //! | `rx` | receiving: from frames to memory and completions |
 //! | `answer` | the peer's RDMA reads and atomic operations, and their answers |
+//! | `placement` | which writes the peer has placed |
 //! | `message`, `frame` | the layout of a message, and the FPDUs made from it |
 //! | `terminated` | what a TERMINATE message of the peer says |
 //! | [`mod@vec`] | the buffers of one system call |
@@ -14,6 +15,7 @@
 mod answer;
 mod frame;
 mod message;
+mod placement;
 mod rx;
 pub mod setup;
 pub mod stream;

@@ -10,17 +10,18 @@
 //! be deregistered between two calls.
 //!
 //! A message that finds no receive may wait for one ([`State::Stalled`]). In this case the first
-//! frame of the message and the octets after it are kept until they can be processed. At most the
-//! octets of one read and one FPDU are kept.
+//! frame of the message and the octets after it are kept until they can be processed. These are at
+//! most the octets of one read and one FPDU, and those in which `ahead` looks for reports.
 
+mod ahead;
 mod partial_fpdu;
 mod place;
 mod rules;
 
 use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
 use wire::iwarp::{
-    AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, ReadRequest, TaggedOpcode,
-    Terminate, ddp,
+    AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, Placement, ReadRequest,
+    TaggedOpcode, Terminate, ddp,
 };
 
 use self::partial_fpdu::PartialFpdu;
@@ -57,6 +58,9 @@ pub(super) struct Rx {
     /// `backlog_taken` of them have been processed.
     backlog: Vec<u8>,
     backlog_taken: usize,
+    /// While the stream is stalled, the position in the backlog of the first frame in which no
+    /// report was looked for. `None` if none was looked for behind the message that waits.
+    ahead: Option<usize>,
 
     /// The MSN of the current or next SEND. `send_placed` is the number of its octets that have
     /// been placed.
@@ -116,7 +120,8 @@ enum Start {
 
 impl Rx {
     pub(super) fn new() -> Self {
-        let header = Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 0, to: 0 };
+        let (opcode, placement) = (TaggedOpcode::Write, Placement::Unsaid);
+        let header = Header::Tagged { last: true, opcode, placement, stag: 0, to: 0 };
         Rx {
             state: State::Header,
             frame: Frame { header, ulpdu_len: 0, left: 0, body: Body::None },
@@ -125,6 +130,7 @@ impl Rx {
             fpdu: PartialFpdu::default(),
             backlog: Vec::new(),
             backlog_taken: 0,
+            ahead: None,
             send_msn: 1,
             send_placed: 0,
             read_msn: 1,
@@ -145,6 +151,11 @@ impl Rx {
     #[inline]
     pub(super) fn is_stalled(&self) -> bool {
         self.state == State::Stalled
+    }
+
+    /// Whether payload of the current segment has not been placed.
+    pub(super) fn has_payload_left(&self) -> bool {
+        self.frame.left > 0
     }
 
     /// The message that waits for a receive.
@@ -210,6 +221,7 @@ impl Stream {
     /// Processes the octets of the backlog, up to the next message that must wait for a receive.
     pub(super) fn feed_backlog(&mut self) -> Result<(), Failure> {
         self.rx.state = State::Header;
+        self.rx.ahead = None;
         let backlog = std::mem::take(&mut self.rx.backlog);
         let mut data = &backlog[std::mem::take(&mut self.rx.backlog_taken)..];
         if self.rx.partial_header_len > 0 {

@@ -7,10 +7,15 @@
 //! Gate::initiator ── RTR (zero-length WRITE) ►  Gate::responder opens
 //! ```
 //!
+//! The request offers the operations of RFC 7306, and with them everything that OpenDAT does only
+//! with another OpenDAT, by a private flag. Other implementations may use this flag for something
+//! else. So a responder takes the peer for another implementation until the peer's first frame has
+//! proved the opposite ([`Recognition`]).
+//!
 //! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
 //! octets to read next, so that the FPDUs after the frame stay in the socket. The [`Gate`] holds
 //! back a side's first FPDUs until the peer can accept them. The states [`Gate::Delay`],
-//! [`Gate::Probe`] and [`Gate::FirstFrame`] exist for peers of other implementations.
+//! [`Gate::Probe`] and [`Gate::FirstFrame`] are for peers of other implementations.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +25,9 @@ use wire::iwarp::{
 
 /// The time that an initiator waits for the reply, if its consumer sets no shorter time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that a responder waits for the request, and later for the RTR frame.
+/// The time that a responder waits for the request, and later for the RTR frame. If the initiator
+/// has promised no RTR frame, it is the time that a disconnect waits for the first frame.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a responder holds back its first FPDU if no RTR frame was negotiated and the
-/// initiator sends nothing.
-pub const FIRST_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
 /// The time for which an initiator holds back its first FPDU towards a peer of another
 /// implementation. siw's responder does not notice data that arrive while it changes its socket
 /// callbacks after the reply.
@@ -66,10 +69,8 @@ pub struct Terms {
     pub ord: u32,
     /// Whether FPDUs carry CRCs, in both directions.
     pub crc: bool,
-    /// Whether both sides accept FPDUs that exceed the MSS.
-    pub large_fpdus: bool,
-    /// Whether both sides support the operations of RFC 7306. If so, the peer also runs this
-    /// implementation.
+    /// Whether the peer is an OpenDAT, too, and both sides support the operations of RFC 7306. For
+    /// a responder this is only what the peer has announced, until a [`Recognition`] has proved it.
     pub extended: bool,
     /// The RTR frame that the initiator sends first.
     pub rtr: Rtr,
@@ -90,8 +91,21 @@ pub enum Rtr {
 #[derive(Debug)]
 pub struct Initiator {
     offer: Offer,
+    private: Vec<u8>,
+    call: Attempt,
     reader: FrameReader,
     deadline: Instant,
+}
+
+/// One of the calls by which a side tries to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// The first call, with a request of revision 2.
+    First,
+    /// A repetition of the first call.
+    Repetition,
+    /// The last call, with a request of revision 1.
+    Revision1,
 }
 
 /// The outcome of an attempt to connect.
@@ -112,6 +126,9 @@ pub enum Reply<'a> {
     /// The peer's implementation has rejected the request, or its reply cannot be understood. The
     /// caller must close the connection.
     Failed,
+    /// The peer's reply is of revision 1. The caller must close the connection, and may try again
+    /// ([`Initiator::next_attempt`]).
+    Older,
 }
 
 impl Initiator {
@@ -123,20 +140,53 @@ impl Initiator {
         private: &[u8],
         deadline: Instant,
     ) -> Result<(Self, Vec<u8>), SetupError> {
+        Initiator::attempt(Attempt::First, offer, private.to_vec(), deadline)
+    }
+
+    /// Creates an initiator for the next attempt, on a new connection, and its request. The caller
+    /// must have closed the connection, or seen its end.
+    ///
+    /// A peer that knows only revision 1 (RFC 5044) sends a reply of this revision, or closes the
+    /// connection without a reply. But the connection to any other peer may end without a reply,
+    /// too, for example because it starts again. So a request without a reply is repeated first.
+    /// Returns `None` if this was the last attempt, or if a part of another reply has arrived.
+    pub fn next_attempt(&self) -> Option<(Initiator, Vec<u8>)> {
+        let next = match self.call {
+            Attempt::First if self.reader.is_empty() => Attempt::Repetition,
+            Attempt::Repetition if self.reader.is_empty() => Attempt::Revision1,
+            Attempt::First | Attempt::Repetition if self.reader.is_of_revision_1() => {
+                Attempt::Revision1
+            }
+            _ => return None,
+        };
+        Initiator::attempt(next, self.offer, self.private.clone(), self.deadline).ok()
+    }
+
+    fn attempt(
+        call: Attempt,
+        offer: Offer,
+        private: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<(Self, Vec<u8>), SetupError> {
         let enhanced = Enhanced {
             peer_to_peer: true,
             rtr_write: true,
             ..Enhanced::new(ReadDepth::new(offer.ird), ReadDepth::new(offer.ord))
         };
-        let frame = Setup {
-            crc: offer.crc,
-            gso: true,
-            extended: offer.extended,
-            ..Setup::new(SetupKind::Request, enhanced, private)
+        let frame = Setup { crc: offer.crc, ..Setup::new(SetupKind::Request, enhanced, &private) };
+        let frame = match call {
+            Attempt::Revision1 => Setup { revision: Revision::One, ..frame },
+            _ => Setup { gso: true, extended: offer.extended, ..frame },
         };
         let mut request = Vec::new();
         frame.emit(&mut request)?;
-        Ok((Initiator { offer, reader: FrameReader::new(SetupKind::Reply), deadline }, request))
+        let reader = FrameReader::new(SetupKind::Reply);
+        Ok((Initiator { offer, private, call, reader, deadline }, request))
+    }
+
+    /// Whether the request is of revision 1.
+    pub fn is_revision_1(&self) -> bool {
+        self.call == Attempt::Revision1
     }
 
     /// The time at which the attempt times out.
@@ -152,37 +202,52 @@ impl Initiator {
     /// Processes octets, at most as many as [`wants`](Self::wants) returned. Returns `None` if more
     /// are needed.
     pub fn feed(&mut self, octets: &[u8]) -> Option<Reply<'_>> {
-        let offer = self.offer;
+        let (offer, is_revision_1) = (self.offer, self.is_revision_1());
         let reply = match self.reader.feed(octets)? {
             Ok(reply) => reply,
             Err(_) => return Some(Reply::Failed),
         };
-        // This side has sent an enhanced request. A reply of revision 1, or without the enhanced
-        // data, leaves the depths unknown, so the connection fails, as it does with siw. A reply
-        // must not demand markers either: a peer that has read this side's request does not demand
-        // them.
-        let Some(theirs) = reply.enhanced().filter(|_| !reply.markers || reply.rejected) else {
-            return Some(match reply.rejected {
-                true => Reply::Rejected { private: without_reject_header(reply.private_data) },
-                false => Reply::Failed,
-            });
-        };
         if reply.rejected {
-            return Some(Reply::Rejected { private: without_reject_header(reply.private_data) });
+            return Some(match reply.extended {
+                // The adapter of another OpenDAT has refused the request, not its consumer.
+                true => Reply::Failed,
+                false => Reply::Rejected { private: without_reject_header(reply.private_data) },
+            });
         }
+        // A reply must not demand markers: a peer that has read this side's request does not demand
+        // them.
+        if reply.markers {
+            return Some(Reply::Failed);
+        }
+        let theirs = match (reply.enhanced(), reply.revision) {
+            // Revision 1 negotiates no depths and has no RTR frame.
+            (_, Revision::One) if is_revision_1 => {
+                let terms = Terms {
+                    ird: offer.ird.min(MAX_READ_DEPTH),
+                    ord: offer.ord.min(MAX_READ_DEPTH),
+                    crc: offer.crc || reply.crc,
+                    extended: false,
+                    rtr: Rtr::None,
+                };
+                return Some(Reply::Accepted { terms, private: reply.private_data });
+            }
+            (_, Revision::One) => return Some(Reply::Older),
+            (Some(theirs), _) if !is_revision_1 => theirs,
+            // The peer answers with more than was asked for, or leaves the depths unknown.
+            _ => return Some(Reply::Failed),
+        };
+        // The request offered only a WRITE as the RTR frame, so this side sends a WRITE even if the
+        // reply names no RTR frame.
+        let rtr = if theirs.peer_to_peer { Rtr::Write } else { Rtr::None };
         let terms = Terms {
             // If the responder insists on more READs than this side offered, it gets them. siw
             // grants them, too.
             ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
-            // A siw responder copies the GSO bit from the request. So the bit is an agreement only
-            // together with `extended`.
-            large_fpdus: reply.gso && reply.extended,
-            extended: offer.extended && reply.extended,
-            // The request offered only a WRITE as the RTR frame, so this side sends a WRITE even if
-            // the reply names no RTR frame.
-            rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
+            // An OpenDAT sets both flags. A siw responder copies the GSO flag from the request.
+            extended: offer.extended && reply.extended && reply.gso && rtr == Rtr::Write,
+            rtr,
         };
         Some(Reply::Accepted { terms, private: reply.private_data })
     }
@@ -229,8 +294,7 @@ impl Responder {
             Ok(frame) => frame,
             Err(_) => return Some(Call::Stranger),
         };
-        let enhanced = frame.enhanced();
-        let rtr = match enhanced {
+        let rtr = match frame.enhanced() {
             Some(e) if !e.peer_to_peer => Some(Rtr::None),
             None => Some(Rtr::None),
             Some(e) if e.rtr_write => Some(Rtr::Write),
@@ -238,12 +302,13 @@ impl Responder {
             // The initiator offers only a SEND as the RTR frame. The SEND would consume a receive
             // of the consumer, so the request is refused.
             Some(e) if e.rtr_send => None,
-            // The initiator names no RTR frame. siw's responder chooses a WRITE and accepts any RTR
-            // frame. This side chooses a WRITE, too.
-            Some(_) => Some(Rtr::Write),
+            // The initiator names no RTR frame. The reply must not choose one that the request does
+            // not offer (RFC 6581, section 9), so any first frame opens the gate. An initiator like
+            // siw's, which offers none, sends none.
+            Some(_) => Some(Rtr::None),
         };
         let request = Request {
-            enhanced,
+            revision: frame.revision,
             crc: frame.crc,
             gso: frame.gso,
             extended: frame.extended,
@@ -253,7 +318,7 @@ impl Responder {
         // A request that demands markers is refused, because this side does not send markers. siw,
         // which does not send them either, refuses such a request in the same way.
         Some(match frame.markers || rtr.is_none() {
-            true => Call::Refuse(request.refusal(&[])),
+            true => Call::Refuse(request.refuse()),
             false => Call::Request(request),
         })
     }
@@ -262,7 +327,7 @@ impl Responder {
 /// A request that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    enhanced: Option<Enhanced>,
+    revision: Revision,
     crc: bool,
     gso: bool,
     extended: bool,
@@ -276,25 +341,33 @@ impl Request {
         &self.private
     }
 
+    /// Whether the caller promises an RTR frame, by which it confirms an acceptance.
+    pub fn promises_rtr(&self) -> bool {
+        self.rtr != Rtr::None
+    }
+
     /// Creates the reply that accepts the request, and returns the resulting terms. Private data
     /// that do not fit are an error.
     pub fn accept(&self, offer: Offer, private: &[u8]) -> Result<(Vec<u8>, Terms), SetupError> {
-        let (their_ird, their_ord) =
-            self.enhanced.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
+        let theirs = match self.revision {
+            Revision::Two(enhanced) => enhanced,
+            Revision::One => None,
+        };
+        let (their_ird, their_ord) = theirs.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
         let terms = Terms {
             ird: their_ord.map_or(offer.ird, |ord| ord.min(offer.ird)).min(MAX_READ_DEPTH),
             ord: their_ird.map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || self.crc,
-            large_fpdus: self.gso,
-            extended: offer.extended && self.extended,
+            // Without a WRITE as RTR frame the peer cannot prove to be an OpenDAT.
+            extended: offer.extended && self.extended && self.gso && self.rtr == Rtr::Write,
             rtr: self.rtr,
         };
         let frame = Setup {
             crc: terms.crc,
             gso: self.gso,
             extended: terms.extended,
-            revision: self.revision(Enhanced {
-                peer_to_peer: self.rtr != Rtr::None,
+            revision: self.revision_of_reply(Enhanced {
+                peer_to_peer: theirs.is_some_and(|e| e.peer_to_peer),
                 rtr_write: self.rtr == Rtr::Write,
                 rtr_read: self.rtr == Rtr::Read,
                 ..Enhanced::new(ReadDepth::new(terms.ird), ReadDepth::new(terms.ord))
@@ -312,13 +385,25 @@ impl Request {
         if private.len() > MAX_PRIVATE {
             return Err(SetupError::PrivateData { len: private.len() });
         }
-        Ok(self.refusal(&[&REJECT_HEADER, private].concat()))
+        Ok(self.refusal(&[&REJECT_HEADER, private].concat(), false))
     }
 
-    fn refusal(&self, private: &[u8]) -> Vec<u8> {
+    /// Creates the reply by which the adapter refuses the request, not the consumer. An OpenDAT
+    /// learns that from the flag `extended`, even if it does not offer RFC 7306 itself. Without a
+    /// reply, the caller would call again, and at last take this side for one that knows only
+    /// revision 1.
+    ///
+    /// A request of revision 1 does not say whether it comes from an OpenDAT. The reply does not
+    /// have the flag, because RFC 5044 reserves the bit.
+    pub fn refuse(&self) -> Vec<u8> {
+        self.refusal(&[], self.gso)
+    }
+
+    fn refusal(&self, private: &[u8], extended: bool) -> Vec<u8> {
         let frame = Setup {
             rejected: true,
-            revision: self.revision(ZERO_DEPTHS),
+            extended,
+            revision: self.revision_of_reply(ZERO_DEPTHS),
             ..Setup::new(SetupKind::Reply, ZERO_DEPTHS, private)
         };
         let mut reply = Vec::new();
@@ -328,10 +413,10 @@ impl Request {
     }
 
     /// The revision of the request, with enhanced data if the request had some.
-    fn revision(&self, enhanced: Enhanced) -> Revision {
-        match self.enhanced {
-            Some(_) => Revision::Two(Some(enhanced)),
-            None => Revision::One,
+    fn revision_of_reply(&self, enhanced: Enhanced) -> Revision {
+        match self.revision {
+            Revision::Two(Some(_)) => Revision::Two(Some(enhanced)),
+            other => other,
         }
     }
 }
@@ -346,7 +431,48 @@ fn without_reject_header(private: &[u8]) -> &[u8] {
     private.strip_prefix(&REJECT_HEADER).unwrap_or(private)
 }
 
-/// Holds back a side's first FPDUs until a frame of the peer arrives or a time limit has passed.
+/// The first octets of the RTR frame of an OpenDAT that has agreed on RFC 7306 with its peer: the
+/// length and header of a zero-length RDMA WRITE with an STag and an offset that no other
+/// implementation uses. A receiver does not check the STag and offset of a zero-length WRITE (RFC
+/// 6581, section 9.1).
+pub const SIGNATURE: [u8; 16] = *b"\x00\x0E\xC1\x40OpenDAT RTR1";
+
+/// The STag of the [`SIGNATURE`].
+pub(super) const SIGNATURE_STAG: u32 = u32::from_be_bytes(*b"Open");
+/// The tagged offset of the [`SIGNATURE`].
+pub(super) const SIGNATURE_TO: u64 = u64::from_be_bytes(*b"DAT RTR1");
+
+/// Finds out from the first octets of the peer's FPDUs whether the peer is an OpenDAT. These octets
+/// cannot complete any work, because no untagged FPDU is so short.
+#[derive(Debug, Default)]
+pub struct Recognition {
+    octets: [u8; SIGNATURE.len()],
+    arrived: usize,
+}
+
+impl Recognition {
+    /// The number of octets to read next: at least one, until [`feed`](Self::feed) has returned the
+    /// result.
+    pub fn wants(&self) -> usize {
+        SIGNATURE.len() - self.arrived
+    }
+
+    /// Takes octets, at most as many as [`wants`](Self::wants) returned. Returns all octets and
+    /// whether they are the [`SIGNATURE`], or `None` if more are needed. The octets that are
+    /// returned must still be passed to [`Stream::rx_bytes`](crate::Stream::rx_bytes).
+    pub fn feed(&mut self, octets: &[u8]) -> Option<(&[u8], bool)> {
+        let n = octets.len().min(self.wants());
+        self.octets[self.arrived..][..n].copy_from_slice(&octets[..n]);
+        self.arrived += n;
+        let arrived = &self.octets[..self.arrived];
+        match SIGNATURE.starts_with(arrived) {
+            true if self.arrived < SIGNATURE.len() => None,
+            is_opendat => Some((arrived, is_opendat)),
+        }
+    }
+}
+
+/// Holds back a side's first FPDUs until they may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// FPDUs may be sent.
@@ -359,9 +485,10 @@ pub enum Gate {
     /// A responder waits for the RTR frame that the initiator has promised. The connection is
     /// established when the frame arrives. It fails if the frame has not arrived at this time.
     Rtr(Instant),
-    /// A responder waits for the initiator's first frame. The initiator has not promised an RTR
-    /// frame. The gate opens when a frame arrives, or at this time.
-    FirstFrame(Instant),
+    /// A responder waits for the initiator's first frame (RFC 5044, section 7.1.3). The initiator
+    /// has not promised an RTR frame, so it may take any time. After a graceful disconnect, the
+    /// connection fails if the frame has not arrived at this time.
+    FirstFrame(Option<Instant>),
 }
 
 impl Gate {
@@ -373,11 +500,11 @@ impl Gate {
         }
     }
 
-    /// Creates the responder's gate, after the reply has been sent. siw's initiator fails the
-    /// connection when an FPDU arrives directly after the reply.
+    /// Creates the responder's gate, after the reply has been sent. For example, siw's initiator
+    /// fails the connection when an FPDU arrives directly after the reply.
     pub fn responder(terms: &Terms, now: Instant) -> Self {
         match terms.rtr {
-            Rtr::None => Gate::FirstFrame(now + FIRST_FRAME_TIMEOUT),
+            Rtr::None => Gate::FirstFrame(None),
             Rtr::Write | Rtr::Read => Gate::Rtr(now + REQUEST_TIMEOUT),
         }
     }
@@ -391,7 +518,15 @@ impl Gate {
     pub fn deadline(&self) -> Option<Instant> {
         match *self {
             Gate::Open => None,
-            Gate::Delay(at) | Gate::Probe(at, _) | Gate::Rtr(at) | Gate::FirstFrame(at) => Some(at),
+            Gate::FirstFrame(by) => by,
+            Gate::Delay(at) | Gate::Probe(at, _) | Gate::Rtr(at) => Some(at),
+        }
+    }
+
+    /// Limits the time that the gate stays closed, because the consumer disconnects gracefully.
+    pub fn limit(&mut self, now: Instant) {
+        if let Gate::FirstFrame(by @ None) = self {
+            *by = Some(now + REQUEST_TIMEOUT);
         }
     }
 
@@ -411,8 +546,8 @@ impl Gate {
     }
 
     /// Handles the passage of time: opens the gate if its time has come. Returns true if a probe
-    /// must be sent now. Returns an error if the promised RTR frame did not arrive.
-    pub fn expire(&mut self, now: Instant) -> Result<bool, RtrMissing> {
+    /// must be sent now. Returns an error if the peer's frame did not arrive in time.
+    pub fn expire(&mut self, now: Instant) -> Result<bool, FrameMissing> {
         match *self {
             Gate::Delay(at) if at <= now => *self = Gate::Probe(now + PROBE_DELAY, 0),
             Gate::Probe(at, sent) if at <= now => {
@@ -424,18 +559,25 @@ impl Gate {
                 };
                 return Ok(true);
             }
-            Gate::FirstFrame(at) if at <= now => *self = Gate::Open,
-            Gate::Rtr(at) if at <= now => return Err(RtrMissing),
+            Gate::Rtr(at) if at <= now => return Err(FrameMissing::Rtr),
+            Gate::FirstFrame(Some(at)) if at <= now => return Err(FrameMissing::First),
             _ => {}
         }
         Ok(false)
     }
 }
 
-/// The initiator has promised an RTR frame, but has not sent it in time.
+/// The initiator has not sent the frame that a [`Gate`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no RTR frame within {} s of the MPA reply", REQUEST_TIMEOUT.as_secs())]
-pub struct RtrMissing;
+pub enum FrameMissing {
+    /// The initiator has promised an RTR frame, but has not sent it in time.
+    #[error("no RTR frame within {} s of the MPA reply", REQUEST_TIMEOUT.as_secs())]
+    Rtr,
+    /// The initiator has sent nothing, and this side's consumer has disconnected.
+    #[error("the caller's first message has not arrived within {} s of the disconnect, \
+             so this side's requests could not be sent", REQUEST_TIMEOUT.as_secs())]
+    First,
+}
 
 /// Collects one setup frame.
 #[derive(Debug)]
@@ -452,6 +594,18 @@ impl FrameReader {
 
     fn wants(&self) -> usize {
         self.needed - self.octets.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// Whether a whole frame of revision 1 has arrived.
+    fn is_of_revision_1(&self) -> bool {
+        match Setup::parse(self.kind, &self.octets) {
+            Ok(SetupProgress::Frame(frame, _)) => frame.revision == Revision::One,
+            _ => false,
+        }
     }
 
     fn feed(&mut self, octets: &[u8]) -> Option<Result<Setup<'_>, SetupError>> {

@@ -42,6 +42,7 @@ fn leaked<'a>(reply: Reply<'_>) -> Reply<'a> {
         Reply::Accepted { terms, private } => Reply::Accepted { terms, private: leak(private) },
         Reply::Rejected { private } => Reply::Rejected { private: leak(private) },
         Reply::Failed => Reply::Failed,
+        Reply::Older => Reply::Older,
     }
 }
 
@@ -88,8 +89,7 @@ fn two_of_ours_agree() {
             };
             assert_eq!(private, b"welcome");
             let crc = crc.0 || crc.1;
-            let ours =
-                Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
+            let ours = Terms { ird: 0, ord: 0, crc, extended: true, rtr: Rtr::Write };
             assert_eq!(passive, Terms { ird: 2, ord: 4, ..ours });
             assert_eq!(active, Terms { ird: 4, ord: 2, ..ours });
             assert!(
@@ -119,6 +119,62 @@ fn rfc_7306_takes_two() {
             !Gate::initiator(&terms, at(0)).is_open(),
             "the peer may run another implementation, so there must be a delay"
         );
+    }
+}
+
+/// Another implementation may use the private flags for something else.
+#[test]
+fn flags_alone_do_not_agree_on_rfc_7306() {
+    let asked = |tail: &[u8]| {
+        request(&frame(REQ, tail)).accept(OFFER, b"").expect("the private data fit").1.extended
+    };
+    assert!(asked(b"\x19\x02\x00\x04\x80\x01\x80\x01"));
+    // The last two requests have no WRITE as RTR frame, which could carry the signature.
+    for tail in [
+        b"\x5C\x02\x00\x04\x80\x01\x80\x01",
+        b"\x18\x02\x00\x04\x80\x01\x80\x01",
+        b"\x11\x02\x00\x04\x80\x01\x80\x01",
+        b"\x19\x02\x00\x04\x80\x01\x40\x01",
+        b"\x19\x02\x00\x04\x00\x01\x00\x01",
+    ] {
+        assert!(!asked(tail), "{tail:x?}");
+    }
+    for (tail, extended) in [
+        (b"\x1A\x02\x00\x04\x80\x01\x80\x01", true),
+        (b"\x12\x02\x00\x04\x80\x01\x80\x01", false),
+        (b"\x1A\x02\x00\x04\x00\x01\x00\x01", false),
+        (b"\x1D\x02\x00\x04\x80\x01\x80\x01", false),
+    ] {
+        let (mut ours, _) = initiator(OFFER, b"");
+        let Reply::Accepted { terms, .. } = feed_reply(&mut ours, &frame(REP, tail), 24) else {
+            panic!("refused")
+        };
+        assert_eq!(terms.extended, extended, "{tail:x?}");
+    }
+}
+
+#[test]
+fn an_opendat_is_recognised_by_its_first_octets() {
+    for step in [1, 3, 16] {
+        let mut first = Recognition::default();
+        for (at, octets) in SIGNATURE.chunks(step).enumerate() {
+            assert_eq!(first.wants(), SIGNATURE.len() - at * step);
+            let known = first.feed(octets);
+            let is_last = (at + 1) * step >= SIGNATURE.len();
+            assert_eq!(known, is_last.then_some((&SIGNATURE[..], true)));
+        }
+        for wrong in 0..SIGNATURE.len() {
+            let mut octets = SIGNATURE;
+            octets[wrong] ^= 1;
+            let mut first = Recognition::default();
+            let (found, len) = octets
+                .chunks(step)
+                .find_map(|octets| {
+                    first.feed(octets).map(|(octets, is_opendat)| (is_opendat, octets.len()))
+                })
+                .expect("a result");
+            assert!(!found && len > wrong && len <= wrong / step * step + step);
+        }
     }
 }
 
@@ -174,8 +230,7 @@ fn replies_of_siw() {
         }
     };
     // siw sends this reply to a request without flags.
-    let plain =
-        Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
+    let plain = Terms { ird: 1, ord: 1, crc: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
     // siw sends this reply to a request with the flags A and C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
@@ -190,11 +245,105 @@ fn replies_of_siw() {
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
 
+/// The peer's consumer has seen no request, or its connection ends. So a second attempt is right.
+#[test]
+fn a_peer_of_revision_1_is_called_again() {
+    let offer = Offer { crc: true, ..OFFER };
+    let (mut first, _) = initiator(offer, b"hi");
+    assert_eq!(feed_reply(&mut first, &frame(REP, b"\x00\x01\x00\x02no"), 24), Reply::Older);
+    let (second, sent) = first.next_attempt().expect("a second attempt");
+    assert_eq!(sent, frame(REQ, b"\x40\x01\x00\x02hi"));
+    assert_eq!(second.deadline(), first.deadline(), "the time limit is for all attempts");
+    assert!(second.is_revision_1() && second.next_attempt().is_none(), "this is the last attempt");
+
+    // The peer has closed two connections without a reply.
+    let (first, _) = initiator(OFFER, b"hi");
+    let first = repetition(&first);
+    let (mut second, sent) = first.next_attempt().expect("a last attempt");
+    assert_eq!(sent, frame(REQ, b"\x00\x01\x00\x02hi"));
+    let (reply, passive) = request(&sent).accept(OFFER, b"yes").expect("the private data fit");
+    let old = Terms { ird: 4, ord: 8, crc: false, extended: false, rtr: Rtr::None };
+    assert_eq!(passive, old);
+    assert_eq!(
+        feed_reply(&mut second, &reply, 7),
+        Reply::Accepted { terms: old, private: b"yes" },
+        "revision 1 negotiates no depths"
+    );
+    for (tail, outcome) in [
+        (&b"\x20\x01\x00\x02no"[..], Reply::Rejected { private: b"no" }),
+        (b"\x10\x02\x00\x04\x00\x01\x00\x01", Reply::Failed),
+        (b"\x80\x01\x00\x00", Reply::Failed),
+    ] {
+        let (mut second, _) = first.next_attempt().expect("a last attempt");
+        assert_eq!(feed_reply(&mut second, &frame(REP, tail), 24), outcome, "{tail:x?}");
+    }
+}
+
+/// The second attempt after a first one without a reply.
+fn repetition(first: &Initiator) -> Initiator {
+    let (second, sent) = first.next_attempt().expect("a second attempt");
+    assert!(!second.is_revision_1() && sent == initiator(first.offer, &first.private).1);
+    assert_eq!(second.deadline(), first.deadline(), "the time limit is for all attempts");
+    second
+}
+
+/// The connection to an OpenDAT may end without a reply, too. Then the two still agree on all that
+/// they have in common.
+#[test]
+fn one_lost_reply_does_not_make_a_peer_older() {
+    let (first, _) = initiator(OFFER, b"hi");
+    let mut second = repetition(&first);
+    let (_, sent) = initiator(OFFER, b"hi");
+    let (reply, passive) = request(&sent).accept(OFFER, b"").expect("the private data fit");
+    let Reply::Accepted { terms, .. } = feed_reply(&mut second, &reply, 24) else {
+        panic!("the reply accepts the request")
+    };
+    assert!(terms.extended && passive.extended);
+
+    // A reply of revision 1 to the repetition is answered like one to the first request.
+    let mut second = repetition(&first);
+    assert_eq!(feed_reply(&mut second, &frame(REP, b"\x00\x01\x00\x00"), 24), Reply::Older);
+    let (third, sent) = second.next_attempt().expect("a last attempt");
+    assert_eq!(sent, frame(REQ, b"\x00\x01\x00\x02hi"));
+    assert!(third.is_revision_1() && third.next_attempt().is_none());
+}
+
+#[test]
+fn a_peer_that_has_answered_is_not_called_again() {
+    let (mut ours, _) = initiator(OFFER, b"");
+    assert_eq!(ours.feed(b"MPA ID Rep"), None);
+    assert!(ours.next_attempt().is_none(), "the connection has ended in the middle of a reply");
+    let (mut ours, _) = initiator(OFFER, b"");
+    assert_eq!(ours.feed(b"HTTP"), Some(Reply::Failed));
+    assert!(ours.next_attempt().is_none());
+}
+
+/// The adapter of an OpenDAT answers a request that its consumer has not seen. So its caller knows
+/// that there is no need for a second attempt.
+#[test]
+fn an_adapter_says_that_not_its_consumer_refuses() {
+    for extended in [true, false] {
+        let (mut ours, sent) = initiator(Offer { extended, ..OFFER }, b"");
+        let reply = request(&sent).refuse();
+        assert_eq!(reply, frame(REP, b"\x32\x02\x00\x04\0\0\0\0"));
+        assert_eq!(feed_reply(&mut ours, &reply, 5), Reply::Failed);
+        assert!(ours.next_attempt().is_none());
+    }
+    for (asked, told) in [
+        (&b"\x10\x02\x00\x04\x00\x01\x00\x01"[..], &b"\x30\x02\x00\x04\0\0\0\0"[..]),
+        (b"\x00\x02\x00\x00", b"\x20\x02\x00\x00"),
+        (b"\x00\x01\x00\x00", b"\x20\x01\x00\x00"),
+    ] {
+        assert_eq!(request(&frame(REQ, asked)).refuse(), frame(REP, told));
+    }
+}
+
 #[test]
 fn replies_that_fail() {
     for tail in [
-        &b"\x00\x01\x00\x00"[..],            // revision 1
-        b"\x00\x02\x00\x00",                 // no enhanced data
+        &b"\x00\x02\x00\x00"[..],            // no enhanced data
+        b"\x80\x01\x00\x00",                 // revision 1 with markers
+        b"\x32\x02\x00\x04\0\0\0\0",         // an OpenDAT's adapter refuses
         b"\x90\x02\x00\x04\x00\x01\x00\x01", // markers
         b"\x10\x03\x00\x04\x00\x01\x00\x01", // unknown revision
         b"\x10\x02\x00\x02\x00\x01\x00\x01", // enhanced data cut
@@ -226,11 +375,8 @@ fn requests_of_siw() {
     let (reply, terms) =
         request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
-    assert_eq!(
-        terms,
-        Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None }
-    );
-    assert_eq!(Gate::responder(&terms, at(0)), Gate::FirstFrame(at(100)));
+    assert_eq!(terms, Terms { ird: 1, ord: 1, crc: false, extended: false, rtr: Rtr::None });
+    assert_eq!(Gate::responder(&terms, at(0)), Gate::FirstFrame(None));
 }
 
 #[test]
@@ -245,15 +391,16 @@ fn models_of_other_initiators() {
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
     // The request has the flags A, C and D. The reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
-    // The request has only the flag A. The reply chooses a WRITE.
-    assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
+    // The request has only the flag A. The reply chooses nothing that the request does not offer.
+    let (reply, none) = terms(b"\x10\x02\x00\x04\x80\x01\x00\x01");
+    assert_eq!((&reply[20..], none.rtr), (&b"\x80\x01\x00\x01"[..], Rtr::None));
     // A request of revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
-    assert_eq!(
-        old,
-        Terms { ird: 4, ord: 8, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None }
-    );
+    // So does a request of revision 2 without enhanced data get a reply of this kind.
+    let (reply, plain) = terms(b"\x00\x02\x00\x00");
+    assert_eq!((&reply, plain), (&frame(REP, b"\x00\x02\x00\x00"), old));
+    assert_eq!(old, Terms { ird: 4, ord: 8, crc: false, extended: false, rtr: Rtr::None });
 }
 
 #[test]
@@ -284,15 +431,11 @@ fn requests_that_cannot_be_served() {
 
 #[test]
 fn a_gate_opens_by_frame_or_time() {
-    let mut gate = Gate::FirstFrame(at(100));
-    assert_eq!(gate.expire(at(99)), Ok(false));
-    assert!(!gate.is_open() && gate.deadline() == Some(at(100)));
+    let mut gate = Gate::FirstFrame(None);
+    assert_eq!((gate.deadline(), gate.expire(at(1_000_000))), (None, Ok(false)));
+    assert!(!gate.is_open(), "RFC 5044, section 7.1.3: no time opens this gate");
     assert!(gate.frame_arrived(), "the first frame must open the gate");
     assert!(gate.is_open() && gate.deadline().is_none() && !gate.frame_arrived());
-
-    let mut gate = Gate::FirstFrame(at(100));
-    assert_eq!(gate.expire(at(100)), Ok(false));
-    assert!(gate.is_open(), "time must open the gate");
 
     let mut gate = Gate::Delay(at(10));
     assert!(!gate.frame_arrived(), "only time may open the initiator's gate");
@@ -302,8 +445,26 @@ fn a_gate_opens_by_frame_or_time() {
     let mut gate = Gate::Rtr(at(5000));
     assert_eq!(gate.expire(at(4999)), Ok(false));
     assert!(!gate.is_open());
-    assert_eq!(gate.expire(at(5000)), Err(RtrMissing));
+    assert_eq!(gate.expire(at(5000)), Err(FrameMissing::Rtr));
     assert!(gate.frame_arrived() && gate.is_open());
+}
+
+/// The consumer of the side that was called has posted a send and disconnects gracefully.
+#[test]
+fn a_disconnect_does_not_wait_for_a_silent_caller_for_ever() {
+    let mut gate = Gate::FirstFrame(None);
+    gate.limit(at(100));
+    assert_eq!((gate.deadline(), gate.expire(at(5_099))), (Some(at(5_100)), Ok(false)));
+    gate.limit(at(200));
+    assert!(!gate.is_open() && gate.deadline() == Some(at(5_100)), "a repetition wins no time");
+    assert_eq!(gate.expire(at(5_100)), Err(FrameMissing::First));
+    assert!(gate.frame_arrived() && gate.is_open(), "the frame still opens the gate");
+
+    for mut gate in [Gate::Open, Gate::Delay(at(10)), Gate::Probe(at(30), 0), Gate::Rtr(at(10))] {
+        let before = gate;
+        gate.limit(at(0));
+        assert_eq!(gate, before);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use wire::iwarp::{Cause, Terminate, mpa::fpdu};
 use work::cause::Cause as Told;
 
 use super::answer::Answers;
+use super::placement::Writes;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::vec::{RxVec, TxVec};
@@ -20,8 +21,13 @@ pub struct StreamCfg {
     pub mulpdu: usize,
     /// Whether FPDUs carry CRCs, in both directions.
     pub crc: bool,
-    /// Whether both sides support the operations of RFC 7306: immediate data and atomic operations.
+    /// Whether the peer is an OpenDAT, too. Both sides support the operations of RFC 7306
+    /// (immediate data and atomic operations), and report placed writes. A responder learns this
+    /// from the peer's first frame: see [`Stream::peer_is_opendat`].
     pub extended: bool,
+    /// Whether a signalled RDMA write completes when the peer has reported that it is placed. If
+    /// false, or if the peer does not report that, the write completes when TCP has accepted it.
+    pub completes_placed: bool,
     /// The maximum number of RDMA reads and atomic operations that this side accepts from the peer
     /// at a time.
     pub ird: u32,
@@ -40,6 +46,12 @@ pub struct StreamCfg {
     /// octets that the peer has sent after this message wait, too. If false, the message ends the
     /// connection (RFC 5041, section 7.1).
     pub waits: bool,
+}
+
+impl StreamCfg {
+    fn mulpdu(&self) -> usize {
+        self.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU)
+    }
 }
 
 /// The reason for which the connection cannot continue. If a work request is the cause, it
@@ -127,6 +139,7 @@ pub struct Stream {
     /// partly sent.
     pub(super) answers: Answers,
     pub(super) reads: Reads,
+    pub(super) writes: Writes,
     pub(super) failure: Option<Failure>,
     /// The TERMINATE message for `failure`, until it is sent.
     pub(super) pending_terminate: Option<Box<Terminate>>,
@@ -182,11 +195,7 @@ impl Stream {
         };
         work.set_extended(cfg.extended);
         Stream {
-            tx: Tx::new(
-                work.oldest_request(),
-                cfg.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU),
-                cfg.segment,
-            ),
+            tx: Tx::new(work.oldest_request(), cfg.mulpdu(), cfg.segment),
             rx: Rx::new(),
             work,
             crc: cfg.crc,
@@ -197,10 +206,21 @@ impl Stream {
             waits: cfg.waits,
             answers: Answers::default(),
             reads,
+            writes: Writes::new(cfg.extended && cfg.completes_placed),
             failure: None,
             pending_terminate: None,
             stats: Stats::default(),
         }
+    }
+
+    /// Replaces the parameters `mulpdu`, `segment`, `extended`, `completes_placed` and `waits` by
+    /// those for an OpenDAT, because the peer has proved to be one
+    /// ([`Recognition`](super::setup::Recognition)). Nothing may have been sent or received yet.
+    pub fn peer_is_opendat(&mut self, cfg: &StreamCfg) {
+        self.work.set_extended(cfg.extended);
+        self.tx.set_sizes(cfg.mulpdu(), cfg.segment);
+        (self.extended, self.waits) = (cfg.extended, cfg.waits);
+        self.writes = Writes::new(cfg.extended && cfg.completes_placed);
     }
 
     /// Carries out binds and gathers frames that are ready to be sent, from the last accepted octet
@@ -311,8 +331,22 @@ impl Stream {
         result.map(|()| true)
     }
 
+    /// Returns whether a report of placed writes is due.
+    #[inline]
+    pub fn owes_report(&self) -> bool {
+        self.writes.owes_report()
+    }
+
+    /// Returns whether a report of placed writes is all that [`tx`](Self::tx) would gather. It can
+    /// wait a moment for a message that this side sends anyway.
+    #[inline]
+    pub fn owes_only_report(&self) -> bool {
+        self.writes.owes_report() && !self.is_partly_sent() && !self.has_ready_beside_report()
+    }
+
     /// Queues a zero-length RDMA write without a work request: the RTR frame of an initiator (RFC
-    /// 6581, section 9.1), or a probe of a peer that may have missed the latest data.
+    /// 6581, section 9.1), or a probe of a peer that may have missed the latest data. If both sides
+    /// are OpenDATs, it begins with the [`SIGNATURE`](super::setup::SIGNATURE).
     pub fn queue_rtr(&mut self) {
         self.tx.rtr += 1;
     }
@@ -328,12 +362,13 @@ impl Stream {
     }
 
     /// Returns whether a graceful close can finish: no request is queued or outstanding, no answer
-    /// is due, and no frame is partly sent.
+    /// or report is due, and no frame is partly sent.
     pub fn is_drained(&self) -> bool {
         !self.work.has_requests()
             && self.answers.is_empty()
             && !self.is_partly_sent()
             && self.tx.rtr == 0
+            && !self.writes.owes_report()
     }
 
     /// Returns whether the operations of RFC 7306 are supported by both the peer and this side.

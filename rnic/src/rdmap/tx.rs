@@ -7,14 +7,15 @@
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Queue, ReadRequest,
-    TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
+    AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Placement, Queue,
+    ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
 use work::cause::{Cause as Told, LocalUse, Refusal};
 
 use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
 use super::message::MessageLayout;
+use super::setup::{SIGNATURE_STAG, SIGNATURE_TO};
 use super::stream::{Failure, Reads, Stream};
 use super::vec::{GatherId, TxVec};
 use crate::key::KeyError;
@@ -30,7 +31,7 @@ pub(super) struct Tx {
     mulpdu: usize,
     /// The position in the send queue of the request that is partly sent, or of the next request to
     /// be started.
-    next: usize,
+    pub(super) next: usize,
     /// The message of which TCP has accepted the first `pos` octets but not the rest.
     partial: Option<Kind>,
     pos: u64,
@@ -58,6 +59,8 @@ pub(super) struct Tx {
 enum Kind {
     /// The RTR frame.
     Rtr,
+    /// The report that this number of the peer's writes are placed.
+    Report(u64),
     /// The oldest entry of [`Stream::answers`], or a later entry while gathering.
     Answer,
     /// A send request. Like each kind below, it is the request at [`Tx::next`], or a later one
@@ -91,6 +94,7 @@ struct GatherState {
     answer: usize,
     answered: u8,
     rtr: u32,
+    told: u64,
     send_msn: u32,
     read_msn: u32,
     reads: u32,
@@ -110,6 +114,10 @@ impl GatherState {
         match kind {
             Kind::Rtr => {
                 self.rtr -= 1;
+                return;
+            }
+            Kind::Report(placed) => {
+                self.told = placed;
                 return;
             }
             Kind::Answer => {
@@ -152,6 +160,11 @@ impl Tx {
         }
     }
 
+    /// Sets the sizes of frames. Nothing may have been sent yet.
+    pub(super) fn set_sizes(&mut self, mulpdu: usize, segment: usize) {
+        (self.mulpdu, self.segment) = (mulpdu, segment);
+    }
+
     /// Keeps the rest of a frame that is partly sent: `len` octets, from the `skip`th octet of a
     /// vector on. With CRC, all these octets are in the stage.
     #[cold]
@@ -176,6 +189,12 @@ impl Stream {
         self.next_message(&self.gather_state()).is_some()
     }
 
+    /// Returns whether a message can be started that is not a report of placed writes.
+    pub(super) fn has_ready_beside_report(&self) -> bool {
+        let state = GatherState { told: self.writes.placed, ..self.gather_state() };
+        self.next_message(&state).is_some()
+    }
+
     fn gather_state(&self) -> GatherState {
         GatherState {
             request: self.tx.next,
@@ -183,6 +202,7 @@ impl Stream {
             answer: 0,
             answered: self.tx.answered,
             rtr: self.tx.rtr,
+            told: self.writes.told,
             send_msn: self.tx.send_msn,
             read_msn: self.reads.next_msn,
             reads: self.reads.outstanding,
@@ -194,6 +214,9 @@ impl Stream {
     fn next_message(&self, state: &GatherState) -> Option<Kind> {
         if state.rtr > 0 {
             return Some(Kind::Rtr);
+        }
+        if state.told != self.writes.placed {
+            return Some(Kind::Report(self.writes.placed));
         }
         if state.written {
             return Some(Kind::Immediate);
@@ -217,7 +240,7 @@ impl Stream {
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Kind::Atomic),
             WcOp::Write => Some(Kind::Write),
             WcOp::WriteImm => Some(Kind::WriteFirst),
-            WcOp::Send | WcOp::Recv => Some(Kind::Send),
+            WcOp::Send | WcOp::Recv | WcOp::RecvMessageImm => Some(Kind::Send),
         }
     }
 
@@ -294,7 +317,7 @@ impl Stream {
                 let (wqe, segments) = request()?;
                 let invalidates = wqe.flags & qp::INVALIDATE != 0;
                 let opcode = UntaggedOpcode::send(wqe.flags & qp::SOLICITED != 0, invalidates);
-                let invalidate = if invalidates { wqe.remote.key } else { 0 };
+                let invalidate = if invalidates { wqe.remote_key } else { 0 };
                 let layout = MessageLayout::untagged(mulpdu, wqe.len as usize);
                 let header = |last, offset: usize| {
                     let (qn, msn, mo) = (Queue::Send.number(), state.send_msn, offset as u32);
@@ -306,7 +329,11 @@ impl Stream {
             Kind::Write | Kind::WriteFirst => {
                 let (wqe, segments) = request()?;
                 let layout = MessageLayout::tagged(mulpdu, wqe.len as usize);
-                let header = tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr);
+                let placement = match self.writes.awaits_report(wqe) {
+                    true => Placement::Wanted,
+                    false => Placement::Unsaid,
+                };
+                let header = write(placement, wqe.remote_key, wqe.remote_addr);
                 let payload = Local { keys, by, segments };
                 (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
@@ -326,8 +353,8 @@ impl Stream {
                 let [first, second] = wqe.operands;
                 let request = AtomicRequest {
                     id: state.read_msn,
-                    stag: wqe.remote.key,
-                    to: wqe.remote.addr,
+                    stag: wqe.remote_key,
+                    to: wqe.remote_addr,
                     op: match wqe.op {
                         WcOp::CompareSwap => AtomicOp::cmp_swap(first, second),
                         _ => AtomicOp::fetch_add(first),
@@ -345,8 +372,8 @@ impl Stream {
                     sink_stag: self.reads.sink_stag,
                     sink_to: Reads::sink_to(state.read_msn),
                     len: wqe.len,
-                    source_stag: wqe.remote.key,
-                    source_to: wqe.remote.addr,
+                    source_stag: wqe.remote_key,
+                    source_to: wqe.remote_addr,
                 };
                 let mut payload = Inline([0; ReadRequest::SIZE]);
                 request.emit(&mut payload.0);
@@ -357,8 +384,7 @@ impl Stream {
             Kind::Answer => match *self.answers.ready(state.answer)? {
                 Answer::Read { request, .. } => {
                     let layout = MessageLayout::tagged(mulpdu, request.len as usize);
-                    let header =
-                        tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
+                    let header = read_response(request.sink_stag, request.sink_to);
                     let payload = Source { keys, by, request };
                     (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
                 }
@@ -379,10 +405,20 @@ impl Stream {
             // A bind causes no octets to be sent.
             Kind::Bind => return None,
             Kind::Rtr => {
-                // A zero-length write may name any STag and offset (RFC 6581, section 9.1). These
-                // are the ones that siw uses.
+                // A zero-length write may name any STag and offset (RFC 6581, section 9.1). Towards
+                // another implementation, these are the ones that siw uses.
                 let layout = MessageLayout::tagged(mulpdu, 0);
-                let header = tagged(TaggedOpcode::Write, 1, 0);
+                let (stag, to) = match self.extended {
+                    true => (SIGNATURE_STAG, SIGNATURE_TO),
+                    false => (1, 0),
+                };
+                let header = write(Placement::Unsaid, stag, to);
+                let payload = Local { keys, by, segments: &[] };
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
+            }
+            Kind::Report(placed) => {
+                let layout = MessageLayout::tagged(mulpdu, 0);
+                let header = write(Placement::Reported, 1, placed);
                 let payload = Local { keys, by, segments: &[] };
                 (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
@@ -393,7 +429,7 @@ impl Stream {
     /// Binds a window at the head of the send queue, when all earlier requests have completed.
     fn bind(&mut self) -> Result<(), Failure> {
         let bound = match self.work.request(self.tx.next) {
-            Some((wqe, _)) => self.work.keys().bind(wqe.remote.key),
+            Some((wqe, _)) => self.work.keys().bind(wqe.remote_key),
             None => Ok(()),
         };
         if bound.is_err() {
@@ -484,9 +520,14 @@ impl Stream {
     #[inline]
     fn finish(&mut self, kind: Kind) {
         self.stats.tx_messages += 1;
+        let mut is_done = true;
         match kind {
             Kind::Rtr => {
                 self.tx.rtr -= 1;
+                return;
+            }
+            Kind::Report(placed) => {
+                self.writes.told = placed;
                 return;
             }
             Kind::Answer => {
@@ -495,12 +536,19 @@ impl Stream {
                 return;
             }
             Kind::WriteFirst => {
+                self.await_report();
                 self.tx.written = true;
                 return;
             }
-            Kind::Send | Kind::Immediate => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
-            Kind::Write | Kind::Bind => {}
+            Kind::Immediate => {
+                self.tx.send_msn = self.tx.send_msn.wrapping_add(1);
+                is_done = !self.is_next_unreported();
+            }
+            Kind::Send => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
+            Kind::Write => is_done = !self.await_report(),
+            Kind::Bind => {}
             Kind::Read | Kind::Atomic => {
+                is_done = false;
                 if self.reads.outstanding == 0 {
                     self.reads.oldest = self.tx.next;
                 }
@@ -508,7 +556,7 @@ impl Stream {
                 self.reads.next_msn = self.reads.next_msn.wrapping_add(1);
             }
         }
-        if !matches!(kind, Kind::Read | Kind::Atomic) {
+        if is_done {
             self.work.done(self.tx.next);
         }
         self.tx.next = self.tx.next.wrapping_add(1);
@@ -561,9 +609,27 @@ impl Stream {
     }
 }
 
-/// Creates the headers of a tagged message.
+/// Creates the headers of an RDMA WRITE. Only the last one has the `placement`.
 #[inline]
-fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
-    // The sum may wrap. The peer checks the offset.
-    move |last, offset| Header::Tagged { last, opcode, stag, to: base.wrapping_add(offset as u64) }
+fn write(placement: Placement, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
+    move |last, offset| Header::Tagged {
+        last,
+        opcode: TaggedOpcode::Write,
+        placement: if last { placement } else { Placement::Unsaid },
+        stag,
+        // The sum may wrap. The peer checks the offset.
+        to: base.wrapping_add(offset as u64),
+    }
+}
+
+/// Creates the headers of a READ response.
+#[inline]
+fn read_response(stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
+    move |last, offset| Header::Tagged {
+        last,
+        opcode: TaggedOpcode::ReadResponse,
+        placement: Placement::Unsaid,
+        stag,
+        to: base.wrapping_add(offset as u64),
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use wire::cm::UDP_Q_KEY;
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn};
 use work::cause::{Cause, LocalUse};
 
+use super::cm_key_hosts::CmKeyHosts;
 use super::request::Way;
 use super::stats::Stats;
 use crate::key::Right;
@@ -19,8 +21,8 @@ pub const HEADER_SIZE: usize = 40;
 /// The configuration of a datagram queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct UdCfg {
-    /// The key that datagrams to this queue pair must carry. The datagrams that it sends carry the
-    /// same key.
+    /// The key that datagrams to this queue pair must carry, except datagrams of the hosts that
+    /// [`DatagramQp::accept_cm_key`] has named.
     pub q_key: u32,
     /// The maximum payload of a datagram that is sent. Received datagrams may be longer.
     pub mtu: PathMtu,
@@ -51,7 +53,7 @@ pub enum Failure {
 /// The engine's half of a datagram queue pair. It is used under the engine lock.
 ///
 /// ```text
-/// on a packet:  ud.receive(&packet, &header)?
+/// on a packet:  ud.receive(&packet, from, &header)?
 /// on work:      while let Some(to) = ud.next() { ud.transmit(to, source_qpn, &mut burst)?; send }
 /// on Err(_):    send what transmit has added; ud.flush(); upcall
 /// ```
@@ -60,6 +62,7 @@ pub enum Failure {
 pub struct DatagramQp {
     work: Work,
     cfg: UdCfg,
+    cm_key_hosts: CmKeyHosts,
     /// The PSN of the next datagram. Receivers ignore it.
     psn: Psn,
     failure: Option<Failure>,
@@ -71,17 +74,31 @@ impl DatagramQp {
     /// to the queue pair.
     pub fn new(work: Work, cfg: UdCfg) -> Self {
         work.permit_datagrams();
-        DatagramQp { work, cfg, psn: Psn::new(0), failure: None, stats: Stats::default() }
+        DatagramQp {
+            work,
+            cfg,
+            cm_key_hosts: CmKeyHosts::default(),
+            psn: Psn::new(0),
+            failure: None,
+            stats: Stats::default(),
+        }
     }
 
-    /// Processes a packet for this queue pair: places the header and the payload in the next
-    /// receive buffer, and completes it. The caller has checked the packet's ICRC. A datagram that
-    /// cannot be delivered is dropped and counted. If it is too long for the receive buffer, this
-    /// buffer stays the next one.
+    /// Also accepts datagrams of this host that carry [`UDP_Q_KEY`]. Call this for the host of a
+    /// queue pair of Linux's RDMA CM, which uses no other key.
+    pub fn accept_cm_key(&mut self, host: IpAddr) {
+        self.cm_key_hosts.add(host);
+    }
+
+    /// Processes a packet of the host `from` for this queue pair: places the header and the payload
+    /// in the next receive buffer, and completes it. The caller has checked the packet's ICRC. A
+    /// datagram that cannot be delivered is dropped and counted. If it is too long for the receive
+    /// buffer, this buffer stays the next one.
     #[inline]
     pub fn receive(
         &mut self,
         packet: &Packet<'_>,
+        from: IpAddr,
         header: &[u8; HEADER_SIZE],
     ) -> Result<(), Failure> {
         self.check_not_failed()?;
@@ -97,7 +114,8 @@ impl DatagramQp {
             self.stats.rx_wrong_p_key += 1;
             return Ok(());
         }
-        if deth.q_key != self.cfg.q_key {
+        let is_cm_key = || deth.q_key == UDP_Q_KEY && self.cm_key_hosts.contain(from);
+        if deth.q_key != self.cfg.q_key && !is_cm_key() {
             self.stats.rx_wrong_q_key += 1;
             return Ok(());
         }
@@ -170,14 +188,14 @@ impl DatagramQp {
         let (wqe, _) = self.work.request(self.work.oldest_request())?;
         Some(match wqe.is_datagram() {
             true => wqe.destination(),
-            false => Destination { address: UNSPECIFIED, route: 0, qpn: 0 },
+            false => Destination { address: UNSPECIFIED, route: 0, qpn: 0, q_key: 0 },
         })
     }
 
     /// Adds datagrams to a burst, and completes their requests, until the burst is full or a
-    /// datagram has another address or another route than `to`. Their queue pairs may differ.
-    /// `source_qpn` is the number of this queue pair on that route. The burst has room for a packet
-    /// if it is empty.
+    /// datagram has another address or another route than `to`. Their queue pairs and Q_Keys may
+    /// differ. `source_qpn` is the number of this queue pair on that route. The burst has room for
+    /// a packet if it is empty.
     ///
     /// A datagram that is longer than the MTU completes successfully, but is not sent. After a
     /// failure, the burst contains the datagrams before the failed request.
@@ -234,7 +252,7 @@ impl DatagramQp {
         if len > self.cfg.mtu.octets() {
             return Ok(Push::TooLong);
         }
-        let deth = Deth { q_key: self.cfg.q_key, source_qpn };
+        let deth = Deth { q_key: wqe.q_key, source_qpn };
         let (opcode, extension) = match wqe.immediate() {
             None => (Opcode::DatagramSendOnly, Extension::Deth(deth)),
             Some(immediate) => {

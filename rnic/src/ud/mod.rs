@@ -4,10 +4,12 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `cm_key_hosts` | the hosts that use the Q_Key of Linux's RDMA CM |
 //! | `engine` | sends posted datagrams, and places received ones |
 //! | `request` | a datagram in its slot of the send queue |
 //! | `stats` | the counters |
 
+mod cm_key_hosts;
 mod engine;
 mod request;
 mod stats;

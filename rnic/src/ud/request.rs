@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::qp::{DATAGRAM, IMMEDIATE, QUIET, SIGNALLED, SOLICITED, Wqe};
-use crate::wr::{DatagramWr, Destination, Remote, WcOp};
+use crate::wr::{DatagramWr, Destination, WcOp};
 
 /// The mask of a queue pair's number.
 const QPN_MASK: u32 = 0xFF_FFFF;
 
-/// Where a datagram leaves and for which host: all of its destination except the queue pair.
+/// Where a datagram leaves and for which host: all of its destination except the queue pair and its
+/// Q_Key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     /// The address as an IPv6 address, in two halves.
@@ -38,8 +39,8 @@ impl Way {
 /// | field | content |
 /// |---|---|
 /// | `operands` | the address |
-/// | `remote.key` | the number of the queue pair |
-/// | `remote.addr` | the route, and in the low half the immediate data |
+/// | `remote_key` | the number of the queue pair |
+/// | `remote_addr` | the route, and in the low half the immediate data |
 impl Wqe {
     /// The request for a datagram of `len` octets in this number of non-empty segments.
     #[inline]
@@ -49,7 +50,9 @@ impl Wqe {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         Wqe {
             id: wr.id,
-            remote: Remote { addr: u64::from(route) << 32 | immediate, key: wr.to.qpn & QPN_MASK },
+            remote_addr: u64::from(route) << 32 | immediate,
+            remote_key: wr.to.qpn & QPN_MASK,
+            q_key: wr.to.q_key,
             operands: address,
             len,
             segments,
@@ -69,22 +72,23 @@ impl Wqe {
 
     #[inline]
     pub(super) fn way(&self) -> Way {
-        Way { address: self.operands, route: (self.remote.addr >> 32) as u32 }
+        Way { address: self.operands, route: (self.remote_addr >> 32) as u32 }
     }
 
     #[inline]
     pub(super) fn qpn(&self) -> u32 {
-        self.remote.key
+        self.remote_key
     }
 
     #[inline]
     pub(super) fn immediate(&self) -> Option<u32> {
-        (self.flags & IMMEDIATE != 0).then_some(self.remote.addr as u32)
+        (self.flags & IMMEDIATE != 0).then_some(self.remote_addr as u32)
     }
 
     #[inline]
     pub(super) fn destination(&self) -> Destination {
         let way = self.way();
-        Destination { address: way.address(), route: way.route, qpn: self.qpn() }
+        let qpn = self.qpn();
+        Destination { address: way.address(), route: way.route, qpn, q_key: self.q_key }
     }
 }

@@ -14,6 +14,6 @@ static void use_example(void)
     DAT_CR_HANDLE request = request_from_here();
     OK(dat_cr_accept(request, there.ep, 0, NULL));
     next_line(line, sizeof line);
-    EXPECT(strcmp(line, "event 0x4001\n") == 0, "%s", line);
+    EXPECT(strcmp(line, "DAT_CONNECTION_EVENT_ESTABLISHED\n") == 0, "%s", line);
     stop_listening_to_output();
 }

@@ -42,7 +42,7 @@ static void use_example(void)
     server = start(serve_cno, NULL);
     post_software_event(evd);
     next_line(line, sizeof line);
-    EXPECT(strstr(line, "event 0x10001") != NULL, "%s", line);
+    EXPECT(strstr(line, "DAT_SOFTWARE_EVENT") != NULL, "%s", line);
     stop_listening_to_output();
     /* The thread must wait again before the adapter is closed. */
     until_asleep(__atomic_load_n(&waiter, __ATOMIC_ACQUIRE));

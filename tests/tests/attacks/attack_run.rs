@@ -17,7 +17,7 @@ use crate::transfer::Transfer;
 /// step down.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// The number of newcomers that a test waits for. There are ten per second.
-const NEWCOMERS_PER_TEST: usize = 15;
+const NEWCOMERS_PER_TEST: usize = 20;
 
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
@@ -87,9 +87,12 @@ impl AttackRun {
         let server = Transfer::serve(&registry, deadline)?;
         let mut attacker = Command::new(c_program(&dist, "attacker", dir.path())?);
         let [service, closed] = [NEWCOMERS_PORT, CLOSED_PORT].map(|port| port.to_string());
-        attacker.args([attack.kind, source, victim, &service, &closed]);
+        let rate = attack.rate.to_string();
+        attacker.args([attack.kind, &rate, source, victim, &service, &closed]);
         attacker.args(match provider.packets {
             true => vec![ROCE_PORT.to_string()],
+            // dapltest takes each request for that of its next client.
+            false if attack.kind == "unconfirmed_callers" => vec![NEWCOMERS_PORT.to_string()],
             false => vec![server.port().to_string(), NEWCOMERS_PORT.to_string()],
         });
         if let Some(host) = &host {
@@ -103,7 +106,7 @@ impl AttackRun {
         attacker.wait_for("ready").map_err(|why| why + &transfer.report("is still running"))?;
 
         let mut newcomers = Command::new(c_program(&dist, "newcomers", dir.path())?);
-        newcomers.arg(NEWCOMERS_PORT.to_string());
+        newcomers.args([NEWCOMERS_PORT.to_string(), attack.endpoints.to_string()]);
         let newcomers = start("newcomers", newcomers)?;
         newcomers.wait_for("newcomer ")?;
         let attack_run = AttackRun {

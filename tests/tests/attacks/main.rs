@@ -30,6 +30,11 @@ struct Attack {
     /// The name of the attack in `attacker.c`.
     kind: &'static str,
     from: AttackerLocation,
+    /// The maximum number of packets or attempts per second; 0 for no limit.
+    rate: u32,
+    /// The number of endpoints with which the server of the newcomers accepts requests. softroce
+    /// keeps at most 64 half-open connections of one address.
+    endpoints: u32,
     /// Whether the short run includes the attack.
     in_short_run: bool,
 }
@@ -48,6 +53,13 @@ const ON_PACKETS: &[Attack] = &[
         from: AttackerLocation::AnotherHost,
         ..of_another_user("accepted_requests")
     },
+    Attack {
+        name: "accepted_requests_for_16_endpoints",
+        from: AttackerLocation::AnotherHost,
+        rate: 4000,
+        endpoints: 16,
+        ..of_another_user("accepted_requests")
+    },
     of_another_user("stale_requests"),
     of_another_user("injections"),
     of_another_user("sweep"),
@@ -58,10 +70,18 @@ const ON_PACKETS: &[Attack] = &[
 const ON_STREAMS: &[Attack] = &[
     of_another_user("silent_callers"),
     Attack { in_short_run: true, ..of_another_user("babbling_callers") },
+    Attack { rate: 150, endpoints: 16, ..of_another_user("unconfirmed_callers") },
 ];
 
 const fn of_another_user(kind: &'static str) -> Attack {
-    Attack { name: kind, kind, from: AttackerLocation::AnotherUser, in_short_run: false }
+    Attack {
+        name: kind,
+        kind,
+        from: AttackerLocation::AnotherUser,
+        rate: 0,
+        endpoints: 256,
+        in_short_run: false,
+    }
 }
 
 fn main() -> ExitCode {

@@ -144,6 +144,20 @@ fn the_example_of_datagrams_answers_each_client() {
 
         let refused = guide.print("./datagrams server tcp-emu");
         assert!(refused.starts_with("dat_ep_create: DAT_MODEL_NOT_SUPPORTED"), "{refused}");
+
+        // A client of another server, which accepts without private data.
+        let source = read("examples/datagrams/datagrams.c");
+        let silent = source.replace("ep, sizeof number, &number)", "ep, 0, NULL)");
+        assert_ne!(source, silent);
+        fs::write(guide.dir.path().join("silent.c"), silent).expect("a file");
+        text(&guide.run("cc -o silent silent.c $(pkg-config --cflags --libs dat2)"));
+        let server = format!("{}exec ./silent server softroce", guide.exports);
+        let mut command = shell(&guide.dir, &server);
+        let mut running = Killed(command.stdout(Stdio::piped()).spawn().expect("a server"));
+        let mut output = BufReader::new(running.0.stdout.take().expect("the output is piped"));
+        output.read_line(&mut printed).expect("a line");
+        let refused = guide.print("./datagrams client 127.0.0.1 softroce || echo status $?");
+        assert_eq!(refused, "the server sends no number\nstatus 1\n");
         Ok(())
     });
 }
@@ -242,7 +256,7 @@ fn quoted(text: &str) -> Vec<&str> {
 }
 
 /// Returns what a program prints in a form that is the same in each run. Lines of the log have no
-/// process, time, handles and ports, and come sorted after the other lines.
+/// process, times, handles and ports, and come sorted after the other lines.
 fn comparable(printed: &str) -> Vec<String> {
     let is_log = |line: &&str| line.starts_with("dat[");
     let mut log: Vec<String> = printed.lines().filter(is_log).map(without_numbers).collect();
@@ -254,8 +268,9 @@ fn without_numbers(line: &str) -> String {
     let words = line.split_whitespace().skip(2);
     let words = words.map(|word| match word.rsplit_once(':') {
         Some((address, port)) if port.parse::<u16>().is_ok() => format!("{address}:port"),
-        _ => match word.split_once("0x") {
-            Some((name, handle)) if handle.len() >= 8 => format!("{name}handle"),
+        _ => match (word.split_once("0x"), word.split_once("_ns=")) {
+            (Some((name, handle)), _) if handle.len() >= 8 => format!("{name}handle"),
+            (_, Some((clock, _))) => format!("{clock}_ns"),
             _ => word.to_owned(),
         },
     });

@@ -104,10 +104,14 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
             &format!("{} {}", host::WIRE, outages::SHORT_TIMEOUT),
         ))
     };
+    let small_mtu = |dist: &Dist, provider: &Provider| {
+        Ok(Registry::builtin(dist, provider).with_params(datagrams::SMALL_MTU))
+    };
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
     under("builtin", builtin, every_case(provider))
         .chain(under("valgrind", builtin, vec![dtest::under_valgrind()]))
         .chain(under("plugin", plugin, some_cases()))
+        .chain(under("small_mtu", small_mtu, datagrams::with_small_mtu(provider)))
         .chain(under("debian", Registry::debian, every_case_debian_survives(provider)))
         .chain(under("hosts", on_wire, between::cases(provider)))
         .chain(under("outages", on_wire, outages::with_default_params(provider)))

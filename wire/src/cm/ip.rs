@@ -14,7 +14,8 @@ const TCP_PORT_SPACE: u64 = 0x0106;
 const UDP_PORT_SPACE: u64 = 0x0111;
 
 /// The Q_Key of the queue pairs that the RDMA CM of Linux configures in the UDP port space. If a
-/// program has such a queue pair, Linux refuses a SIDR REP with another Q_Key on its behalf.
+/// program has such a queue pair, Linux refuses a SIDR REP with another Q_Key on its behalf. A
+/// program over IP cannot choose another one for its SIDR REP.
 pub const UDP_Q_KEY: u32 = 0x0123_4567;
 
 impl ServiceId {

@@ -88,13 +88,16 @@ pub fn emit_rep(data: &[u8]) -> [u8; SidrRep::MAX_PRIVATE] {
     field
 }
 
-/// The consumer's data in the private data of a SIDR REP. If the message was not made by
-/// [`emit_rep`], they are the whole field.
-pub fn parse_rep(field: &[u8]) -> &[u8] {
-    let Some((data, trailer)) = field.split_last_chunk::<LENGTH_SIZE>() else { return field };
+/// The consumer's data in the private data of a SIDR REP, and whether the message was made by
+/// [`emit_rep`]. If it was not, the data are the whole field. A message with a trailer answers a
+/// SIDR REQ whose trailer its sender has read.
+pub fn parse_rep(field: &[u8]) -> (&[u8], bool) {
+    let Some((data, trailer)) = field.split_last_chunk::<LENGTH_SIZE>() else {
+        return (field, false);
+    };
     match data.get(..usize::from(trailer[MAGIC.len()])) {
-        Some(data) if trailer.starts_with(&MAGIC) => data,
-        _ => field,
+        Some(data) if trailer.starts_with(&MAGIC) => (data, true),
+        _ => (field, false),
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
             assert_eq!(parse_req(&emit_req(&data[..len], SENDER)), (&data[..len], Some(SENDER)));
         }
         for len in 0..=MAX_REP_DATA {
-            assert_eq!(parse_rep(&emit_rep(&data[..len])), &data[..len]);
+            assert_eq!(parse_rep(&emit_rep(&data[..len])), (&data[..len], true));
         }
     }
 
@@ -129,8 +132,9 @@ mod tests {
     fn data_of_others_are_the_whole_field() {
         let plain = [7; SidrReq::MAX_CONSUMER_PRIVATE];
         assert_eq!(parse_req(&plain), (&plain[..], None));
-        assert_eq!(parse_rep(&plain[..136]), &plain[..136]);
-        assert_eq!((parse_req(&[1, 2]), parse_rep(&[1])), ((&[1, 2][..], None), &[1][..]));
+        assert_eq!(parse_rep(&plain[..136]), (&plain[..136], false));
+        assert_eq!(parse_req(&[1, 2]), (&[1, 2][..], None));
+        assert_eq!(parse_rep(&[1]), (&[1][..], false));
         // These trailers are wrong in one place each.
         let req = emit_req(b"x", SENDER);
         for (at, wrong) in [(164, 0), (171, 165), (172, 1)] {
@@ -144,6 +148,6 @@ mod tests {
         }
         let mut rep = emit_rep(b"x");
         rep[135] = 129;
-        assert_eq!(parse_rep(&rep), &rep[..]);
+        assert_eq!(parse_rep(&rep), (&rep[..], false));
     }
 }

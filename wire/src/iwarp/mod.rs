@@ -28,7 +28,7 @@ pub use crc::Crc32c;
 pub use ddp::Queue;
 pub use mpa::fpdu::{CrcError, Fpdu, Trailer};
 pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress};
-pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
+pub use rdmap::{Header, HeaderError, Placement, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
 /// The maximum number of octets before the consumer's payload in an FPDU: ULPDU length, untagged

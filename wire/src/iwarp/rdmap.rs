@@ -6,8 +6,8 @@ use super::ddp::{self, Queue, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::terminate::Cause;
 use crate::bytes::{be32, be64};
 
-/// The mask of RV, the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent,
-/// ignored when received.
+/// The mask of RV, the RDMAP version, in the two high bits. The two bits below them are reserved:
+/// see [`Placement`].
 const VERSION_MASK: u8 = 0xC0;
 /// The only version that is defined.
 const VERSION: u8 = 0x40;
@@ -25,6 +25,10 @@ pub enum Header {
         last: bool,
         /// The operation of the message.
         opcode: TaggedOpcode,
+        /// The meaning of the reserved bits between two peers of this project. It is
+        /// [`Placement::Unsaid`] towards any other peer, and the receiver must ignore it if the
+        /// sender is another peer.
+        placement: Placement,
         /// The STag of the buffer.
         stag: u32,
         /// The tagged offset of this segment's first octet.
@@ -92,7 +96,9 @@ impl Header {
             let opcode =
                 TaggedOpcode::from_code(code).ok_or(HeaderError::Opcode { tagged, code })?;
             let Some(h) = bytes.first_chunk::<TAGGED_SIZE>() else { return Ok(None) };
-            let header = Self::Tagged { last, opcode, stag: be32(h, 2), to: be64(h, 6) };
+            let placement = Placement::from_bits(control);
+            let (stag, to) = (be32(h, 2), be64(h, 6));
+            let header = Self::Tagged { last, opcode, placement, stag, to };
             Ok(Some((header, TAGGED_SIZE)))
         } else {
             let opcode =
@@ -120,10 +126,10 @@ impl Header {
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> usize {
         match *self {
-            Self::Tagged { last, opcode, stag, to } => {
+            Self::Tagged { last, opcode, placement, stag, to } => {
                 let buf = &mut buf[..TAGGED_SIZE];
                 buf[0] = ddp::TAGGED | ddp::VERSION | if last { ddp::LAST } else { 0 };
-                buf[1] = VERSION | opcode as u8;
+                buf[1] = VERSION | placement as u8 | opcode as u8;
                 buf[2..6].copy_from_slice(&stag.to_be_bytes());
                 buf[6..14].copy_from_slice(&to.to_be_bytes());
                 TAGGED_SIZE
@@ -146,8 +152,13 @@ impl Header {
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Tagged { opcode, stag, to, .. } => {
-                write!(f, "{opcode} stag={stag:#010x} to={to:#x}")?
+            Self::Tagged { opcode, placement, stag, to, .. } => {
+                write!(f, "{opcode} stag={stag:#010x} to={to:#x}")?;
+                f.write_str(match placement {
+                    Placement::Unsaid => "",
+                    Placement::Wanted => " report-wanted",
+                    Placement::Reported => " report",
+                })?;
             }
             Self::Untagged { opcode, invalidate, qn, msn, mo, .. } => {
                 write!(f, "{opcode} qn={qn} msn={msn} mo={mo}")?;
@@ -206,6 +217,34 @@ impl HeaderError {
             Self::RdmapVersion { .. } => Cause::RDMAP_VERSION,
             Self::Opcode { .. } => Cause::UNEXPECTED_OPCODE,
             Self::TooShort { .. } => Cause::MPA_LENGTH,
+        }
+    }
+}
+
+/// What the two reserved bits of an RDMA WRITE say between two peers of this project. The standard
+/// says that a sender sets them to zero and that a receiver ignores them (RFC 5040, section 4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Placement {
+    /// Nothing: both bits are zero, or one.
+    #[default]
+    Unsaid = 0,
+    /// In the last segment of a WRITE: the sender wants a report when the message is placed.
+    Wanted = 0x10,
+    /// The segment is a report and has no payload. Its tagged offset is the number of placed
+    /// messages, since the start of the stream, for which the receiver of the report wanted one.
+    Reported = 0x20,
+}
+
+impl Placement {
+    const MASK: u8 = 0x30;
+
+    #[inline]
+    const fn from_bits(control: u8) -> Self {
+        match control & Self::MASK {
+            0x10 => Self::Wanted,
+            0x20 => Self::Reported,
+            _ => Self::Unsaid,
         }
     }
 }

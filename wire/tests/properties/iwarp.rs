@@ -8,8 +8,8 @@ use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
     AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header,
-    Immediate, ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress, TaggedOpcode,
-    Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
+    Immediate, Placement, ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress,
+    TaggedOpcode, Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
 };
 
 proptest! {
@@ -204,8 +204,17 @@ proptest! {
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    let tagged = (any::<bool>(), select(&TaggedOpcode::ALL[..]), any::<u32>(), any::<u64>())
-        .prop_map(|(last, opcode, stag, to)| Header::Tagged { last, opcode, stag, to });
+    const PLACEMENTS: [Placement; 3] = [Placement::Unsaid, Placement::Wanted, Placement::Reported];
+    let kind = (select(&TaggedOpcode::ALL[..]), select(&PLACEMENTS[..]));
+    let tagged = (any::<bool>(), kind, any::<u32>(), any::<u64>()).prop_map(
+        |(last, (opcode, placement), stag, to)| Header::Tagged {
+            last,
+            opcode,
+            placement,
+            stag,
+            to,
+        },
+    );
     let untagged = (any::<bool>(), select(&UntaggedOpcode::ALL[..]), any::<[u32; 4]>()).prop_map(
         |(last, opcode, [stag, qn, msn, mo])| {
             let invalidate = if opcode.invalidates() { stag } else { 0 };

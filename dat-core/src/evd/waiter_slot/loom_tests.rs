@@ -82,9 +82,15 @@ impl Evd {
         };
         self.waiter_slot.release(look, || {
             self.memory.with(|_| ());
-            self.notify();
+            self.notify_cno();
         });
         taken
+    }
+
+    fn notify_cno(&self) {
+        if !self.waiter_slot.is_occupied() {
+            self.triggers.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -148,6 +154,9 @@ fn loom_a_leaving_and_a_new_waiter_do_not_poll_together() {
         assert!(
             evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0
         );
+        // The waiter that leaves has announced no event. If it did, the wait of the new waiter
+        // could end for a completion that must not wake.
+        assert!(evd.waiter_slot.announced() == Announced(1));
     });
 }
 
@@ -183,5 +192,34 @@ fn loom_the_memory_is_freed_after_the_taker_has_left() {
         // violation.
         evd.memory.with_mut(|_| ());
         taker.join().unwrap();
+    });
+}
+
+/// A thread attaches a CNO while another thread leaves its wait. A completion is queued, at which
+/// the waiter looks only if there is a CNO.
+#[test]
+fn loom_a_cno_that_is_attached_during_a_wait_is_triggered() {
+    loom::model(|| {
+        let slot = Arc::new(WaiterSlot::default());
+        let attached = Arc::new(AtomicBool::new(false));
+        let triggers = Arc::new(AtomicUsize::new(0));
+        let waiter = {
+            let (slot, attached, triggers) = (slot.clone(), attached.clone(), triggers.clone());
+            thread::spawn(move || {
+                assert!(slot.claim());
+                let has_cno = || attached.load(Ordering::Acquire);
+                slot.release(has_cno, || {
+                    if has_cno() {
+                        triggers.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            })
+        };
+        attached.store(true, Ordering::Release);
+        if !slot.record_cno_change() {
+            triggers.fetch_add(1, Ordering::Relaxed);
+        }
+        waiter.join().unwrap();
+        assert!(triggers.load(Ordering::Acquire) > 0);
     });
 }

@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::convert::{refuse, v1_functions};
+use super::convert::{convert_status, refuse, v1_functions};
 use super::record::{TooLarge, lmr_triplet_to_2_0, write_event};
 use crate::ep::Ep;
 use crate::ep::post::MAX_SEGMENTS;
@@ -97,19 +97,22 @@ v1_functions! {
     fn evd_dequeue<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
         deliver(event, |event| post::evd_dequeue::<T, THREAD_SAFE>(evd, event))
     }
+}
 
-    /// dat_evd_wait.
-    fn evd_wait<T, THREAD_SAFE>(
-        evd: DAT_EVD_HANDLE,
-        timeout: DAT_TIMEOUT,
-        threshold: DAT_COUNT,
-        event: *mut v1::DAT_EVENT,
-        more: *mut DAT_COUNT,
-    ) {
+/// dat_evd_wait. The stack may be unwound through this function (see [`cancel`](crate::cancel)).
+pub(super) unsafe extern "C-unwind" fn evd_wait<T: Transport, const THREAD_SAFE: bool>(
+    evd: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+    event: *mut v1::DAT_EVENT,
+    more: *mut DAT_COUNT,
+) -> DAT_RETURN {
+    // SAFETY: the contract of this function includes that of the 2.0 function.
+    convert_status(|| unsafe {
         deliver(event, |event| {
             evd::evd_wait::<T, THREAD_SAFE>(evd, timeout, threshold, event, more)
         })
-    }
+    })
 }
 
 /// Calls the post of uDAPL 2.0 with converted segments. The post itself refuses an invalid `count`

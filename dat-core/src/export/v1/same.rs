@@ -35,9 +35,6 @@ same! {
         cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT
     ) => evd::cno_modify_agent::<T>;
     cno_free(cno: DAT_CNO_HANDLE) => evd::cno_free::<T>;
-    cno_wait(
-        cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE
-    ) => evd::cno_wait::<T>;
     cr_query(
         cr: DAT_CR_HANDLE, cr_param_mask: DAT_CR_PARAM_MASK, cr_param: *mut DAT_CR_PARAM
     ) => conn::cr_query::<T>;
@@ -128,4 +125,14 @@ same! {
 pub(super) unsafe extern "C" fn cr_reject<T: Transport>(cr: DAT_CR_HANDLE) -> DAT_RETURN {
     // SAFETY: the contract of this function includes that of the 2.0 function.
     status(unsafe { conn::cr_reject::<T>(cr, 0, null_mut()) })
+}
+
+/// dat_cno_wait. The stack may be unwound through this function (see [`cancel`](crate::cancel)).
+pub(super) unsafe extern "C-unwind" fn cno_wait<T: Transport>(
+    cno: DAT_CNO_HANDLE,
+    timeout: DAT_TIMEOUT,
+    evd: *mut DAT_EVD_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: the contract of this function includes that of the 2.0 function.
+    status(unsafe { evd::cno_wait::<T>(cno, timeout, evd) })
 }

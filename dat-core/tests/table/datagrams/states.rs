@@ -9,11 +9,12 @@ const COMPLETION: DAT_EP_STATE = DAT_EP_STATE_COMPLETION_PENDING;
 /// all states.
 fn refuses_posts_of_connections(side: &Side, ep: DAT_EP_HANDLE, expected: Error) {
     let (table, none, expected) = (side.table, null_mut(), Err(expected));
-    let remote = DAT_RMR_TRIPLET::zeroed();
+    let remote = DAT_RMR_TRIPLET { segment_length: 8, ..DAT_RMR_TRIPLET::zeroed() };
     let at = &raw const remote;
     assert_eq!(dat!(table, ep_post_send_func(ep, 0, none, cookie(0), 0)), expected);
     assert_eq!(dat!(table, ep_post_rdma_write_func(ep, 0, none, cookie(0), at, 0)), expected);
-    assert_eq!(dat!(table, ep_post_rdma_read_func(ep, 0, none, cookie(0), at, 0)), expected);
+    let empty = DAT_RMR_TRIPLET::zeroed();
+    assert_eq!(dat!(table, ep_post_rdma_read_func(ep, 0, none, cookie(0), &empty, 0)), expected);
     let send =
         dat!(table, ep_post_send_with_invalidate_func(ep, 0, none, cookie(0), 0, DAT_FALSE, 0));
     assert_eq!(send, expected);

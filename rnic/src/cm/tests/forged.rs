@@ -1,6 +1,8 @@
 //! Tests with messages of strangers.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use wire::cm::{Answered, Dreq, MAD_SIZE, Mad, Message, Mra, Rej};
 
@@ -852,4 +854,98 @@ fn hostile_datagrams() {
     }
     pair.pass_all();
     assert!(pair.is_empty());
+}
+
+/// A server with some endpoints, each of which takes one connection at a time. It accepts each
+/// request for which it has an endpoint, and rejects the others.
+struct Server {
+    free: Arc<AtomicUsize>,
+    /// Whether the server creates its endpoints before it has a request.
+    creates_before: bool,
+    /// The number of endpoints without a connection.
+    unused: usize,
+}
+
+impl Server {
+    const ENDPOINTS: usize = 16;
+
+    fn at(cm: &mut Cm, creates_before: bool) -> Server {
+        let server = Server { free: Arc::default(), creates_before, unused: Server::ENDPOINTS };
+        server.tell();
+        let free = Arc::clone(&server.free);
+        cm.share_endpoints(Box::new(move || free.load(Relaxed)));
+        cm.listen(PORT, Server::ENDPOINTS).unwrap();
+        server
+    }
+
+    fn tell(&self) {
+        self.free.store(if self.creates_before { self.unused } else { 0 }, Relaxed);
+    }
+
+    /// Handles the events of the server's side.
+    fn run(&mut self, pair: &mut Pair) {
+        for (id, event) in pair.events(B) {
+            match event {
+                Event::Request(_) if self.unused > 0 => {
+                    self.unused -= 1;
+                    pair.accept(id, id.0 & 0xFF_FFFF);
+                }
+                Event::Request(_) => {
+                    pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
+                }
+                Event::Established | Event::Released { .. } => {}
+                _ => self.unused += 1,
+            }
+            self.tell();
+        }
+    }
+}
+
+/// One address sends 2,000 REQs a second to a server with 16 endpoints, and answers no acceptance.
+/// Each of twenty callers at another address is served at once.
+#[test]
+fn a_flood_of_one_address_leaves_endpoints_to_others() {
+    const CALLERS: u32 = 20;
+    let step = Duration::from_micros(500);
+    for creates_before in [true, false] {
+        let mut pair = Pair::new();
+        let mut server = Server::at(&mut pair.cms[B], creates_before);
+        let mut served = 0;
+        for n in 0..CALLERS * 200 {
+            forge(&mut pair.cms[B], n, [10, 9, 0, 1].into(), pair.now);
+            server.run(&mut pair);
+            pair.pass_without_receiving(step);
+            if n % 200 == 150 {
+                let call = pair.connect(n << 7 | 1);
+                pair.run();
+                server.run(&mut pair);
+                pair.run();
+                server.run(&mut pair);
+                let events = pair.events(A);
+                served +=
+                    usize::from(matches!(events[..], [(id, Event::Accepted(_))] if id == call));
+                pair.cms[A].disconnect(pair.now, call, Ending::Graceful);
+                pair.run();
+                server.run(&mut pair);
+                pair.run();
+                pair.events(A);
+            }
+        }
+        assert_eq!(served, CALLERS as usize, "creates_before: {creates_before}");
+    }
+}
+
+/// A consumer may decide only when it has the requests of all processes of a host.
+#[test]
+fn a_consumer_may_collect_requests_before_it_decides() {
+    let mut pair = Pair::new();
+    pair.cms[B].share_endpoints(Box::new(|| 0));
+    pair.cms[B].listen(PORT, 32).unwrap();
+    for n in 0..32 {
+        pair.connect(n << 7 | 1);
+    }
+    pair.run();
+    assert_eq!(pair.accept_all(), 32);
+    pair.run();
+    assert_eq!(pair.events(A).len(), 32);
 }

@@ -274,6 +274,29 @@ fn marks_shrink_the_window_by_half_of_their_share() {
     assert_eq!(sender.control.window(), after);
 }
 
+/// A notification that may be forged ends the growth of slow start, but it makes no connection
+/// slower than a new one.
+#[test]
+fn unproven_marks_keep_the_window_between_the_initial_one_and_what_it_was() {
+    for (before, after) in [(1000, 10), (12, 10), (10, 10), (4, 4), (1, 1)] {
+        let mut sender = Sender::steady(before);
+        for _ in 0..50 {
+            let window = sender.control.window();
+            sender.control.on_unproven_mark(sender.psn + 1);
+            assert!(sender.control.window() <= window, "the window was {window}");
+            // No packet is acknowledged, so that the window does not grow.
+            sender.control.recovery_end = None;
+        }
+        assert_eq!(sender.control.window(), after, "after {before}");
+    }
+    let mut sender = Sender::new(1 << 20);
+    for round in 0..50 {
+        sender.control.on_unproven_mark(sender.psn + 1);
+        let window = sender.round(MS);
+        assert!(window <= 20, "the window is {window} after round trip {round}");
+    }
+}
+
 /// A loss in the round trip of a mark costs three tenths of the window before the mark.
 #[test]
 fn a_mark_does_not_hide_a_loss() {

@@ -293,3 +293,45 @@ fn an_acknowledgement_is_not_too_old() {
     }
     assert!(resources.first_of_last(start + 1).is_none(), "another request follows");
 }
+
+/// A pair of which `a` has received a message from `b` and has not acknowledged it. `a` has posted
+/// a message of this number of packets from the returned memory.
+fn pair_with_an_answer(packets: usize) -> (Pair, Buf) {
+    let mut pair = Pair::new();
+    let (near, far) = (pair.a.buf(packets * OCTETS), pair.b.buf(8));
+    pair.a.recv(0, &[near.seg(0, 8)]);
+    pair.b.post(send(0, &[far.seg(0, 8)]));
+    pair.b.rc.transmit(pair.now, &mut pair.b.burst).unwrap();
+    for packet in pair.b.sent() {
+        pair.a.take(pair.now, &packet).unwrap();
+    }
+    assert!(pair.a.rc.owes_ack());
+    pair.a.post(send(1, &[near.seg(0, packets * OCTETS)]));
+    (pair, near)
+}
+
+/// The peer may reuse the place of its request as soon as it sees the answer of this consumer, so
+/// the acknowledgement does not stay behind the answer.
+#[test]
+fn an_owed_acknowledgement_leaves_with_the_next_packet() {
+    let (mut pair, _memory) = pair_with_an_answer(1);
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    let sent = words(&pair.a.sent());
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(sent[0].contains("SEND only") && sent[1].contains("ACK ACK"), "{sent:?}");
+    assert!(!pair.a.rc.owes_ack());
+    assert_eq!(pair.a.rc.stats().tx_packets, 2);
+}
+
+/// The acknowledgement that has no room in a burst is the first packet of the next one.
+#[test]
+fn an_acknowledgement_without_room_in_the_burst_leaves_with_the_next_one() {
+    let (mut pair, _memory) = pair_with_an_answer(4);
+    pair.a.burst = Burst::new(2, 1 << 18);
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    let first = words(&pair.a.sent());
+    assert!(!first.iter().any(|packet| packet.contains("ACK ACK")), "{first:?}");
+    pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
+    let second = words(&pair.a.sent());
+    assert!(second[0].contains("ACK ACK"), "{second:?}");
+}

@@ -148,11 +148,11 @@ fn unreliable(len: usize) -> Fate {
     let (queues, work) = Queues::new(None, Arc::new(Keys::new()));
     let buf = queues.buf(HEADER_SIZE + SOME);
     queues.recv(0, &[buf.seg(0, HEADER_SIZE + SOME)]);
-    let (q_key, mtu) = (7, PathMtu::Octets4096);
+    let (q_key, mtu, host) = (7, PathMtu::Octets4096, std::net::Ipv4Addr::LOCALHOST.into());
     let mut ud = DatagramQp::new(work, UdCfg { q_key, mtu, p_key: Bth::DEFAULT_P_KEY });
     let deth = Extension::Deth(wire::rocev2::Deth { q_key, source_qpn: 1 });
     let bytes = packet(Opcode::DatagramSendOnly, Psn::new(0), deth, &vec![1; len]);
-    ud.receive(&Packet::parse(&bytes).unwrap(), &[0; HEADER_SIZE]).unwrap();
+    ud.receive(&Packet::parse(&bytes).unwrap(), host, &[0; HEADER_SIZE]).unwrap();
     let taken = queues.received();
     assert!(taken.iter().all(|wc| wc.bytes as usize == HEADER_SIZE + len));
     if taken.is_empty() { Dropped } else { Taken }

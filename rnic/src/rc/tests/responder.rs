@@ -325,11 +325,11 @@ fn sends_bring_immediate_data_and_invalidate() {
     fixture.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
     fixture.take(Opcode::SendLastImmediate, Extension::Immediate(10_u32.to_be()), b"abc").unwrap();
     fixture.take(Opcode::SendOnlyInvalidate, Extension::Invalidate(key), &[]).unwrap();
-    let got = |id, len| wc(id, WcOp::Recv, len, WcStatus::Success);
+    let got = |id, op, len| wc(id, op, len, WcStatus::Success);
     let received = [
-        Wc { immediate: Some(9), ..got(0, 3) },
-        Wc { immediate: Some(10), ..got(1, OCTETS + 3) },
-        Wc { invalidated: Some(key), ..got(2, 0) },
+        Wc { immediate: Some(9), ..got(0, WcOp::RecvMessageImm, 3) },
+        Wc { immediate: Some(10), ..got(1, WcOp::RecvMessageImm, OCTETS + 3) },
+        Wc { invalidated: Some(key), ..got(2, WcOp::Recv, 0) },
     ];
     assert_eq!(fixture.side.received(), received);
     let to = Remote { addr: shown.addr(), key };

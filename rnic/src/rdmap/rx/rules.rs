@@ -3,8 +3,8 @@
 
 use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
 use wire::iwarp::{
-    AtomicRequest, AtomicResponse, Cause, Header, Immediate, ReadRequest, TaggedOpcode, Terminate,
-    TerminatedHeader, UntaggedOpcode, ddp,
+    AtomicRequest, AtomicResponse, Cause, Header, Immediate, Placement, ReadRequest, TaggedOpcode,
+    Terminate, TerminatedHeader, UntaggedOpcode, ddp,
 };
 use work::cause::Cause as Told;
 
@@ -61,11 +61,17 @@ impl Stream {
         let taken = LENGTH_SIZE + size;
         self.rx.frame = Frame { header, ulpdu_len, left: ulpdu_len - size, body: Body::None };
         let taken = match header {
+            Header::Tagged { opcode: TaggedOpcode::Write, placement, last, to, .. }
+                if self.extended && placement == Placement::Reported =>
+            {
+                self.take_report(last, to)?;
+                taken
+            }
             Header::Tagged { opcode: TaggedOpcode::Write, stag, to, .. } => {
                 self.start_write(stag, to)?;
                 taken
             }
-            Header::Tagged { opcode: TaggedOpcode::ReadResponse, last, stag, to } => {
+            Header::Tagged { opcode: TaggedOpcode::ReadResponse, last, stag, to, .. } => {
                 self.start_response(last, stag, to)?;
                 taken
             }
@@ -292,7 +298,12 @@ impl Stream {
         }
         self.stats.rx_messages += 1;
         match self.rx.frame.header {
-            Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.rx.write = None,
+            Header::Tagged { opcode: TaggedOpcode::Write, placement, .. } => {
+                self.rx.write = None;
+                if self.extended && placement == Placement::Wanted {
+                    self.writes.placed += 1;
+                }
+            }
             Header::Tagged { opcode: TaggedOpcode::ReadResponse, .. } => self.end_of_response(),
             Header::Untagged { opcode, msn, .. } if !opcode.is_send() => {
                 self.end_of_body(opcode.solicited(), msn)?;
@@ -376,10 +387,12 @@ impl Stream {
             .map_or(Terminate::new(Cause::OPERATION_UNSPECIFIED), |(terminate, _)| terminate);
         let cause = terminate.cause;
         self.work.report(told(&terminate, self.oldest_read()));
-        // The message does not name the refused request, or contains only a part of its header. If
-        // access was refused, the refused request is most likely the oldest read or atomic
-        // operation that waits for its answer.
+        // The message names the segment of a refused write, and thus the write. It does not name
+        // another refused request, or contains only a part of its header. If access was refused,
+        // that request is most likely the oldest read or atomic operation that waits for its
+        // answer.
         match self.oldest_read() {
+            _ if self.fail_write(&terminate) => {}
             Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
             }
@@ -396,7 +409,7 @@ impl Stream {
 
     /// Refuses the current segment with a TERMINATE message that names it.
     #[cold]
-    pub(super) fn refuse(&mut self, cause: Cause) -> Failure {
+    pub(in super::super) fn refuse(&mut self, cause: Cause) -> Failure {
         let mut terminate = Terminate::new(cause);
         terminate.segment_len = Some(self.rx.frame.ulpdu_len as u16);
         terminate.header = Some(self.rx.frame.header.into());

@@ -3,7 +3,7 @@
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
-    Cause, Header, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
+    Cause, Header, Placement, ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
 
 use super::*;
@@ -33,11 +33,22 @@ pub(super) fn send_frame(msn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u
 }
 
 pub(super) fn write_frame(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
-    ulpdu(Header::Tagged { last, opcode: TaggedOpcode::Write, stag, to }, payload)
+    tagged_frame(TaggedOpcode::Write, Placement::Unsaid, (stag, to), last, payload)
+}
+
+/// The frame of a tagged segment for this STag and offset.
+pub(super) fn tagged_frame(
+    opcode: TaggedOpcode,
+    placement: Placement,
+    (stag, to): (u32, u64),
+    last: bool,
+    payload: &[u8],
+) -> Vec<u8> {
+    ulpdu(Header::Tagged { last, opcode, placement, stag, to }, payload)
 }
 
 fn response_frame(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
-    ulpdu(Header::Tagged { last, opcode: TaggedOpcode::ReadResponse, stag, to }, payload)
+    tagged_frame(TaggedOpcode::ReadResponse, Placement::Unsaid, (stag, to), last, payload)
 }
 
 pub(super) fn read_frame(msn: u32, request: ReadRequest) -> Vec<u8> {

@@ -1,9 +1,11 @@
 //! A peer that sends arbitrary octets causes no panic, and no octet is written outside of the
 //! memory that the peer may write.
 
-use wire::iwarp::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, ReadRequest};
+use wire::iwarp::{
+    AtomicOp, AtomicRequest, AtomicResponse, Immediate, Placement, ReadRequest, TaggedOpcode,
+};
 
-use super::errors::{fpdu, read_frame, send_frame, ulpdu, write_frame};
+use super::errors::{fpdu, read_frame, send_frame, tagged_frame, write_frame};
 use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
@@ -59,13 +61,14 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         }
         _ if rng.chance(3) => {
             rng.fill(&mut payload);
-            let header = wire::iwarp::Header::Tagged {
-                last,
-                opcode: wire::iwarp::TaggedOpcode::ReadResponse,
-                stag: rng.next() as u32,
-                to: rng.next(),
-            };
-            ulpdu(header, &payload)
+            let to = (rng.next() as u32, rng.next());
+            tagged_frame(TaggedOpcode::ReadResponse, Placement::Unsaid, to, last, &payload)
+        }
+        // A report of placed writes: of a plausible number, with a payload that it must not have.
+        _ if rng.chance(3) => {
+            let to = (0, rng.below(4) as u64);
+            let payload = if rng.chance(4) { &payload[..] } else { &[] };
+            tagged_frame(TaggedOpcode::Write, Placement::Reported, to, last, payload)
         }
         _ => write_frame(0, 0, true, &[]),
     };
@@ -102,7 +105,12 @@ fn a_hundred_thousand_frames() {
     let view = View { zero_based: true, access, ..shown.view(200, 100) };
     let (mut frames, mut ends, mut taken, mut invalidated, mut rebound) = (0, 0, 0, 0, 0);
     while frames < FRAMES {
-        let cfg = StreamCfg { crc: rng.chance(3), extended: !rng.chance(4), ..cfg() };
+        let cfg = StreamCfg {
+            crc: rng.chance(3),
+            extended: !rng.chance(4),
+            completes_placed: true,
+            ..cfg()
+        };
         let srq = Arc::new(Srq::new(&keys, srq_pd, 4, SEGMENTS, || {}).unwrap());
         for id in 0..4 {
             let segments = [sink.seg(0, 100), sink.seg(100, 150)];

@@ -6,7 +6,9 @@ mod errors;
 mod extended;
 mod fault;
 mod hostile;
+mod lengths;
 mod not_ready;
+mod placement;
 mod transfer;
 mod windows;
 
@@ -38,6 +40,7 @@ pub(crate) fn cfg() -> StreamCfg {
         mulpdu: 65535,
         crc: false,
         extended: false,
+        completes_placed: false,
         ird: 4,
         ord: 4,
         hold: false,

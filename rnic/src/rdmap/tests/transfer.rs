@@ -138,6 +138,7 @@ fn interleavings() {
             mulpdu: [65535, 65477, 1442, 500][rng.below(4)],
             crc: rng.chance(2),
             extended: true,
+            completes_placed: seed % 2 == 0,
             ird: 3,
             ord: 1 + rng.below(3) as u32,
             hold: false,

@@ -46,7 +46,7 @@ fn arbitrary_packets() {
             posted += 1;
         }
         if let Ok(packet) = Packet::parse(&random_packet(&mut rng)) {
-            end.ud.receive(&packet, &HEADER).unwrap();
+            end.ud.receive(&packet, HOST, &HEADER).unwrap();
             parsed += 1;
         }
         for wc in end.received() {

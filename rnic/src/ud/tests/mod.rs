@@ -11,8 +11,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use wire::cm::UDP_Q_KEY;
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
+use super::cm_key_hosts::HOSTS_MAX;
 use super::*;
 use crate::rc::burst::ICRC_SIZE;
 use crate::tests::*;
@@ -21,11 +23,11 @@ use crate::{
     WcOp, WcStatus, Work,
 };
 
-const Q_KEY: u32 = 0x0123_4567;
+const Q_KEY: u32 = 0x1122_3344;
 const QPN: u32 = 0x11_2233;
 const CFG: UdCfg = UdCfg { q_key: Q_KEY, mtu: PathMtu::Octets4096, p_key: Bth::DEFAULT_P_KEY };
-const PEER: Destination =
-    Destination { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)), route: 3, qpn: 0x44_5566 };
+const PEER: Destination = Destination { address: HOST, route: 3, qpn: 0x44_5566, q_key: Q_KEY };
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const HEADER: [u8; HEADER_SIZE] = [0x47; HEADER_SIZE];
 
 /// A queue pair with its engine.
@@ -90,7 +92,12 @@ impl End {
 
     /// Takes a packet from the network.
     fn take(&mut self, packet: &[u8]) -> Result<(), Failure> {
-        self.ud.receive(&Packet::parse(packet).unwrap(), &HEADER)
+        self.take_from(HOST, packet)
+    }
+
+    /// Takes a packet of this host from the network.
+    fn take_from(&mut self, host: IpAddr, packet: &[u8]) -> Result<(), Failure> {
+        self.ud.receive(&Packet::parse(packet).unwrap(), host, &HEADER)
     }
 
     /// Asserts the value of this counter of received packets. All others must be 0.

@@ -42,7 +42,7 @@ fn datagrams_of_all_lengths_arrive_in_all_segments() {
         sink.bytes_mut().fill(0xEE);
         from.transmit(PEER).unwrap();
         let packet = from.sent().remove(0);
-        to.ud.receive(&Packet::parse(&packet).unwrap(), &header).unwrap();
+        to.ud.receive(&Packet::parse(&packet).unwrap(), HOST, &header).unwrap();
         assert_eq!(to.received(), [Wc { immediate, ..recv_wc(len as u64, len) }]);
         let placed = octets_of(&sink, &scatter);
         assert!(placed[..HEADER_SIZE] == header, "{len} octets");
@@ -151,6 +151,41 @@ fn what_is_not_for_this_queue_pair_is_dropped() {
     assert_eq!(end.received(), [recv_wc(1, 4)]);
 }
 
+/// A peer of Linux's RDMA CM uses the key of that program. The key is accepted from its host only.
+#[test]
+fn the_key_of_the_rdma_cm_is_accepted_from_named_hosts() {
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 8));
+    let mut end = End::new();
+    let buf = end.buf(100);
+    let bth = Bth::new(Opcode::DatagramSendOnly, QPN, Psn::new(0));
+    let with = |q_key| of_bth(bth, Extension::Deth(Deth { q_key, source_qpn: 9 }), b"abc");
+    end.recv(1, &[buf.seg(0, 100)]);
+    end.take(&with(UDP_Q_KEY)).unwrap();
+    end.ud.accept_cm_key(OTHER);
+    end.take(&with(UDP_Q_KEY)).unwrap();
+    end.take_from(OTHER, &with(UDP_Q_KEY ^ 1)).unwrap();
+    assert_eq!((end.received(), end.ud.stats().rx_wrong_q_key), (vec![], 3));
+    let mapped = Ipv4Addr::new(192, 0, 2, 8).to_ipv6_mapped().into();
+    for (host, q_key) in [(OTHER, UDP_Q_KEY), (mapped, UDP_Q_KEY), (OTHER, Q_KEY), (HOST, Q_KEY)] {
+        end.take_from(host, &with(q_key)).unwrap();
+        assert_eq!(end.received(), [recv_wc(1, 3)]);
+        end.recv(1, &[buf.seg(0, 100)]);
+    }
+    // The number of hosts is limited. Beyond it, no host is shut out.
+    for host in 2..=HOSTS_MAX as u32 {
+        end.ud.accept_cm_key(Ipv4Addr::from_bits(host).into());
+        end.ud.accept_cm_key(OTHER);
+    }
+    end.take(&with(UDP_Q_KEY)).unwrap();
+    assert_eq!(end.received(), []);
+    end.ud.accept_cm_key(Ipv4Addr::from_bits(1).into());
+    for host in [HOST, OTHER] {
+        end.take_from(host, &with(UDP_Q_KEY)).unwrap();
+        assert_eq!(end.received(), [recv_wc(1, 3)]);
+        end.recv(1, &[buf.seg(0, 100)]);
+    }
+}
+
 #[test]
 fn without_a_receive_a_datagram_is_dropped() {
     let mut end = End::new();
@@ -206,7 +241,7 @@ fn a_shared_receive_queue() {
     end.take(&packet(b"long")).unwrap();
     assert_eq!((srq.available(), low.load(Ordering::Relaxed)), (2, 1));
     let bytes = packet(b"other");
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), &HEADER).unwrap();
+    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!(other.received(), [recv_wc(2, 5)]);
     end.take(&packet(b"1")).unwrap();
     assert_eq!(end.received(), [recv_wc(1, 1)]);
@@ -223,10 +258,10 @@ fn a_shared_receive_queue() {
     let (rc_queues, mut waiting) =
         Queues::new(Some((Arc::clone(&srq), end.pd)), Arc::clone(&end.keys));
     waiting.wait_for_recv(1);
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), &HEADER).unwrap();
+    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!((other_ud.stats().rx_no_receive, srq.available()), (1, 1));
     waiting.stop_waiting();
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), &HEADER).unwrap();
+    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!(other.received(), [recv_wc(4, 5)]);
     drop((waiting, rc_queues, other_ud));
 }

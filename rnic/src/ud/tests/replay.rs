@@ -39,7 +39,7 @@ fn the_datagrams_of_the_captures() {
 
             let source = from.buf(len.max(1));
             source.bytes_mut()[..len].copy_from_slice(packet.payload);
-            let peer = Destination { qpn: dest_qpn, ..PEER };
+            let peer = Destination { qpn: dest_qpn, q_key: deth.q_key, ..PEER };
             let segments = [source.seg(0, len)];
             from.datagram(DatagramWr { to: peer, immediate, solicited, ..datagram(1, &segments) });
             from.ud.transmit(peer, deth.source_qpn, &mut from.burst).unwrap();

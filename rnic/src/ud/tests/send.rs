@@ -24,11 +24,11 @@ fn the_octets_of_a_datagram() {
         end.sent(),
         [
             // The opcode, MigReq and three octets of pad, the P_Key, the receiver, the PSN.
-            b"\x64\x70\xFF\xFF\0\x44\x55\x66\0\0\0\0\x01\x23\x45\x67\0\x11\x22\x33datag\0\0\0"
+            b"\x64\x70\xFF\xFF\0\x44\x55\x66\0\0\0\0\x11\x22\x33\x44\0\x11\x22\x33datag\0\0\0"
                 .to_vec(),
-            b"\x65\xC0\xFF\xFF\0\x44\x55\x66\0\0\0\x01\x01\x23\x45\x67\0\x11\x22\x33imm!datagram"
+            b"\x65\xC0\xFF\xFF\0\x44\x55\x66\0\0\0\x01\x11\x22\x33\x44\0\x11\x22\x33imm!datagram"
                 .to_vec(),
-            b"\x64\x40\xFF\xFF\0\x44\x55\x66\0\0\0\x02\x01\x23\x45\x67\0\x11\x22\x33".to_vec(),
+            b"\x64\x40\xFF\xFF\0\x44\x55\x66\0\0\0\x02\x11\x22\x33\x44\0\x11\x22\x33".to_vec(),
         ]
     );
     let done = |id, len| wc(id, WcOp::Send, len, WcStatus::Success);
@@ -62,7 +62,7 @@ fn a_burst_goes_to_one_address_by_one_route() {
     let other_half = IpAddr::V6(Ipv6Addr::new(0x2001, 0xDB8, 0, 1, 0, 0, 0, 7));
     let destinations = [
         Destination { qpn: 1, ..PEER },
-        Destination { qpn: 0xFF_FFFF, ..PEER },
+        Destination { qpn: 0xFF_FFFF, q_key: 5, ..PEER },
         Destination { address: mapped, ..PEER },
         Destination { route: u32::MAX, ..PEER },
         Destination { address: v6, ..PEER },
@@ -77,16 +77,15 @@ fn a_burst_goes_to_one_address_by_one_route() {
     let mut sent = vec![];
     while let Some(to) = end.ud.next() {
         end.transmit(to).unwrap();
-        let qpns: Vec<u32> =
-            end.sent().iter().map(|packet| Packet::parse(packet).unwrap().bth.dest_qpn).collect();
-        sent.push((to, qpns));
+        let receivers: Vec<_> = end.sent().iter().map(|packet| receiver(packet)).collect();
+        sent.push((to, receivers));
     }
     let [first, _, _, route, v6, other_half, last] = destinations;
-    let alone = |to: Destination| (to, vec![to.qpn]);
+    let alone = |to: Destination| (to, vec![(to.qpn, to.q_key)]);
     assert_eq!(
         sent,
         [
-            (first, vec![1, 0xFF_FFFF, PEER.qpn]),
+            (first, vec![(1, Q_KEY), (0xFF_FFFF, 5), (PEER.qpn, Q_KEY)]),
             alone(route),
             alone(v6),
             alone(other_half),
@@ -99,6 +98,16 @@ fn a_burst_goes_to_one_address_by_one_route() {
     let to = Destination { address: mapped, qpn: 0, ..PEER };
     end.transmit(to).unwrap();
     assert_eq!(end.sent().len(), 1);
+}
+
+/// The queue pair of a packet, and its Q_Key.
+fn receiver(packet: &[u8]) -> (u32, u32) {
+    match Packet::parse(packet).unwrap() {
+        Packet { bth, extension: Extension::DethImmediate(deth, _), .. } => {
+            (bth.dest_qpn, deth.q_key)
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

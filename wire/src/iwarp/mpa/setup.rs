@@ -19,8 +19,9 @@ const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 const GSO: u8 = 0x08;
 /// The bit that offers the operations of RFC 7306. It is not in the standard. Request and reply use
-/// different bits, because a responder may reflect bits that it does not know, as siw does.
-const EXTENDED_REQUEST: u8 = 0x04;
+/// different bits, because a responder may reflect bits that it does not know, as siw does. The bit
+/// of the request is only a hint, because another implementation may use it for something else.
+const EXTENDED_REQUEST: u8 = 0x01;
 const EXTENDED_REPLY: u8 = 0x02;
 
 /// A request or reply frame: the first octets in each direction.
@@ -39,8 +40,8 @@ pub struct Setup<'a> {
     pub rejected: bool,
     /// A flag that is not in the standard: a siw peer accepts FPDUs larger than the MSS.
     pub gso: bool,
-    /// A flag that is not in the standard: the sender supports the operations of RFC 7306. It shows
-    /// that the peer belongs to this project. It is used only with enhanced data.
+    /// A flag that is not in the standard: the sender supports the operations of RFC 7306. It is
+    /// used only with enhanced data.
     pub extended: bool,
     /// The protocol's revision and its additional data.
     pub revision: Revision,

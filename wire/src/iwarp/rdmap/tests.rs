@@ -20,7 +20,8 @@ fn rping_headers() {
     let untagged =
         |opcode, qn| Header::Untagged { last: true, opcode, invalidate: 0, qn, msn: 1, mo: 0 };
     let (stag, to) = (0x5B86_5C00, 0x55A0_F357_7130);
-    let cases: [(&[u8], Header, &str); 4] = [
+    let tagged = |last, opcode, placement| Header::Tagged { last, opcode, placement, stag, to };
+    let cases: [(&[u8], Header, &str); 6] = [
         (
             &[0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
             untagged(UntaggedOpcode::Send, 0),
@@ -33,13 +34,23 @@ fn rping_headers() {
         ),
         (
             &[0xC1, 0x42, 0x5B, 0x86, 0x5C, 0x00, 0, 0, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30],
-            Header::Tagged { last: true, opcode: TaggedOpcode::ReadResponse, stag, to },
+            tagged(true, TaggedOpcode::ReadResponse, Placement::Unsaid),
             "READ response stag=0x5b865c00 to=0x55a0f3577130 last",
         ),
         (
             &[0x81, 0x40, 0x5B, 0x86, 0x5C, 0x00, 0, 0, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30],
-            Header::Tagged { last: false, opcode: TaggedOpcode::Write, stag, to },
+            tagged(false, TaggedOpcode::Write, Placement::Unsaid),
             "WRITE stag=0x5b865c00 to=0x55a0f3577130",
+        ),
+        (
+            &[0xC1, 0x50, 0x5B, 0x86, 0x5C, 0x00, 0, 0, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30],
+            tagged(true, TaggedOpcode::Write, Placement::Wanted),
+            "WRITE stag=0x5b865c00 to=0x55a0f3577130 report-wanted last",
+        ),
+        (
+            &[0xC1, 0x60, 0x5B, 0x86, 0x5C, 0x00, 0, 0, 0x55, 0xA0, 0xF3, 0x57, 0x71, 0x30],
+            tagged(true, TaggedOpcode::Write, Placement::Reported),
+            "WRITE stag=0x5b865c00 to=0x55a0f3577130 report last",
         ),
     ];
     for (bytes, header, words) in cases {
@@ -52,7 +63,13 @@ fn rping_headers() {
 #[test]
 fn every_opcode_has_its_code() {
     for (opcode, code) in TaggedOpcode::ALL.into_iter().zip([0, 2]) {
-        let bytes = emit(Header::Tagged { last: true, opcode, stag: 7, to: 9 });
+        let bytes = emit(Header::Tagged {
+            last: true,
+            opcode,
+            placement: Placement::Unsaid,
+            stag: 7,
+            to: 9,
+        });
         assert_eq!(bytes[..2], [0xC1, 0x40 | code]);
     }
     let codes = [1, 3, 4, 5, 6, 7, 8, 9, 0xA, 0xB];
@@ -112,10 +129,17 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(junk), emit(header));
 }
 
+const WRITE: Header = Header::Tagged {
+    last: true,
+    opcode: TaggedOpcode::Write,
+    placement: Placement::Unsaid,
+    stag: 1,
+    to: 2,
+};
+
 #[test]
 fn reserved_bits_are_not_looked_at() {
-    let mut bytes =
-        emit(Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 1, to: 2 });
+    let mut bytes = emit(WRITE);
     let header = parse(&bytes);
     bytes[0] |= 0x3C;
     bytes[1] |= 0x30;
@@ -169,7 +193,7 @@ fn incomplete_headers_wait() {
 
 #[test]
 fn ulpdus_shorter_than_their_header() {
-    let header = Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 1, to: 0 };
+    let header = WRITE;
     assert_eq!(header.payload_len(14), Ok(0));
     assert_eq!(header.payload_len(65535), Ok(65521));
     let error = header.payload_len(13).unwrap_err();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::iwarp::{MAX_HEADER, TaggedOpcode, UntaggedOpcode};
+use crate::iwarp::{MAX_HEADER, Placement, TaggedOpcode, UntaggedOpcode};
 
 fn emit(terminate: Terminate) -> Vec<u8> {
     let mut buf = [0xEE; Terminate::MAX_SIZE];
@@ -13,7 +13,14 @@ fn emit(terminate: Terminate) -> Vec<u8> {
 }
 
 fn write_header() -> TerminatedHeader {
-    Header::Tagged { last: true, opcode: TaggedOpcode::Write, stag: 0xBAD, to: 0x1000 }.into()
+    Header::Tagged {
+        last: true,
+        opcode: TaggedOpcode::Write,
+        placement: Placement::Unsaid,
+        stag: 0xBAD,
+        to: 0x1000,
+    }
+    .into()
 }
 
 fn read_header() -> TerminatedHeader {

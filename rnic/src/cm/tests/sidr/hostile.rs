@@ -100,7 +100,7 @@ fn forged_trailers() {
         data[135] = len;
         let rep = Message::SidrRep(kernel_rep(a, SidrStatus::SUCCESS, &data));
         net.deliver(A, address(B), transaction(&req.mad), rep);
-        assert_eq!(net.event(A), (a, resolved(&data)));
+        assert_eq!(net.event(A), (a, resolved_by(false, &data)));
     }
 }
 

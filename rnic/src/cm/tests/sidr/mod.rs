@@ -214,7 +214,12 @@ fn request(private: &[u8]) -> Event {
 }
 
 fn resolved(private: &[u8]) -> Event {
-    Event::Resolved { service: SERVICE, private: private.to_vec() }
+    resolved_by(true, private)
+}
+
+/// The event of an attempt that such a service has answered.
+fn resolved_by(knows_caller: bool, private: &[u8]) -> Event {
+    Event::Resolved { service: SERVICE, private: private.to_vec(), knows_caller }
 }
 
 fn refused(status: SidrStatus, private: &[u8]) -> Event {

@@ -45,7 +45,8 @@ fn the_resolution_of_the_captures() {
             let mad = Mad { transaction: transaction(&own.mad), message: rep }.emit();
             net.managers[A].receive(net.now, sent.to, sent.from, &Mad::parse(&mad).unwrap());
             let private = rep_private(&mad);
-            assert_eq!(net.event(A), (id, Event::Resolved { service, private }), "{name}");
+            let resolved = Event::Resolved { service, private, knows_caller: false };
+            assert_eq!(net.event(A), (id, resolved), "{name}");
         }
     }
     assert_eq!(count, 1);

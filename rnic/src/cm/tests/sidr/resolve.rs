@@ -372,7 +372,7 @@ fn linux_answers() {
             net.deliver(A, address(B), transaction(&req.mad), Message::SidrRep(rep));
             let private = padded(private, 136);
             let expected = match *status {
-                SidrStatus::SUCCESS => resolved(&private),
+                SidrStatus::SUCCESS => resolved_by(false, &private),
                 status => refused(status, &private),
             };
             assert_eq!(net.event(A), (a, expected));

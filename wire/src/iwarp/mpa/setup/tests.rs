@@ -114,7 +114,7 @@ fn octets_come_one_by_one() {
 #[test]
 fn the_answer_to_extended_is_another_bit() {
     let extended = |kind, frame: &[u8]| parse(kind, frame).extended;
-    let ask = request(&[0x1C, 2, 0, 4, 0, 1, 0, 1]);
+    let ask = request(&[0x19, 2, 0, 4, 0, 1, 0, 1]);
     let reflected = reply(&ask[16..]);
     assert!(extended(SetupKind::Request, &ask) && !extended(SetupKind::Reply, &reflected));
     let yes = reply(&[0x1A, 2, 0, 4, 0, 1, 0, 1]);
