@@ -8,8 +8,8 @@
 use wire::rocev2::{Bth, Packet};
 
 use super::burst::Burst;
-use super::engine::Path;
 use super::responder::Responder;
+use super::types::Path;
 use crate::qp::Work;
 
 /// A responder that accepts no new requests, and answers again when a request is repeated. It is

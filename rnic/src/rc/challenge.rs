@@ -14,16 +14,24 @@ use std::time::{Duration, Instant};
 use wire::rocev2::{Operation, Packet, Psn, Syndrome};
 
 use super::burst::Burst;
-use super::engine::Path;
-use super::path_check::push_write;
-use super::requester::Requester;
+use super::cursors::Cursors;
+use super::request_packets::push_acknowledged_write;
+use super::types::Path;
 
 /// The PSN that kernel rxe acknowledges if it has carried out only READs, whatever the starting PSN
 /// is.
 pub(super) const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
+/// The challenges of a connection. At most one is open.
+#[derive(Default)]
+pub(super) struct Challenges {
+    open: Option<Box<Challenge>>,
+    /// The time at which the peer answered the last challenge.
+    answered_at: Option<Instant>,
+}
+
 /// An unanswered challenge.
-pub(super) struct Challenge {
+struct Challenge {
     /// The time at which the challenge is sent again. If it was sent for the last time, this is the
     /// time at which the peer counts as gone.
     due: Instant,
@@ -33,82 +41,88 @@ pub(super) struct Challenge {
     started_at: Instant,
 }
 
-impl Challenge {
-    pub(super) fn due(&self) -> Instant {
-        self.due
+impl Challenges {
+    /// Whether a challenge has not been answered.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
-    /// The time for which the challenge has not been answered.
-    pub(super) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.started_at)
+    /// The time for which the open challenge has not been answered.
+    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
+        self.open.as_ref().map(|open| now.saturating_duration_since(open.started_at))
+    }
+
+    /// The time at which the open challenge is sent again or fails.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.open.as_ref().map(|open| open.due)
     }
 
     /// Whether the challenge was sent for the last time and the time for the answer has passed.
+    #[inline]
     pub(super) fn is_expired(&self, now: Instant) -> bool {
-        self.tries_left == 0 && now >= self.due
+        self.open.as_ref().is_some_and(|open| open.tries_left == 0 && now >= open.due)
     }
 
-    /// Records that the peer is alive although it does not answer: the challenge is sent at least
-    /// once more.
-    pub(super) fn note_peer_alive(&mut self) {
-        self.tries_left = self.tries_left.max(1);
-    }
-}
-
-impl Requester {
-    /// Starts a challenge. The challenge is repeated until the peer answers, at most as often as a
-    /// request is repeated. A peer that has just answered a challenge is not challenged again
-    /// within an ACK timeout.
-    pub(super) fn start_challenge(&mut self, now: Instant) {
-        let (interval, retries) = self.timer.timeout_and_retries();
-        if self.challenge_answered_at.is_some_and(|at| now < at + interval) {
+    /// Starts a challenge, which is sent at this interval and repeated at most `retries` times. A
+    /// peer that has just answered a challenge is not challenged again within one interval.
+    pub(super) fn start(&mut self, (interval, retries): (Duration, u32), now: Instant) {
+        if self.answered_at.is_some_and(|at| now < at + interval) {
             return;
         }
         let tries_left = retries.saturating_add(1);
-        self.challenge.get_or_insert_with(|| {
+        self.open.get_or_insert_with(|| {
             Box::new(Challenge { due: now, interval, tries_left, started_at: now })
         });
     }
 
-    /// Adds the challenge to the burst if it is due. Returns whether it was added.
-    pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
-        let psn = self.last_acknowledged();
-        let Some(challenge) =
-            self.challenge.as_mut().filter(|open| open.tries_left > 0 && now >= open.due)
-        else {
-            return false;
-        };
-        challenge.tries_left -= 1;
-        challenge.due = now + challenge.interval;
-        push_write(path, psn, 0, burst)
+    /// Records that the peer is alive although it does not answer: an open challenge is sent at
+    /// least once more.
+    pub(super) fn note_peer_alive(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.tries_left = open.tries_left.max(1);
+        }
+    }
+
+    /// Ends the open challenge without an answer.
+    pub(super) fn cancel(&mut self) {
+        self.open = None;
     }
 
     /// Processes a response while a challenge is open. Any response that proves that the peer has
     /// the connection ends the challenge. Returns true if the response needs no further processing.
     #[cold]
-    pub(super) fn take_challenge_answer(
+    pub(super) fn take_answer(
         &mut self,
+        cursors: &Cursors,
         now: Instant,
         packet: &Packet<'_>,
         syndrome: Syndrome,
     ) -> bool {
-        let (psn, unacknowledged) = (packet.bth.psn, self.is_unacknowledged(packet.bth.psn));
+        let (psn, unacknowledged) = (packet.bth.psn, cursors.is_unacknowledged(packet.bth.psn));
         let acknowledges = packet.bth.opcode.operation() == Operation::Acknowledge;
         let is_unset =
             acknowledges && psn == RXE_UNSET_PSN && matches!(syndrome, Syndrome::Ack { .. });
-        let repeats = acknowledges && psn.is_before(self.oldest.psn);
+        let repeats = acknowledges && psn.is_before(cursors.oldest().psn);
         if !unacknowledged && !is_unset && !repeats {
             return false;
         }
-        (self.challenge, self.challenge_answered_at) = (None, Some(now));
+        (self.open, self.answered_at) = (None, Some(now));
         // A request in flight may have the PSN of this response. If the peer has received the
         // request, the requester sends it again, and the peer then acknowledges it again.
         !unacknowledged || is_unset
     }
 
-    /// Whether this is the PSN with which adapters answer the challenge. A stranger can hardly
-    /// guess it. Kernel rxe may answer with another PSN, and such an answer does not count here.
-    pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
-        self.challenge.is_some() && self.repeats_last(psn)
+    /// Adds the open challenge to the burst if it is due. `psn` is the PSN of the last packet of a
+    /// SEND or WRITE that the peer has acknowledged. Returns whether the challenge was added.
+    pub(super) fn send(&mut self, psn: Psn, path: &Path, now: Instant, burst: &mut Burst) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.tries_left > 0 && now >= open.due)
+        else {
+            return false;
+        };
+        open.tries_left -= 1;
+        open.due = now + open.interval;
+        push_acknowledged_write(path, psn, 0, burst)
     }
 }

@@ -3,198 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wire::rocev2::{Bth, NakCode, Opcode, Packet, PathMtu, Psn, RnrTimer};
+use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn};
 use work::cause::Cause;
 
 use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
-use super::early::EarlyPool;
-use super::messages::Message;
 use super::notification::Notifier;
 use super::path_check::{Oldest, PathCheck};
+use super::reorder_buffer::EarlyPool;
+use super::request_packets::OldestPacket;
 use super::requester::Requester;
 use super::responder::Responder;
+use super::responder_resources::RepeatedRead;
+use super::types::{Failure, Path, RcCfg, Stats};
 use crate::qp::Work;
 use crate::wr::{Arrival, WcStatus};
-
-/// The parameters that connection management has agreed on, and those that this end chooses itself.
-#[derive(Clone, Copy, Debug)]
-pub struct RcCfg {
-    /// The maximum payload of a packet.
-    pub mtu: PathMtu,
-    /// The maximum number of octets in an IP packet on the path. TCP's segments there are as large,
-    /// and the window grows so that the connection gets as many octets through as TCP does.
-    pub ip_mtu: usize,
-    /// The number of the peer's queue pair.
-    pub peer_qpn: u32,
-    /// The partition key.
-    pub p_key: u16,
-    /// The PSN of the first packet that this end sends: the starting PSN that the peer chose.
-    pub sq_psn: Psn,
-    /// The PSN of the first packet that the peer sends: the starting PSN that this end chose.
-    pub rq_psn: Psn,
-    /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
-    /// a posted read or atomic operation never starts.
-    pub initiator_depth: u32,
-    /// The maximum number of the peer's RDMA reads and atomic operations that are kept here for
-    /// repetition.
-    pub responder_resources: u32,
-    /// The local ACK timeout: 4.096 µs << n, and at least 32 ms. The timeout with code 0 never
-    /// expires.
-    pub ack_timeout: u8,
-    /// The number of consecutive timeouts after which the requester still retries.
-    pub retries: u32,
-    /// The number of consecutive RNR NAKs after which the requester still retries. Further RNR NAKs
-    /// do not end the connection until this number of times the latest RNR time has passed. 7 means
-    /// any number.
-    pub rnr_retries: u8,
-    /// The time that the peer must wait if no receive is posted here. For each further RNR NAK for
-    /// the same packet the time grows by one step, up to 0.64 ms.
-    pub rnr_timer: RnrTimer,
-    /// The maximum number of PSNs in flight, 1 to 2^20. It should correspond to the size of the
-    /// receive buffer of the peer's socket. The congestion control may permit fewer: at most 1 MiB
-    /// and 1,024 packets if a round trip takes 25 ms or less, and in proportion to the round trip
-    /// if it takes longer.
-    pub window: u32,
-}
-
-/// The reason for which the connection cannot continue (IBA: the queue pair enters the error
-/// state). If a work request is the cause, it completes with a status of its own: a receive
-/// completes at once, and a request completes when [`ReliableConnection::flush`] is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The peer refused a request of this end.
-    #[error("the peer answered a request with a NAK: {0}")]
-    Refused(NakCode),
-    /// This end refused a request of the peer. [`ReliableConnection::transmit_fatal_nak`] reports
-    /// the refusal to the peer.
-    #[error("a request of the peer was refused: {0}")]
-    Refusing(NakCode),
-    /// The peer has not answered any retry.
-    #[error("the peer does not answer")]
-    Silent,
-    /// The peer has not answered a [challenge](ReliableConnection::start_challenge).
-    #[error(
-        "the peer does not answer, and its queue pair was reported to be in another connection"
-    )]
-    Stale,
-    /// The peer answers, but full packets do not get through.
-    #[error("packets of the path MTU do not get through, although short packets do")]
-    PathMtu,
-    /// The peer had no receive posted in any retry.
-    #[error("the peer had no receive buffer in any retry")]
-    ReceiverNotReady,
-    /// The peer's response is not a valid answer to the request.
-    #[error("the peer's response does not match the request")]
-    BadResponse,
-    /// The memory of a local request is no longer registered, or the request is longer than 2^31
-    /// octets.
-    #[error("a request could not be carried out on this side")]
-    Local,
-    /// [`ReliableConnection::flush`] was called.
-    #[error("the queue pair was flushed")]
-    Flushed,
-}
-
-/// Counters of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// The number of packets that were put into bursts.
-    pub tx_packets: u64,
-    /// The part of `tx_packets` that are request packets which were sent again.
-    pub repeated: u64,
-    /// The number of requests that have completed.
-    pub tx_messages: u64,
-    /// The number of packets of this connection that were received.
-    pub rx_packets: u64,
-    /// The part of `rx_packets` that are requests which had been received before.
-    pub duplicates: u64,
-    /// The part of `rx_packets` that are requests which arrived after a missing request.
-    pub out_of_order: u64,
-    /// The part of `out_of_order` that were kept until the missing request arrived.
-    pub kept: u64,
-    /// The part of `rx_packets` that are responses for which no request is in flight.
-    pub unexpected: u64,
-    /// The part of `rx_packets` that are NAKs for a PSN sequence error.
-    pub rx_sequence_naks: u64,
-    /// The part of `rx_packets` that are RNR NAKs.
-    pub rx_rnr_naks: u64,
-    /// The number of completed requests of the peer.
-    pub rx_messages: u64,
-    /// The number of NAKs for a PSN sequence error that were sent to the peer.
-    pub tx_sequence_naks: u64,
-    /// The number of RNR NAKs that were sent to the peer.
-    pub tx_rnr_naks: u64,
-    /// The number of times that the oldest packet was sent again before the ACK timeout because no
-    /// response came.
-    pub probes: u64,
-    /// The number of expired ACK timeouts.
-    pub timeouts: u64,
-    /// The part of `rx_packets` that are congestion notifications (CNP).
-    pub rx_congestion_notifications: u64,
-}
-
-impl Stats {
-    /// The names and values of the counters. The names and their order are the same for all
-    /// connections.
-    pub fn list(&self) -> [(&'static str, u64); 16] {
-        [
-            ("packets-sent", self.tx_packets),
-            ("packets-sent-again", self.repeated),
-            ("requests-completed", self.tx_messages),
-            ("packets-received", self.rx_packets),
-            ("packets-received-again", self.duplicates),
-            ("packets-out-of-order", self.out_of_order),
-            ("packets-kept", self.kept),
-            ("answers-unexpected", self.unexpected),
-            ("sequence-naks-received", self.rx_sequence_naks),
-            ("rnr-naks-received", self.rx_rnr_naks),
-            ("requests-served", self.rx_messages),
-            ("sequence-naks-sent", self.tx_sequence_naks),
-            ("rnr-naks-sent", self.tx_rnr_naks),
-            ("probes", self.probes),
-            ("ack-timeouts", self.timeouts),
-            ("congestion-notifications-received", self.rx_congestion_notifications),
-        ]
-    }
-}
-
-/// The oldest packet for which a requester waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OldestPacket {
-    /// A packet of a request that is not acknowledged. It has this length in octets, without its
-    /// ICRC.
-    Request(usize),
-    /// A response to a READ that has not arrived. It has this length in octets, without its ICRC.
-    Response(usize),
-}
-
-/// Responses to a READ that the peer has requested again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepeatedRead {
-    /// The PSN of the first response that the peer has requested again.
-    pub(super) start: Psn,
-    /// The number of responses that the peer has requested again and that had been sent before.
-    pub(super) sent: u32,
-    /// The length of the first response in octets, without its ICRC.
-    pub(super) len: usize,
-}
-
-impl RepeatedRead {
-    /// Whether this is the PSN of a response that had been sent before.
-    pub fn contains(&self, psn: Psn) -> bool {
-        psn.is_within(self.start, self.sent)
-    }
-
-    /// The length in octets, without its ICRC, of the first response that the peer has requested
-    /// again.
-    pub fn packet_len(&self) -> usize {
-        self.len
-    }
-}
-
-/// The maximum length of a message in octets (IBA, section 9.7.4.1.6).
-pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The engine's half of a connection. It is used under the engine lock.
 ///
@@ -211,6 +34,16 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 /// packets. `transmit` adds an acknowledgement alone only if, since the last acknowledgement, many
 /// packets have arrived or many acknowledgements were requested.
 ///
+/// The methods are of four kinds, and stand in this order:
+///
+/// 1. Questions, which change nothing, take `&self` and are cheap.
+/// 2. Events: [`receive`](Self::receive) and [`expire`](Self::expire). The questions may have
+///    other answers afterwards.
+/// 3. Packets: [`transmit`](Self::transmit) and all other methods that take a [`Burst`]. They add
+///    what is due to the burst, as far as it fits.
+/// 4. What the owner of the connection wants, or knows from elsewhere. None of these adds a packet;
+///    the questions then say what to send.
+///
 /// `transmit` carries out a READ of the peer, because it creates the responses; `receive` carries
 /// out all other requests. A caller that wants a READ to return the memory as it was before a later
 /// request must therefore call `transmit` before it passes that request to `receive`.
@@ -226,23 +59,6 @@ pub struct ReliableConnection {
     notifier: Notifier,
     failure: Option<Failure>,
     stats: Stats,
-}
-
-/// The destination and the size of packets.
-#[derive(Clone, Copy)]
-pub(super) struct Path {
-    pub(super) mtu: PathMtu,
-    pub(super) peer_qpn: u32,
-    pub(super) p_key: u16,
-}
-
-impl Path {
-    /// Makes the BTH of a packet to the peer.
-    #[inline]
-    pub(super) fn bth(&self, opcode: wire::rocev2::Opcode, psn: Psn) -> Bth {
-        // HCAs that do not support path migration set this bit.
-        Bth { p_key: self.p_key, migrated: true, ..Bth::new(opcode, self.peer_qpn, psn) }
-    }
 }
 
 impl ReliableConnection {
@@ -265,13 +81,145 @@ impl ReliableConnection {
     /// Keeps packets that arrive early in the memory of this pool, which belongs to the adapter.
     /// Without a pool they are dropped.
     pub fn with_early_pool(mut self, pool: &Arc<EarlyPool>) -> Self {
-        self.responder.early_pool = Some(Arc::clone(pool));
+        self.responder.keep_early_in(pool);
         self
     }
 
     /// Switches the pacing off, because the peer is on the same host.
     pub fn disable_pacing(&mut self) {
-        self.requester.congestion.disable_pacing();
+        self.requester.disable_pacing();
+    }
+
+    /// Whether [`transmit`](Self::transmit) would add a packet or bind a window. This check is
+    /// cheap.
+    #[inline]
+    pub fn wants_tx(&self) -> bool {
+        let ReliableConnection { work, path, requester, responder, path_check, .. } = self;
+        self.failure.is_none()
+            && (responder.is_ready()
+                || path_check.question_is_due()
+                || !path_check.holds() && requester.is_ready(work, path.mtu))
+    }
+
+    /// Whether [`transmit_responses`](Self::transmit_responses) would add a packet. This check is
+    /// cheap.
+    #[inline]
+    pub fn wants_to_respond(&self) -> bool {
+        self.failure.is_none() && self.responder.is_ready()
+    }
+
+    /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
+    #[inline]
+    pub fn owes_ack(&self) -> bool {
+        self.failure.is_none() && self.responder.owes_ack()
+    }
+
+    /// Whether the peer may be sending a message again, and so cannot learn yet that all of the
+    /// message has arrived.
+    pub fn withholds_ack(&self) -> bool {
+        self.failure.is_none() && self.responder.withholds_end()
+    }
+
+    /// The time at which [`expire`](Self::expire) is to be called: the pacing permits more packets,
+    /// or something has not been answered. Any call may change this time, and it may be earlier
+    /// than necessary.
+    #[inline]
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let deadlines = [self.requester.deadline(&self.work), self.responder.deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Whether a graceful close can finish: no request is queued or in flight, and no response or
+    /// acknowledgement is owed.
+    pub fn is_drained(&self) -> bool {
+        let all_answered = !self.responder.is_ready()
+            && !self.responder.owes_ack()
+            && !self.responder.withholds_end();
+        !self.work.has_requests() && all_answered
+    }
+
+    /// Whether a message of the peer has arrived only in part.
+    #[inline]
+    pub fn is_mid_message(&self) -> bool {
+        self.responder.is_mid_message()
+    }
+
+    /// Whether the peer waits after an RNR NAK. When a receive is posted, call
+    /// [`announce_receive`](Self::announce_receive).
+    #[inline]
+    pub fn is_peer_waiting_for_receive(&self) -> bool {
+        self.failure.is_none() && self.responder.is_peer_waiting_for_receive()
+    }
+
+    /// After [`start_peer_close`](Self::start_peer_close), whether all requests that are still
+    /// posted can only be flushed.
+    pub fn is_peer_close_done(&self) -> bool {
+        self.requester.is_peer_close_done(&self.work, self.path.mtu)
+    }
+
+    /// Whether the connection ends at the next ACK timeout if the peer does not answer before.
+    pub fn is_last_retry(&self) -> bool {
+        self.requester.is_last_retry()
+    }
+
+    /// The time for which the peer has not acknowledged anything new, if a packet is in flight.
+    /// Otherwise, the time for which a [challenge](Self::start_challenge) has not been answered, if
+    /// one is open.
+    pub fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.requester.silent_for(now)
+    }
+
+    /// Whether the PSN of a packet shows that the peer sent it: it is the PSN of the peer's next
+    /// request, of a response to a request in flight, or of the answer that adapters give to a
+    /// [challenge](Self::start_challenge). A sender that has not seen the connection's packets
+    /// would have to guess the PSN.
+    pub fn has_expected_psn(&self, packet: &Packet<'_>) -> bool {
+        let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
+        match opcode.is_response() {
+            true => {
+                self.requester.cursors().is_unacknowledged(psn)
+                    || self.requester.is_challenge_answer(psn)
+            }
+            false => opcode.is_request() && self.responder.expects(psn),
+        }
+    }
+
+    /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
+    /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
+    /// the connection's packets would have to guess the PSN. For responses see
+    /// [`take_repeated_read`](Self::take_repeated_read).
+    pub fn may_have_sent(&self, psn: Psn) -> bool {
+        self.requester.cursors().is_unacknowledged(psn) || self.is_probe(psn)
+    }
+
+    /// Whether this is the PSN of a [probe](Self::probe_path) of which it is unknown whether it has
+    /// reached the peer.
+    pub fn is_probe(&self, psn: Psn) -> bool {
+        self.path_check.is_probe(psn)
+    }
+
+    /// The oldest packet for which this end waits. `None` if no request is posted.
+    #[cold]
+    pub fn oldest_packet(&self) -> Option<OldestPacket> {
+        self.requester.oldest_packet(&self.work, self.path.mtu)
+    }
+
+    /// The path MTU of the connection.
+    pub fn path_mtu(&self) -> PathMtu {
+        self.path.mtu
+    }
+
+    /// The half of the queue pair that completes work.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// The counters of this connection.
+    pub fn stats(&self) -> Stats {
+        self.stats
     }
 
     /// Processes a packet for this queue pair: places data and completes work. The caller has
@@ -323,28 +271,22 @@ impl ReliableConnection {
         }
     }
 
-    /// Whether a message of the peer has arrived only in part.
-    #[inline]
-    pub fn is_mid_message(&self) -> bool {
-        !matches!(self.responder.message, Message::None)
-    }
-
-    /// Whether the peer waits after an RNR NAK. When a receive is posted, call
-    /// [`announce_receive`](Self::announce_receive).
-    #[inline]
-    pub fn is_peer_waiting_for_receive(&self) -> bool {
-        self.failure.is_none() && self.responder.is_peer_waiting_for_receive()
-    }
-
-    /// Tells the peer that it need not wait any longer, because a receive has been posted.
-    pub fn announce_receive(&mut self) {
-        self.responder.announce_receive();
-    }
-
-    /// Returns a message for which there was no receive. Returns each such message only once, when
-    /// the first RNR NAK for it is due.
-    pub fn take_rnr_arrival(&mut self) -> Option<Arrival> {
-        self.responder.take_rnr_arrival()
+    /// Handles deadlines that have passed. Packets to be sent again wait for
+    /// [`transmit`](Self::transmit).
+    pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
+        self.check_not_failed()?;
+        let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
+        responder.expire(now, stats);
+        let before = *stats;
+        let mut result = requester.expire(work, now, stats);
+        let timed_out = stats.timeouts > before.timeouts;
+        if (timed_out || stats.probes > before.probes)
+            && path_check.note_retransmission(Oldest::of(requester, work, path), timed_out)
+        {
+            requester.fail_oldest(work, WcStatus::Transport);
+            result = Err(Failure::PathMtu);
+        }
+        result.map_err(|failure| self.fail(failure))
     }
 
     /// Adds the packets that may be sent now to a burst, until the burst or the window is full:
@@ -354,7 +296,7 @@ impl ReliableConnection {
         self.check_not_failed()?;
         let before = burst.len();
         let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
-        path_check.send_question(path, requester.last_acknowledged(), burst);
+        path_check.send_question(path, requester.cursors().last_acknowledged(), burst);
         let mut result = Ok(());
         if responder.is_ready() {
             // A peer that reads all the time must leave some room in the burst for requests of this
@@ -403,82 +345,12 @@ impl ReliableConnection {
         }
     }
 
-    /// Whether the peer may be sending a message again, and so cannot learn yet that all of the
-    /// message has arrived.
-    pub fn withholds_ack(&self) -> bool {
-        self.failure.is_none() && self.responder.withholds_end()
-    }
-
     /// After a [`Failure`], adds the NAK that reports the failure to the peer, if there is one. The
     /// NAK is sent once, and only before [`flush`](Self::flush).
     pub fn transmit_fatal_nak(&mut self, burst: &mut Burst) {
         if self.failure.is_some() && self.responder.transmit_fatal_nak(&self.path, burst) {
             self.stats.tx_packets += 1;
         }
-    }
-
-    /// Whether [`transmit`](Self::transmit) would add a packet or bind a window. This check is
-    /// cheap.
-    #[inline]
-    pub fn wants_tx(&self) -> bool {
-        let ReliableConnection { work, path, requester, responder, path_check, .. } = self;
-        self.failure.is_none()
-            && (responder.is_ready()
-                || path_check.question_is_due()
-                || !path_check.holds() && requester.is_ready(work, path.mtu))
-    }
-
-    /// Whether [`transmit_responses`](Self::transmit_responses) would add a packet. This check is
-    /// cheap.
-    #[inline]
-    pub fn wants_to_respond(&self) -> bool {
-        self.failure.is_none() && self.responder.is_ready()
-    }
-
-    /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
-    #[inline]
-    pub fn owes_ack(&self) -> bool {
-        self.failure.is_none() && self.responder.owes_ack()
-    }
-
-    /// The time at which [`expire`](Self::expire) is to be called: the pacing permits more packets,
-    /// or something has not been answered. Any call may change this time, and it may be earlier
-    /// than necessary.
-    #[inline]
-    pub fn deadline(&self) -> Option<Instant> {
-        if self.failure.is_some() {
-            return None;
-        }
-        let deadlines = [self.requester.deadline(&self.work), self.responder.deadline()];
-        deadlines.into_iter().flatten().min()
-    }
-
-    /// Handles deadlines that have passed. Packets to be sent again wait for
-    /// [`transmit`](Self::transmit).
-    pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
-        self.check_not_failed()?;
-        let ReliableConnection { work, path, requester, responder, path_check, stats, .. } = self;
-        responder.expire(now, stats);
-        let before = *stats;
-        let mut result = requester.expire(work, now, stats);
-        let timed_out = stats.timeouts > before.timeouts;
-        if (timed_out || stats.probes > before.probes)
-            && path_check.note_retransmission(Oldest::of(requester, work, path), timed_out)
-        {
-            work.fail(requester.oldest.at, WcStatus::Transport);
-            result = Err(Failure::PathMtu);
-        }
-        result.map_err(|failure| self.fail(failure))
-    }
-
-    /// Adds a probe of the path: a packet of the full path MTU that the peer acknowledges and does
-    /// not carry out. If a router cannot forward it, this host learns so by ICMP. If the probe is
-    /// lost, nothing happens.
-    pub fn probe_path(&mut self, burst: &mut Burst) {
-        let ReliableConnection { path, requester, path_check, .. } = self;
-        let is_sent = self.failure.is_none()
-            && path_check.send_probe(path, requester.last_acknowledged(), burst);
-        self.stats.tx_packets += u64::from(is_sent);
     }
 
     /// Records that a packet of the peer has arrived that a switch has marked (ECN, codepoint CE).
@@ -495,36 +367,14 @@ impl ReliableConnection {
         self.stats.tx_packets += u64::from(is_sent);
     }
 
-    /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
-    /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
-    /// the connection's packets would have to guess the PSN. For responses see
-    /// [`take_repeated_read`](Self::take_repeated_read).
-    pub fn may_have_sent(&self, psn: Psn) -> bool {
-        self.requester.is_unacknowledged(psn) || self.is_probe(psn)
-    }
-
-    /// Whether this is the PSN of a [probe](Self::probe_path) of which it is unknown whether it has
-    /// reached the peer.
-    pub fn is_probe(&self, psn: Psn) -> bool {
-        self.path_check.is_probe(psn)
-    }
-
-    /// The oldest packet for which this end waits. `None` if no request is posted.
-    #[cold]
-    pub fn oldest_packet(&self) -> Option<OldestPacket> {
-        self.requester.oldest_packet(&self.work, self.path.mtu)
-    }
-
-    /// Returns the READ whose responses the peer has requested again since the last call, although
-    /// they had been sent.
-    #[inline]
-    pub fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
-        self.responder.resources.take_repeated_read()
-    }
-
-    /// The path MTU of the connection.
-    pub fn path_mtu(&self) -> PathMtu {
-        self.path.mtu
+    /// Adds a probe of the path: a packet of the full path MTU that the peer acknowledges and does
+    /// not carry out. If a router cannot forward it, this host learns so by ICMP. If the probe is
+    /// lost, nothing happens.
+    pub fn probe_path(&mut self, burst: &mut Burst) {
+        let ReliableConnection { path, requester, path_check, .. } = self;
+        let is_sent = self.failure.is_none()
+            && path_check.send_probe(path, requester.cursors().last_acknowledged(), burst);
+        self.stats.tx_packets += u64::from(is_sent);
     }
 
     /// Asks the peer whether it still has this connection, because a message claims that the peer's
@@ -546,16 +396,22 @@ impl ReliableConnection {
         is_sent
     }
 
-    /// The time for which the peer has not acknowledged anything new, if a packet is in flight.
-    /// Otherwise, the time for which a [challenge](Self::start_challenge) has not been answered, if
-    /// one is open.
-    pub fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.requester.silent_for(now)
+    /// Returns a message for which there was no receive. Returns each such message only once, when
+    /// the first RNR NAK for it is due.
+    pub fn take_rnr_arrival(&mut self) -> Option<Arrival> {
+        self.responder.take_rnr_arrival()
     }
 
-    /// Whether the connection ends at the next ACK timeout if the peer does not answer before.
-    pub fn is_last_retry(&self) -> bool {
-        self.requester.timer.is_last_retry()
+    /// Returns the READ whose responses the peer has requested again since the last call, although
+    /// they had been sent.
+    #[inline]
+    pub fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
+        self.responder.take_repeated_read()
+    }
+
+    /// Tells the peer that it need not wait any longer, because a receive has been posted.
+    pub fn announce_receive(&mut self) {
+        self.responder.announce_receive();
     }
 
     /// Records that the peer is alive although it does not answer: its process is stopped, or the
@@ -563,20 +419,6 @@ impl ReliableConnection {
     /// whatever the number of retries.
     pub fn note_peer_alive(&mut self, now: Instant) {
         self.requester.note_peer_alive(now);
-    }
-
-    /// Whether the PSN of a packet shows that the peer sent it: it is the PSN of the peer's next
-    /// request, of a response to a request in flight, or of the answer that adapters give to a
-    /// [challenge](Self::start_challenge). A sender that has not seen the connection's packets
-    /// would have to guess the PSN.
-    pub fn has_expected_psn(&self, packet: &Packet<'_>) -> bool {
-        let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
-        match opcode.is_response() {
-            true => {
-                self.requester.is_unacknowledged(psn) || self.requester.is_challenge_answer(psn)
-            }
-            false => opcode.is_request() && psn == self.responder.expected,
-        }
     }
 
     /// Records that the peer disconnects. The peer accepts no new requests, but it may have carried
@@ -594,37 +436,12 @@ impl ReliableConnection {
         requester.start_peer_close(work, path.mtu, now, stats);
     }
 
-    /// After [`start_peer_close`](Self::start_peer_close), whether all requests that are still
-    /// posted can only be flushed.
-    pub fn is_peer_close_done(&self) -> bool {
-        self.requester.is_peer_close_done(&self.work, self.path.mtu)
-    }
-
-    /// Whether a graceful close can finish: no request is queued or in flight, and no response or
-    /// acknowledgement is owed.
-    pub fn is_drained(&self) -> bool {
-        let all_answered = !self.responder.is_ready()
-            && !self.responder.owes_ack()
-            && !self.responder.withholds_end();
-        !self.work.has_requests() && all_answered
-    }
-
     /// Completes all posted work as flushed. Call this again for work that is posted later. From
     /// now on no packet is sent or received.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure::Flushed);
         self.responder.clear_pending();
         self.work.flush();
-    }
-
-    /// The half of the queue pair that completes work.
-    pub fn work(&self) -> &Work {
-        &self.work
-    }
-
-    /// The counters of this connection.
-    pub fn stats(&self) -> Stats {
-        self.stats
     }
 
     /// Ends the engine. Posted work that has not completed stays in the queues until
@@ -642,7 +459,7 @@ impl ReliableConnection {
     /// Ends slow start: opens the congestion window as far as the configuration permits.
     #[cfg(test)]
     pub(crate) fn open_window(&mut self) {
-        self.requester.congestion.open();
+        self.requester.open_window();
     }
 
     #[inline]

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use wire::rocev2::Psn;
 
-use super::early::{EARLY_PSNS, Keeping};
+use super::reorder_buffer::{EARLY_PSNS, Keeping};
 
 /// The delay of a NAK until a round trip has been measured.
 const FIRST_NAK_DELAY: Duration = Duration::from_micros(250);

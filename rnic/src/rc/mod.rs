@@ -1,55 +1,65 @@
 //! InfiniBand's reliable connection as RoCEv2 carries it (IBA, chapter 9): the engine between a
 //! queue pair and packets.
 //!
+//! The table lists the files from the bottom up. A file uses only what the files above its row in
+//! the table define, so that whoever reads them in this order meets no name before it is explained.
+//!
 //! | file | what |
 //! |---|---|
-//! | [`engine`] | the engine's interface, and the state that its two halves share |
-//! | `requester` | tracks which requests are acknowledged, in flight, or to be sent |
-//! | `read_requests` | the requester's READs: which responses are requested, awaited and kept |
-//! | `recovery` | when new packets may be sent although a packet is missing |
-//! | `requests` | the requester's packets, created from work requests |
-//! | `responses` | the peer's responses, and the completions that follow from them |
-//! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
-//! | `gap` | when the responder reports a missing packet |
-//! | [`early`] | the packets that arrived before a missing packet |
-//! | `messages` | carries out the peer's requests: from packets to memory and completions |
-//! | `responder_resources` | the peer's READs and atomic operations, and their responses |
-//! | [`ack_only`] | the answers of an end that has closed the connection |
-//! | `challenge` | asks an idle peer whether it still has the connection |
-//! | `congestion` | the congestion window and the pacing |
-//! | `retransmission` | the retransmission timer |
-//! | `path_check` | notices that full packets do not get through although short packets do |
-//! | `notification` | tells the peer that a switch has marked its packets (CNP) |
+//! | `types` | the parameters, the counters and the failures of a connection, and its path |
 //! | [`burst`] | outgoing datagrams |
 //! | [`wheel`] | the deadlines of all queue pairs of an adapter |
+//! | `request_packets` | the requester's packets, created from work requests |
+//! | `cursors` | which packets are acknowledged, sent, or to be sent again |
+//! | `read_requests` | the requester's READs: which responses are requested, awaited and kept |
+//! | `receiver_wait` | the requester's wait for a receive buffer of the peer |
+//! | `congestion` | the congestion window and the pacing |
+//! | `retransmission` | the retransmission timer |
+//! | [`reorder_buffer`] | the packets that arrived before a missing packet |
+//! | `recovery` | when new packets may be sent although a packet is missing |
+//! | `flight` | the packets in flight: acknowledgements and losses |
+//! | `challenge` | asks an idle peer whether it still has the connection |
+//! | `requester` | sends requests, processes responses, and completes requests |
+//! | `path_check` | notices that full packets do not get through although short packets do |
+//! | `responder_resources` | the peer's READs and atomic operations, and their responses |
+//! | `execution` | carries out the peer's requests: from packets to memory and completions |
+//! | `gap` | when the responder reports a missing packet |
+//! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
+//! | [`ack_only`] | the answers of an end that has closed the connection |
+//! | `notification` | tells the peer that a switch has marked its packets (CNP) |
+//! | [`engine`] | the interface: both halves of a connection between a queue pair and packets |
 
 pub mod ack_only;
 pub mod burst;
 mod challenge;
 mod congestion;
-pub mod early;
+mod cursors;
 pub mod engine;
+mod execution;
+mod flight;
 mod gap;
-mod messages;
 mod notification;
 mod path_check;
 mod read_requests;
+mod receiver_wait;
 mod recovery;
+pub mod reorder_buffer;
+mod request_packets;
 mod requester;
-mod requests;
 mod responder;
 mod responder_resources;
-mod responses;
 mod retransmission;
+mod types;
 pub mod wheel;
 
 pub use ack_only::AckOnlyResponder;
 pub use burst::Burst;
-pub use early::EarlyPool;
-pub use engine::{
-    Failure, MAX_MESSAGE, OldestPacket, RcCfg, ReliableConnection, RepeatedRead, Stats,
-};
-pub(crate) use requests::convert_immediate;
+pub use engine::ReliableConnection;
+pub use reorder_buffer::EarlyPool;
+pub use request_packets::OldestPacket;
+pub(crate) use request_packets::convert_immediate;
+pub use responder_resources::RepeatedRead;
+pub use types::{Failure, MAX_MESSAGE, RcCfg, Stats};
 pub use wheel::Wheel;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use wire::rocev2::{Bth, Extension, Opcode, Psn};
 
 use super::burst::Burst;
-use super::engine::Path;
+use super::types::Path;
 
 /// The minimum interval between two CNPs of a connection.
 const INTERVAL_MIN: Duration = Duration::from_micros(50);

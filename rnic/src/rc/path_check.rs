@@ -27,12 +27,13 @@
 //! message only explains why a longer packet stays unacknowledged. It ends no connection whose
 //! packets get through.
 
-use wire::rocev2::{Extension, Opcode, Operation, Packet, Position, Psn, Reth, Syndrome};
+use wire::rocev2::{Extension, Operation, Packet, Psn, Syndrome};
 
 use super::burst::Burst;
 use super::challenge::RXE_UNSET_PSN;
-use super::engine::Path;
-use super::requester::{Cursor, Requester};
+use super::request_packets::{Cursor, push_acknowledged_write};
+use super::requester::Requester;
+use super::types::Path;
 use crate::qp::Work;
 use crate::wr::WcOp;
 
@@ -82,7 +83,7 @@ impl PathCheck {
 
     /// Adds a probe to the burst.
     pub(super) fn send_probe(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) -> bool {
-        let is_sent = push_write(path, acknowledged, path.mtu.octets(), burst);
+        let is_sent = push_acknowledged_write(path, acknowledged, path.mtu.octets(), burst);
         if is_sent {
             self.probe = Some(acknowledged);
         }
@@ -111,7 +112,7 @@ impl PathCheck {
     #[inline]
     pub(super) fn send_question(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) {
         if std::mem::take(&mut self.stall.question_is_due) {
-            push_write(path, acknowledged, 0, burst);
+            push_acknowledged_write(path, acknowledged, 0, burst);
         }
     }
 
@@ -124,18 +125,18 @@ impl PathCheck {
 
     #[cold]
     fn take_answer(&mut self, requester: &Requester, packet: &Packet<'_>) -> bool {
-        let psn = packet.bth.psn;
+        let (psn, cursors) = (packet.bth.psn, requester.cursors());
         let is_ack = packet.bth.opcode.operation() == Operation::Acknowledge
             && matches!(packet.extension, Extension::Aeth(aeth)
                 if matches!(aeth.syndrome, Syndrome::Ack { .. }));
         let is_answer = is_ack
-            && requester.challenge.is_none()
-            && !requester.is_unacknowledged(psn)
-            && (requester.repeats_last(psn) || psn == RXE_UNSET_PSN);
+            && !requester.has_open_challenge()
+            && !cursors.is_unacknowledged(psn)
+            && (cursors.repeats_last(psn) || psn == RXE_UNSET_PSN);
         if is_answer {
             // If requests are in flight, the answer may be to a question, or to a request that the
             // peer had acknowledged before.
-            self.has_sent |= self.probe.take().is_some() && requester.in_flight() == 0;
+            self.has_sent |= self.probe.take().is_some() && cursors.in_flight() == 0;
             self.stall.take_answer();
         }
         is_answer
@@ -152,7 +153,7 @@ impl PathCheck {
         let Some(before) = before else { return };
         let is_rnr_nak = matches!(packet.extension, Extension::Aeth(aeth)
             if matches!(aeth.syndrome, Syndrome::Rnr(_)));
-        let has_progress = requester.oldest.psn != before.psn;
+        let has_progress = requester.cursors().oldest().psn != before.psn;
         if has_progress && before.is_full {
             match before.is_read {
                 true => self.has_received = true,
@@ -201,20 +202,11 @@ impl Oldest {
     /// Returns the oldest packet. Returns `None` if no request is posted.
     #[inline]
     pub(super) fn of(requester: &Requester, work: &Work, path: &Path) -> Option<Self> {
-        let Cursor { at, index, psn } = requester.oldest;
+        let Cursor { at, index, psn } = requester.cursors().oldest();
         let (wqe, _) = work.request(at)?;
         let has_packets = !matches!(wqe.op, WcOp::FetchAdd | WcOp::CompareSwap | WcOp::Bind);
         let end = (u64::from(index) + 1) * path.mtu.octets() as u64;
         let is_full = has_packets && end <= u64::from(wqe.len);
         Some(Oldest { psn, is_full, is_read: wqe.op == WcOp::Read })
     }
-}
-
-/// Adds an RDMA write with this number of octets and a PSN that the peer has acknowledged, so that
-/// the peer does not carry it out, but acknowledges it again.
-pub(super) fn push_write(path: &Path, psn: Psn, octets: usize, burst: &mut Burst) -> bool {
-    let mut bth = path.bth(Opcode::write(Position::Only, false), psn);
-    bth.ack_request = true;
-    let reth = Extension::Reth(Reth { va: 0, r_key: 0, len: octets as u32 });
-    burst.push_packet(&bth, &reth, octets).map(|payload| payload.fill(0)).is_some()
 }

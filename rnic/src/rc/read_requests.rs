@@ -9,12 +9,13 @@
 //! If a response of a READ is missing, the responses after it are kept, and only the missing ones
 //! are requested again.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use wire::rocev2::{PathMtu, Psn};
 
-use super::congestion::CongestionControl;
-use super::requester::{Cursor, Requester, packets};
+use super::cursors::Cursors;
+use super::request_packets::{Cursor, packets};
 use crate::qp::Wqe;
 
 /// The minimum time after which missing responses are requested again. It is for short round trips,
@@ -26,21 +27,40 @@ const READ_PARTS_PER_WINDOW: (u32, u32) = (4, 2);
 /// A window with fewer packets than this is small.
 const SMALL_WINDOW_PACKETS: u32 = 32;
 
-/// A READ request or an atomic operation that awaits its responses.
-pub(super) struct AwaitedResponses {
-    /// The PSN of the request and of its first response.
-    pub(super) start: Psn,
-    /// The PSN after the last response.
-    pub(super) end: Psn,
-    /// Whether the request has been repeated in pieces, so that each response may end a piece.
-    pub(super) is_in_pieces: bool,
-}
-
 /// A bit for each PSN from the oldest one.
 pub(super) type EarlyResponses = u128;
 
+/// The READs and atomic operations of a requester.
+pub(super) struct Reads {
+    /// The maximum length of `awaited`.
+    initiator_depth: usize,
+    /// The READ requests (each part counts as one) and atomic operations that have been sent and
+    /// whose responses have not all arrived, oldest first.
+    awaited: VecDeque<AwaitedResponses>,
+    /// The number of elements of `awaited` that lie before the cursor `next`. The others are to be
+    /// sent again.
+    awaited_before_next: usize,
+    /// The responses of the oldest request, a READ, that have arrived although an earlier one is
+    /// missing. Bit n is the response with the PSN `oldest` + n.
+    early: EarlyResponses,
+    /// Whether the missing responses before the first early one are to be requested again.
+    requests_missing: bool,
+    /// The last request for missing responses.
+    repair: Option<Repair>,
+}
+
+/// A READ request or an atomic operation that awaits its responses.
+struct AwaitedResponses {
+    /// The PSN of the request and of its first response.
+    start: Psn,
+    /// The PSN after the last response.
+    end: Psn,
+    /// Whether the request has been repeated in pieces, so that each response may end a piece.
+    is_in_pieces: bool,
+}
+
 /// A request for missing responses of a READ.
-pub(super) struct Repair {
+struct Repair {
     /// The PSN of the first response that it asks for.
     start: Psn,
     /// The PSN after the last response that it asks for.
@@ -49,89 +69,103 @@ pub(super) struct Repair {
     at: Instant,
 }
 
-impl Requester {
+impl Reads {
+    pub(super) fn new(initiator_depth: u32) -> Self {
+        Reads {
+            initiator_depth: initiator_depth as usize,
+            awaited: VecDeque::new(),
+            awaited_before_next: 0,
+            early: 0,
+            requests_missing: false,
+            repair: None,
+        }
+    }
+
+    /// Whether any READ or atomic operation before `next` awaits a response.
+    #[inline]
+    pub(super) fn is_any_awaited(&self) -> bool {
+        self.awaited_before_next > 0
+    }
+
+    /// Whether the peer accepts another READ or atomic operation.
+    #[inline]
+    pub(super) fn may_start(&self) -> bool {
+        self.awaited_before_next < self.initiator_depth
+    }
+
+    /// Whether missing responses are to be requested again.
+    #[inline]
+    pub(super) fn requests_missing(&self) -> bool {
+        self.requests_missing
+    }
+
+    /// Whether responses have arrived although an earlier one is missing.
+    #[inline]
+    pub(super) fn has_early(&self) -> bool {
+        self.early != 0
+    }
+
+    /// The number of PSNs in flight, without those of responses that came early.
+    #[inline]
+    pub(super) fn unanswered(&self, in_flight: u32) -> u32 {
+        match self.early {
+            0 => in_flight,
+            early => in_flight.saturating_sub(early.count_ones()),
+        }
+    }
+
     /// The number of packets that the next request of a READ asks for. `None` if the window has no
     /// room for them yet.
-    pub(super) fn next_read(&self, wqe: &Wqe, mtu: PathMtu) -> Option<u32> {
-        let window = self.congestion.window();
-        let is_alone = self.next.psn == self.oldest.psn;
+    pub(super) fn next_part(
+        &self,
+        wqe: &Wqe,
+        mtu: PathMtu,
+        cursors: &Cursors,
+        window: u32,
+    ) -> Option<u32> {
+        let (next, in_flight) = (cursors.next(), cursors.in_flight());
+        let is_alone = in_flight == 0;
         let left = match self.awaited.get(self.awaited_before_next) {
             // A responder may forget the rest of a piece when it gets the request for another
             // piece of the same part.
-            Some(part) if !is_alone && part.start.is_before(self.next.psn) => return None,
-            Some(part) => part.end.distance(self.next.psn) as u32,
-            None => packets(wqe, mtu) - self.next.index,
+            Some(part) if !is_alone && part.start.is_before(next.psn) => return None,
+            Some(part) => part.end.distance(next.psn) as u32,
+            None => packets(wqe, mtu) - next.index,
         };
         let (of_large, of_small) = READ_PARTS_PER_WINDOW;
         let parts = if window < SMALL_WINDOW_PACKETS { of_small } else { of_large };
         let parts = parts.min(self.initiator_depth as u32);
         // The whole window is free if nothing is in flight. So a part that is repeated alone gets
         // all of it.
-        let part =
-            if is_alone && self.is_repeating() { window } else { (window >> parts.ilog2()).max(1) };
+        let part = match is_alone && cursors.is_repeating() {
+            true => window,
+            false => (window >> parts.ilog2()).max(1),
+        };
         let packets = part.min(left);
         // Responses after a gap can be kept only up to a limit.
-        let is_kept =
-            self.early_responses == 0 || self.in_flight() + packets <= EarlyResponses::BITS;
-        (packets <= window.saturating_sub(self.unanswered()) && is_kept).then_some(packets)
+        let is_kept = self.early == 0 || in_flight + packets <= EarlyResponses::BITS;
+        let room = window.saturating_sub(self.unanswered(in_flight));
+        (packets <= room && is_kept).then_some(packets)
     }
 
-    /// Handles a gap in the responses of the oldest request, a READ: requests the missing responses
-    /// again, once in a round trip. `detected_by` is the PSN of the response after the gap.
-    pub(super) fn on_missing_response(&mut self, detected_by: Psn, now: Instant) {
-        // After a timeout all responses are requested again anyway. If no response was kept, it is
-        // unknown which ones are missing.
-        if self.is_repeating() || self.early_responses == 0 {
-            return self.on_loss(detected_by, now);
-        }
-        let delay = self.timer.round_trip().unwrap_or_default().max(REPAIR_DELAY_MIN);
-        let is_requested = self
-            .repair
-            .as_ref()
-            .is_some_and(|repair| self.oldest.psn.is_before(repair.end) && now < repair.at + delay);
-        if !is_requested {
-            self.congestion.on_loss(self.first_unsent);
-            self.timer.discard_sample();
-            self.requests_missing = true;
-        }
-    }
-
-    /// Takes the number of missing responses that are to be requested again now.
-    pub(super) fn take_missing(&mut self, now: Instant) -> Option<u32> {
-        let is_due = std::mem::take(&mut self.requests_missing);
-        let part = self.awaited.front_mut().filter(|_| is_due && self.early_responses != 0)?;
-        let left = part.end.distance(self.oldest.psn) as u32;
-        let missing = self.early_responses.trailing_zeros().min(left);
-        part.is_in_pieces |= missing < left;
-        let start = self.oldest.psn;
-        self.repair = Some(Repair { start, end: start + missing, at: now });
-        Some(missing)
-    }
-
-    /// Records that the response with the oldest PSN has arrived. Responses that came early follow.
-    /// The request has `packets` packets. Returns whether it is complete.
+    /// Whether a READ response that ends a message, or does not end one, is valid for the oldest
+    /// packet.
     #[inline]
-    pub(super) fn on_oldest_response(&mut self, packets: u32, now: Instant) -> bool {
-        let Cursor { at, psn, .. } = self.oldest;
-        if let Some(repair) = self.repair.as_mut().filter(|repair| psn.is_before(repair.end)) {
-            // The response cannot answer the repeated request yet, so it was only late.
-            if psn == repair.start && now < repair.at + self.timer.min_response_time() {
-                self.congestion.on_late_ack();
-            }
-            repair.at = now;
-        }
-        self.early_responses |= 1;
-        while self.early_responses & 1 != 0 {
-            self.early_responses >>= 1;
-            self.oldest.step(1, packets);
-        }
-        self.repair.take_if(|repair| !self.oldest.psn.is_before(repair.end));
-        self.oldest.at != at
+    pub(super) fn may_end(&self, ends: bool, oldest: Psn) -> bool {
+        self.awaited.front().is_some_and(|part| {
+            let is_last = oldest.next() == part.end;
+            ends == is_last || (ends && part.is_in_pieces)
+        })
     }
 
-    /// Records that the request at `next`, which has been sent, awaits its responses until `end`,
+    /// Whether the oldest part has more responses than the window has room for.
+    pub(super) fn oldest_part_exceeds(&self, window: u32, oldest: Psn) -> bool {
+        self.awaited.front().is_some_and(|part| part.end.distance(oldest) as u32 > window)
+    }
+
+    /// Records that the request at `next`, which is being sent, awaits its responses until `end`,
     /// or until the end of the original request if it is repeated.
-    pub(super) fn await_responses(&mut self, start: Psn, end: Psn) {
+    pub(super) fn on_sent(&mut self, start: Psn, end: Psn) {
         match self.awaited.get_mut(self.awaited_before_next) {
             Some(part) if part.end != end => part.is_in_pieces = true,
             Some(_) => self.awaited_before_next += 1,
@@ -142,13 +176,79 @@ impl Requester {
         }
     }
 
-    /// Whether a READ response that ends a message, or does not end one, is valid for the oldest
-    /// packet.
+    /// Records that the response with the PSN `oldest` + `ahead` has arrived, although an earlier
+    /// one is missing.
+    pub(super) fn on_early(&mut self, ahead: u32) {
+        self.early |= 1 << ahead;
+    }
+
+    /// Records that responses before the first early one are missing. They are requested again,
+    /// unless they have been requested within this round trip. Returns whether they are.
+    pub(super) fn on_missing(&mut self, oldest: Psn, round_trip: Duration, now: Instant) -> bool {
+        let delay = round_trip.max(REPAIR_DELAY_MIN);
+        let is_requested = self
+            .repair
+            .as_ref()
+            .is_some_and(|repair| oldest.is_before(repair.end) && now < repair.at + delay);
+        self.requests_missing |= !is_requested;
+        !is_requested
+    }
+
+    /// Takes the number of missing responses that are to be requested again now.
+    pub(super) fn take_missing(&mut self, oldest: Psn, now: Instant) -> Option<u32> {
+        let is_due = std::mem::take(&mut self.requests_missing);
+        let part = self.awaited.front_mut().filter(|_| is_due && self.early != 0)?;
+        let left = part.end.distance(oldest) as u32;
+        let missing = self.early.trailing_zeros().min(left);
+        part.is_in_pieces |= missing < left;
+        self.repair = Some(Repair { start: oldest, end: oldest + missing, at: now });
+        Some(missing)
+    }
+
+    /// Records that the response with the PSN `oldest` has arrived, and moves the cursor after it
+    /// and after the responses that came early. The request has `packets` packets. Returns whether
+    /// the response had been requested again, but came sooner than `min_response_time` after the
+    /// repeated request, so that it cannot answer that request.
     #[inline]
-    pub(super) fn may_end(&self, ends: bool) -> bool {
-        self.awaited.front().is_some_and(|part| {
-            let is_last = self.oldest.psn.next() == part.end;
-            ends == is_last || (ends && part.is_in_pieces)
-        })
+    pub(super) fn on_response(
+        &mut self,
+        cursors: &mut Cursors,
+        packets: u32,
+        min_response_time: impl FnOnce() -> Duration,
+        now: Instant,
+    ) -> bool {
+        let Cursor { psn, .. } = cursors.oldest();
+        let mut was_late = false;
+        if let Some(repair) = self.repair.as_mut().filter(|repair| psn.is_before(repair.end)) {
+            was_late = psn == repair.start && now < repair.at + min_response_time();
+            repair.at = now;
+        }
+        self.early |= 1;
+        while self.early & 1 != 0 {
+            self.early >>= 1;
+            cursors.acknowledge(1, packets);
+        }
+        let oldest = cursors.oldest().psn;
+        self.repair.take_if(|repair| !oldest.is_before(repair.end));
+        was_late
+    }
+
+    /// Records that the cursor `oldest` has moved to this packet.
+    #[inline]
+    pub(super) fn on_progress(&mut self, oldest: Psn) {
+        while self.awaited.pop_front_if(|part| !part.end.is_after(oldest)).is_some() {
+            self.awaited_before_next = self.awaited_before_next.saturating_sub(1);
+        }
+    }
+
+    /// Records that the cursor `next` has jumped to this packet.
+    pub(super) fn on_jump(&mut self, next: Psn) {
+        let is_before = |part: &&AwaitedResponses| !part.end.is_after(next);
+        self.awaited_before_next = self.awaited.iter().take_while(is_before).count();
+    }
+
+    /// Records that all unacknowledged packets are sent again.
+    pub(super) fn on_go_back(&mut self) {
+        (self.requests_missing, self.repair, self.awaited_before_next) = (false, None, 0);
     }
 }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use wire::rocev2::Psn;
 
-use super::early::EARLY_PSNS;
-use super::requester::Cursor;
+use super::reorder_buffer::EARLY_PSNS;
+use super::request_packets::Cursor;
 
 /// New packets are permitted in groups, of which a window has this number.
 const GROUPS_PER_WINDOW: u32 = 8;

@@ -1,115 +1,44 @@
-//! The requester, which tracks the requests of the send queue: which of them are acknowledged,
-//! which are in flight, and which are sent next.
+//! The requester, which sends the requests of the send queue and completes them when the peer has
+//! answered (IBA, section 9.7.5).
 //!
-//! Two cursors move through the send queue, packet by packet. All packets before *oldest* are
-//! acknowledged. All packets from *next* on have not been sent, or are to be sent again: a loss
-//! only sets *next* back (go-back-N). No copies of packets in flight are kept, because a packet can
-//! be created again from its request. The PSNs of a READ's responses count like sent packets.
-//!
-//! A peer may keep the packets after a lost one. Then only the lost packet is sent again, and
-//! *next* continues where it was, at *resume*. Nothing on the wire says what a peer does. After the
-//! first loss, only the lost packet is sent again. The acknowledgement that answers it shows
-//! whether the peer has kept the packets after it. A NAK names only the first missing packet. If
-//! one flight lacks several packets, each of them costs a round trip. So from the fourth one on,
-//! more packets are sent again each time, up to 16.
-//!
-//! After an RNR NAK, one packet is sent per RNR time until the peer takes a message, and then one
-//! message at a time, because the peer may have just one receive buffer. Each message that the
-//! peer takes without an RNR NAK doubles that number.
+//! [`Flight`] knows which packets may be sent. The requester decides what the next packet is, puts
+//! it into a burst, and passes the peer's responses to the flight and to memory.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use wire::rocev2::{PathMtu, Psn};
+use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
+use work::cause::{Cause, LocalUse, Octets};
 
-use super::challenge::Challenge;
-use super::congestion::{Acknowledged, CongestionControl, Cubic};
-use super::early::EARLY_PSNS;
-use super::engine::{Failure, RcCfg, Stats};
-use super::read_requests::{AwaitedResponses, EarlyResponses, Repair};
-use super::recovery::Recovery;
-use super::retransmission::{RetransmissionTimer, TimerExpiry};
+use super::burst::Burst;
+use super::challenge::Challenges;
+use super::cursors::Cursors;
+use super::flight::Flight;
+use super::read_requests::EarlyResponses;
+use super::request_packets::{OldestPacket, packets, push_atomic, push_message, push_read};
+use super::retransmission::TimerExpiry;
+use super::types::{Failure, MAX_MESSAGE, Path, RcCfg, Stats};
+use crate::cause::octets;
+use crate::key::{KeyError, Right};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
-/// The maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
-const WINDOW_MAX: u32 = 1 << 20;
-/// The value of [`RcCfg::rnr_retries`] that stands for any number of retries.
-const RNR_RETRIES_INFINITE: u8 = 7;
-/// The time after which a wait for a receive buffer of the peer is reported to the program.
-const RECEIVER_STALL_MIN: Duration = Duration::from_secs(1);
-/// The number of missing packets of a flight that are sent again alone.
-const MISSING_SENT_ALONE: u32 = 3;
-/// The maximum number of PSNs between the last SEND or WRITE and the oldest unacknowledged packet
-/// so that the peer certainly takes a repetition of the former for a duplicate.
-const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
-/// The maximum number of packets that are sent again for one NAK.
-const SENT_AGAIN_MAX: u32 = 16;
-
 /// The requester's state.
+///
+/// The methods are of four kinds, and stand in this order:
+///
+/// 1. Questions, which change nothing.
+/// 2. [`transmit`](Self::transmit) sends what may be sent.
+/// 3. [`receive`](Self::receive) processes responses, and the methods with `on_` other news from
+///    the network.
+/// 4. [`expire`](Self::expire) is called at [`deadline`](Self::deadline). The methods after it are
+///    what the owner of the connection wants or has learned elsewhere.
 pub(super) struct Requester {
-    /// The oldest packet that is not acknowledged, or whose response has not arrived.
-    pub(super) oldest: Cursor,
-    /// The latest packet of a SEND or WRITE that is acknowledged.
-    last_message: Psn,
-    /// The packet to be sent next.
-    pub(super) next: Cursor,
-    /// The first PSN that has never been sent.
-    pub(super) first_unsent: Psn,
-    /// The READ requests (each part counts as one) and atomic operations that have been sent and
-    /// whose responses have not all arrived, oldest first.
-    pub(super) awaited: VecDeque<AwaitedResponses>,
-    /// The number of elements of `awaited` that lie before `next`. The others are to be sent again.
-    pub(super) awaited_before_next: usize,
-    /// The maximum length of `awaited`.
-    pub(super) initiator_depth: usize,
-    /// The responses of the oldest request, a READ, that have arrived although an earlier one is
-    /// missing. Bit n is the response with the PSN `oldest` + n.
-    pub(super) early_responses: EarlyResponses,
-    /// Whether the missing responses before the first early one are to be requested again.
-    pub(super) requests_missing: bool,
-    /// The last request for missing responses.
-    pub(super) repair: Option<Repair>,
-    /// The number of packets sent since the last packet that requested an acknowledgement.
-    pub(super) packets_since_ack_request: u32,
+    flight: Flight,
     /// The position of a request that cannot be carried out, and its status. The request fails when
     /// all earlier requests are done.
-    pub(super) failed_request: Option<(usize, WcStatus)>,
-    /// The time until which the requester waits because the peer had no receive buffer.
-    pub(super) rnr_wait: Option<Instant>,
-    rnr_retries: u8,
-    rnr_retries_left: u8,
-    /// The RNR NAKs since the last progress.
-    receiver_stall: Option<ReceiverStall>,
-    /// The maximum number of requests in flight. 0 means one request, after an RNR NAK for it.
-    requests_max: usize,
-    pub(super) congestion: Cubic,
-    pub(super) timer: RetransmissionTimer,
-    loss: Option<Loss>,
-    /// If set, only some packets at `next` are sent again.
-    pub(super) resume: Option<Resume>,
-    /// The packets that were last sent again.
-    sent_again: Option<SentAgain>,
-    peer_keeps: PeerKeeps,
-    /// If set, the peer keeps packets after a missing one, and new packets are sent meanwhile.
-    recovery: Option<Recovery>,
-    /// The missing packets of the current flight: how many a peer that keeps packets has reported,
-    /// and the PSN after the flight.
-    missing: (u32, Psn),
-    /// The first packet that was sent again with all packets after it, and the PSN after the
-    /// packets that had been sent before.
-    repeated: (Psn, Psn),
+    failed_request: Option<(usize, WcStatus)>,
     peer_close: PeerClose,
-    pub(super) challenge: Option<Box<Challenge>>,
-    /// The time at which the peer answered the last challenge.
-    pub(super) challenge_answered_at: Option<Instant>,
-}
-
-/// A wait for a receive buffer of the peer.
-struct ReceiverStall {
-    /// The time of the first RNR NAK.
-    since: Instant,
-    is_reported: bool,
+    challenges: Challenges,
 }
 
 /// Whether the peer is closing the connection.
@@ -122,68 +51,9 @@ enum PeerClose {
     Done,
 }
 
-/// A packet of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cursor {
-    /// The request's position in the send queue.
-    pub(super) at: usize,
-    /// The index of the packet in the request.
-    pub(super) index: u32,
-    /// The packet's PSN.
-    pub(super) psn: Psn,
-}
-
-impl Cursor {
-    /// Advances the cursor by `by` packets of its request, which has `packets` in total.
-    #[inline]
-    pub(super) fn step(&mut self, by: u32, packets: u32) {
-        self.psn = self.psn + by;
-        self.index += by;
-        if self.index >= packets {
-            (self.at, self.index) = (self.at.wrapping_add(1), 0);
-        }
-    }
-}
-
-/// The last retransmission that was caused by a lost packet.
-struct Loss {
-    /// The PSN of the lost packet.
-    psn: Psn,
-    /// The PSN of the last packet whose response showed the loss.
-    detected_by: Psn,
-    at: Instant,
-}
-
-/// Whether the peer keeps the packets that arrive after a lost packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PeerKeeps {
-    Unknown,
-    Yes,
-    No,
-}
-
-/// The place at which the requester continues after it has sent some packets again.
-#[derive(Clone, Copy)]
-pub(super) struct Resume {
-    at: Cursor,
-    /// The number of packets that are to be sent again before.
-    after: u32,
-}
-
-/// Packets of SENDs or WRITEs that were sent again while the packets after them were not.
-#[derive(Clone, Copy)]
-struct SentAgain {
-    packets: u32,
-    /// The PSN after these packets.
-    until: Psn,
-    /// The first packet that had not been sent before.
-    end: Cursor,
-    at: Instant,
-}
-
 /// The next step of the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     /// Send one or more packets of a SEND or WRITE.
     Message,
     /// Send a READ request for this number of packets.
@@ -196,66 +66,60 @@ pub(super) enum Step {
 
 impl Requester {
     pub(super) fn new(at: usize, cfg: &RcCfg, now: Instant) -> Self {
-        let window = cfg.window.clamp(1, WINDOW_MAX);
-        // The numbers differ between the connections of an adapter, and between adapters.
-        let seed = cfg.sq_psn.value() ^ cfg.peer_qpn.rotate_left(8);
-        let start = Cursor { at, index: 0, psn: cfg.sq_psn };
         Requester {
-            oldest: start,
-            last_message: start.psn.previous(),
-            next: start,
-            first_unsent: start.psn,
-            awaited: VecDeque::new(),
-            awaited_before_next: 0,
-            initiator_depth: cfg.initiator_depth as usize,
-            early_responses: 0,
-            requests_missing: false,
-            repair: None,
-            packets_since_ack_request: 0,
+            flight: Flight::new(at, cfg, now),
             failed_request: None,
-            rnr_wait: None,
-            rnr_retries: cfg.rnr_retries,
-            rnr_retries_left: cfg.rnr_retries,
-            receiver_stall: None,
-            requests_max: usize::MAX,
-            congestion: Cubic::new(cfg.mtu, cfg.ip_mtu, window),
-            timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
-            loss: None,
-            resume: None,
-            sent_again: None,
-            peer_keeps: PeerKeeps::Unknown,
-            recovery: None,
-            missing: (0, cfg.sq_psn),
-            repeated: (cfg.sq_psn, cfg.sq_psn),
             peer_close: PeerClose::Open,
-            challenge: None,
-            challenge_answered_at: None,
+            challenges: Challenges::default(),
         }
+    }
+
+    /// Switches the pacing off.
+    pub(super) fn disable_pacing(&mut self) {
+        self.flight.disable_pacing();
+    }
+
+    /// Opens the congestion window to its maximum.
+    #[cfg(test)]
+    pub(super) fn open_window(&mut self) {
+        self.flight.open_window();
+    }
+
+    /// The places up to which packets are acknowledged and sent.
+    #[inline]
+    pub(super) fn cursors(&self) -> &Cursors {
+        self.flight.cursors()
+    }
+
+    /// Whether the requester can take a step.
+    #[inline]
+    pub(super) fn is_ready(&self, work: &Work, mtu: PathMtu) -> bool {
+        self.flight.reads().requests_missing() || self.next_step(work, mtu).is_some()
     }
 
     /// The next step that the requester may take, if any.
     #[inline]
-    pub(super) fn next_step(&self, work: &Work, mtu: PathMtu) -> Option<Step> {
-        if self.rnr_wait.is_some() || !self.may_send() {
+    fn next_step(&self, work: &Work, mtu: PathMtu) -> Option<Step> {
+        let (flight, reads) = (&self.flight, self.flight.reads());
+        if flight.receiver().until().is_some() || !self.may_send() {
             return None;
         }
-        let (wqe, _) = work.request(self.next.at)?;
-        let requests = self.next.at.wrapping_sub(self.oldest.at);
-        if requests > 0 && requests >= self.requests_max {
+        let (oldest, next) = (flight.cursors().oldest(), flight.cursors().next());
+        let (wqe, _) = work.request(next.at)?;
+        if !flight.receiver().permits_request(next.at.wrapping_sub(oldest.at)) {
             return None;
         }
-        let alone = self.oldest.at == self.next.at;
-        if self.failed_request.is_some_and(|(at, _)| at == self.next.at) {
+        let alone = oldest.at == next.at;
+        if self.failed_request.is_some_and(|(at, _)| at == next.at) {
             return alone.then_some(Step::Fail);
         }
-        let starts = self.next.index == 0;
-        if starts && wqe.flags & qp::FENCE != 0 && self.awaited_before_next > 0 {
+        if next.index == 0 && wqe.flags & qp::FENCE != 0 && reads.is_any_awaited() {
             return None;
         }
         match wqe.op {
             WcOp::Bind => alone.then_some(Step::Bind),
-            op if op.awaits_response() && self.awaited_before_next >= self.initiator_depth => None,
-            WcOp::Read => self.next_read(wqe, mtu).map(Step::Read),
+            op if op.awaits_response() && !reads.may_start() => None,
+            WcOp::Read => flight.next_part(wqe, mtu).map(Step::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
                 Some(Step::Message)
@@ -266,436 +130,495 @@ impl Requester {
     /// Whether the next packet may be sent: the window is open, and the peer accepts the packet or
     /// may have accepted it already.
     #[inline]
-    pub(super) fn may_send(&self) -> bool {
-        let may_be_taken = self.peer_close == PeerClose::Open || self.is_repeating();
-        may_be_taken && self.has_room() && self.congestion.blocked_until().is_none()
+    fn may_send(&self) -> bool {
+        let may_be_taken = self.peer_close == PeerClose::Open || self.cursors().is_repeating();
+        may_be_taken && self.flight.permits_packet()
     }
 
-    /// Whether the window has room for the next packet.
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.unanswered() < self.congestion.window()
-            || self
-                .recovery
-                .as_ref()
-                .is_some_and(|recovery| recovery.permits(self.oldest, self.next.psn))
+    /// The oldest packet that is not acknowledged, or the oldest response that has not arrived.
+    pub(super) fn oldest_packet(&self, work: &Work, mtu: PathMtu) -> Option<OldestPacket> {
+        OldestPacket::at(self.cursors().oldest(), work, mtu)
     }
 
-    /// Records that time has passed, which may permit more packets.
-    #[inline]
-    pub(super) fn advance(&mut self, now: Instant) {
-        self.congestion.advance(now);
-        if let Some(recovery) = &mut self.recovery {
-            recovery.advance(self.next.psn, self.congestion.window(), now);
+    /// Whether a challenge has not been answered.
+    pub(super) fn has_open_challenge(&self) -> bool {
+        self.challenges.is_open()
+    }
+
+    /// Whether this is the PSN with which adapters answer the challenge. A stranger can hardly
+    /// guess it. Kernel rxe may answer with another PSN, and such an answer does not count here.
+    pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
+        self.challenges.is_open() && self.cursors().repeats_last(psn)
+    }
+
+    /// The time for which the peer has not answered the packets in flight. If none is in flight,
+    /// the time for which it has not answered the open challenge.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.flight.timer().silent_for(now).or_else(|| self.challenges.age(now))
+    }
+
+    /// Whether the connection ends at the next ACK timeout if the peer does not answer before.
+    pub(super) fn is_last_retry(&self) -> bool {
+        self.flight.timer().is_last_retry()
+    }
+
+    /// After [`start_peer_close`](Self::start_peer_close), whether all posted requests must fail:
+    /// the peer has no receive buffer for the oldest request, part of that request was never sent,
+    /// or the peer has been silent for too long.
+    pub(super) fn is_peer_close_done(&self, work: &Work, mtu: PathMtu) -> bool {
+        let (oldest, first_unsent) = (self.cursors().oldest(), self.cursors().first_unsent());
+        let all_sent = |(wqe, _): (&Wqe, _)| {
+            let left = packets(wqe, mtu) - oldest.index;
+            wqe.op != WcOp::Bind && !(oldest.psn + left).is_after(first_unsent)
+        };
+        match self.peer_close {
+            PeerClose::Open => false,
+            PeerClose::Draining => {
+                self.flight.receiver().until().is_some()
+                    || !work.request(oldest.at).is_some_and(all_sent)
+            }
+            PeerClose::Done => true,
         }
     }
 
-    /// Whether the requester can take a step.
-    #[inline]
-    pub(super) fn is_ready(&self, work: &Work, mtu: PathMtu) -> bool {
-        self.requests_missing || self.next_step(work, mtu).is_some()
-    }
-
-    /// Whether the next packet has been sent before.
-    #[inline]
-    pub(super) fn is_repeating(&self) -> bool {
-        self.next.psn.is_before(self.first_unsent)
-    }
-
-    /// The number of PSNs between the cursors `oldest` and `next`.
-    #[inline]
-    pub(super) fn in_flight(&self) -> u32 {
-        self.next.psn.distance(self.oldest.psn) as u32
-    }
-
-    /// The number of PSNs in flight, without those of responses that came early.
-    #[inline]
-    pub(super) fn unanswered(&self) -> u32 {
-        match self.early_responses {
-            0 => self.in_flight(),
-            early => self.in_flight().saturating_sub(early.count_ones()),
+    /// The time at which [`expire`](Self::expire) is to be called: the next batch may leave, or
+    /// something has not been answered.
+    pub(super) fn deadline(&self, work: &Work) -> Option<Instant> {
+        let requests = self.flight.deadline(work);
+        match self.challenges.deadline() {
+            None => requests,
+            Some(due) => Some(requests.map_or(due, |at| at.min(due))),
         }
     }
 
-    /// Whether a PSN has been sent and is not acknowledged.
-    #[inline]
-    pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
-        psn.is_within(self.oldest.psn, self.first_unsent.distance(self.oldest.psn) as u32)
-    }
-
-    /// Records that a packet or READ request has been sent. The packet uses `psns` PSNs of its
-    /// request, which has `packets` packets in total.
-    #[inline]
-    pub(super) fn on_sent(
+    /// Adds the packets that may be sent now to the burst.
+    pub(super) fn transmit(
         &mut self,
-        psns: u32,
-        packets: u32,
-        requests_ack: bool,
+        work: &mut Work,
+        path: &Path,
         now: Instant,
+        burst: &mut Burst,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        self.flight.advance(now);
+        if self.flight.reads().requests_missing() && burst.room() > 0 {
+            self.push_missing(work, path, now, burst, stats);
+        }
+        while burst.room() > 0 {
+            let Some(step) = self.next_step(work, path.mtu) else { break };
+            let next = self.cursors().next();
+            let Some((&wqe, _)) = work.request(next.at) else { break };
+            let done = match step {
+                Step::Fail => return Err(self.fail(work)),
+                _ if wqe.len > MAX_MESSAGE => Err(WcStatus::LocalLength),
+                Step::Message => self.push_message(work, &wqe, path, now, burst, stats),
+                Step::Read(count) => {
+                    let is_sent = push_read(&wqe, next, count, path, burst);
+                    if is_sent {
+                        self.flight.on_read_sent(count, packets(&wqe, path.mtu), now, stats);
+                    }
+                    Ok(is_sent)
+                }
+                Step::Atomic => {
+                    let is_sent = push_atomic(&wqe, next.psn, path, burst);
+                    if is_sent {
+                        self.flight.on_read_sent(1, 1, now, stats);
+                    }
+                    Ok(is_sent)
+                }
+                Step::Bind => {
+                    self.bind(work, &wqe, stats)?;
+                    Ok(true)
+                }
+            };
+            match done {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The request fails when all earlier ones are done, because the earlier ones may
+                // still succeed.
+                Err(status) => self.failed_request = Some((self.cursors().next().at, status)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds as many packets of a SEND or WRITE as possible. Returns false if the burst is full.
+    #[inline]
+    fn push_message(
+        &mut self,
+        work: &Work,
+        wqe: &Wqe,
+        path: &Path,
+        now: Instant,
+        burst: &mut Burst,
+        stats: &mut Stats,
+    ) -> Result<bool, WcStatus> {
+        let at = self.cursors().next().at;
+        let Some((_, segments)) = work.request(at) else { return Ok(false) };
+        let packets = packets(wqe, path.mtu);
+        while self.cursors().next().at == at && self.may_send() {
+            let next = self.cursors().next();
+            let requests_ack = next.index + 1 == packets || self.flight.must_request_ack();
+            if !push_message(work, (wqe, segments), (next, packets), path, requests_ack, burst)? {
+                return Ok(false);
+            }
+            self.flight.on_sent(1, packets, requests_ack, now, stats);
+        }
+        Ok(true)
+    }
+
+    /// Adds a READ request for the missing responses before the first early one.
+    #[cold]
+    fn push_missing(
+        &mut self,
+        work: &Work,
+        path: &Path,
+        now: Instant,
+        burst: &mut Burst,
         stats: &mut Stats,
     ) {
-        let psn = self.next.psn;
-        let is_new = !psn.is_before(self.first_unsent);
-        self.timer.on_sent(psn, is_new, requests_ack, now);
-        self.next.step(psns, packets);
-        self.congestion.on_sent(psns, self.in_flight(), now);
-        if self.next.psn.is_after(self.first_unsent) {
-            self.first_unsent = self.next.psn;
-        }
-        self.packets_since_ack_request =
-            if requests_ack { 0 } else { self.packets_since_ack_request + 1 };
-        if !is_new {
-            stats.repeated += 1;
-            self.count_sent_again();
+        let (oldest, missing) = (self.cursors().oldest(), self.flight.take_missing(now));
+        if let (Some((wqe, _)), Some(count)) = (work.request(oldest.at), missing)
+            && push_read(wqe, oldest, count, path, burst)
+        {
+            self.flight.on_missing_requested(count, now, stats);
         }
     }
 
-    /// Records that a request for `psns` responses has been sent again, although it is not at
-    /// `next`.
-    pub(super) fn on_repeated(&mut self, psn: Psn, psns: u32, now: Instant, stats: &mut Stats) {
-        self.timer.on_sent(psn, false, true, now);
-        self.congestion.on_sent(psns, self.in_flight(), now);
-        stats.repeated += 1;
+    /// Binds a window. The bind is at the head of the send queue, so all earlier requests are done.
+    fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
+        let at = self.cursors().next().at;
+        if work.keys().bind(wqe.remote_key).is_err() {
+            work.report(Cause::BindFailed);
+            work.fail(at, WcStatus::BindFailed);
+            return Err(Failure::Local);
+        }
+        work.done(at);
+        stats.tx_messages += work.retire();
+        work.announce();
+        self.flight.pass_bind();
+        Ok(())
     }
 
-    /// Records that all packets before `until` are acknowledged. If one of these packets belongs to
-    /// a READ or atomic operation whose response has not arrived, returns false and acknowledges
-    /// only the requests before that operation.
+    #[cold]
+    fn fail(&self, work: &mut Work) -> Failure {
+        if let Some((at, status)) = self.failed_request {
+            work.fail(at, status);
+        }
+        Failure::Local
+    }
+
+    /// Adds the open challenge to the burst if it is due. Returns whether it was added.
+    pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
+        self.challenges.send(self.flight.cursors().last_acknowledged(), path, now, burst)
+    }
+
+    /// Processes a response. Ignores it if no request in flight matches it.
     #[inline]
-    pub(super) fn on_ack(
+    pub(super) fn receive(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        packet: &Packet<'_>,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let (psn, mtu) = (packet.bth.psn, path.mtu);
+        let syndrome = match packet.extension {
+            Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => aeth.syndrome,
+            _ => Syndrome::ACK,
+        };
+        if self.challenges.is_open()
+            && self.challenges.take_answer(self.flight.cursors(), now, packet, syndrome)
+        {
+            return Ok(());
+        }
+        if !self.cursors().is_unacknowledged(psn) {
+            let is_waiting = self.flight.receiver().until().is_some();
+            if is_waiting && self.repeats_last_ack(packet, syndrome) {
+                self.flight.end_receiver_wait(now);
+            } else {
+                stats.unexpected += 1;
+            }
+            return Ok(());
+        }
+        match (packet.bth.opcode.operation(), syndrome) {
+            (Operation::Acknowledge, Syndrome::Ack { .. }) => {
+                if !self.flight.on_ack(work, mtu, psn.next(), now) {
+                    self.flight.on_missing_response(psn, now);
+                }
+                Ok(())
+            }
+            (Operation::Acknowledge, Syndrome::Rnr(timer)) => {
+                self.on_rnr_nak(work, mtu, psn, timer, now, stats)
+            }
+            (Operation::Acknowledge, Syndrome::Nak(NakCode::SequenceError)) => {
+                stats.rx_sequence_naks += 1;
+                // A READ before this PSN whose response is missing is sent again, too, because
+                // retransmission starts at the oldest packet.
+                self.flight.on_ack(work, mtu, psn, now);
+                self.flight.on_sequence_nak(work, mtu, psn, now);
+                Ok(())
+            }
+            (Operation::Acknowledge, Syndrome::Nak(code)) => {
+                Err(self.on_fatal_nak(work, mtu, psn, code, now))
+            }
+            (Operation::ReadResponse, Syndrome::Ack { .. }) => {
+                self.on_read_response(work, path, now, packet)
+            }
+            (Operation::AtomicAcknowledge, Syndrome::Ack { .. }) => {
+                self.on_atomic_response(work, mtu, now, packet)
+            }
+            _ => Err(self.bad_response(work)),
+        }
+    }
+
+    /// Whether this is the last acknowledgement of a SEND or WRITE once more. After an RNR NAK it
+    /// says that a receive buffer has been posted: this implementation's responder sends it then.
+    /// It may also have the PSN of a READ or an atomic operation after the message, because the
+    /// responder remembers only some of them.
+    fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
+        let first = self.cursors().last_acknowledged();
+        packet.bth.psn.is_within(first, self.cursors().oldest().psn.distance(first) as u32)
+            && packet.bth.opcode.operation() == Operation::Acknowledge
+            && matches!(syndrome, Syndrome::Ack { .. })
+    }
+
+    /// Handles an RNR NAK: the peer has no receive buffer for the message to which the packet
+    /// belongs.
+    fn on_rnr_nak(
         &mut self,
         work: &mut Work,
         mtu: PathMtu,
-        until: Psn,
+        psn: Psn,
+        timer: RnrTimer,
         now: Instant,
-    ) -> bool {
-        let mut whole = true;
-        let before = self.oldest;
-        loop {
-            let more = until.distance(self.oldest.psn);
-            if more <= 0 {
-                break;
-            }
-            let Some((wqe, _)) =
-                work.request(self.oldest.at).filter(|(wqe, _)| !wqe.op.awaits_response())
-            else {
-                whole = false;
-                break;
-            };
-            let packets = packets(wqe, mtu);
-            let left = packets - self.oldest.index;
-            if left <= more as u32 {
-                work.done(self.oldest.at);
-            }
-            self.oldest.step(left.min(more as u32), packets);
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        stats.rx_rnr_naks += 1;
+        self.flight.on_ack(work, mtu, psn, now);
+        if self.flight.receiver().until().is_some() {
+            // The RNR NAK is a copy of the one for which the requester already waits.
+            return Ok(());
         }
-        if self.oldest.psn != before.psn {
-            self.last_message = self.oldest.psn.previous();
-            self.on_progress(before, now);
+        if !self.flight.receiver_mut().count_nak(timer.duration(), now) {
+            let at = self.request_position(work, mtu, psn);
+            let octets = message_octets(work, at);
+            work.report(Cause::PeerHasNoReceive { octets, waits: false });
+            work.fail(at, WcStatus::ReceiverNotReady);
+            return Err(Failure::ReceiverNotReady);
         }
-        whole
+        if self.flight.receiver_mut().take_stall(now) {
+            let octets = message_octets(work, self.request_position(work, mtu, psn));
+            work.report(Cause::PeerHasNoReceive { octets, waits: true });
+        }
+        self.flight.wait_for_receiver(now + timer.duration());
+        Ok(())
     }
 
-    /// The PSN of the latest packet of a SEND or WRITE that is acknowledged. If very many PSNs of
-    /// READs follow it, returns the PSN before the oldest unacknowledged one.
-    pub(super) fn last_acknowledged(&self) -> Psn {
-        let before_oldest = self.oldest.psn.previous();
-        match before_oldest.distance(self.last_message) {
-            0..LAST_MESSAGE_DISTANCE_MAX => self.last_message,
-            _ => before_oldest,
-        }
-    }
-
-    /// Whether an acknowledgement of this PSN repeats the last one. Responders repeat the PSN of
-    /// the last SEND or WRITE, or that of the last request of any kind.
-    pub(super) fn repeats_last(&self, psn: Psn) -> bool {
-        psn == self.last_acknowledged() || psn == self.oldest.psn.previous()
-    }
-
-    /// Records that the cursor `oldest` has advanced. It was at `before`.
-    #[inline]
-    pub(super) fn on_progress(&mut self, before: Cursor, now: Instant) {
-        let packets = self.oldest.psn.distance(before.psn) as u32;
-        let is_last = self.oldest.psn == self.first_unsent;
-        if self.oldest.psn.is_after(self.next.psn) {
-            // Packets that were to be sent again have been acknowledged. If the peer had reported a
-            // missing packet, it has kept them. After a probe, the acknowledgement may be late.
-            if self.loss.is_some() && self.resume.is_none() && !self.timer.has_probed() {
-                self.peer_keeps = PeerKeeps::Yes;
-            }
-            let resume = self.resume.take().map(|resume| resume.at);
-            let at = resume.filter(|at| at.psn.is_after(self.oldest.psn)).unwrap_or(self.oldest);
-            self.continue_at(at);
-            if is_last {
-                self.congestion.on_late_ack();
-            }
-        }
-        while self.awaited.pop_front_if(|part| !part.end.is_after(self.oldest.psn)).is_some() {
-            self.awaited_before_next = self.awaited_before_next.saturating_sub(1);
-        }
-        (self.rnr_wait, self.rnr_retries_left, self.loss) = (None, self.rnr_retries, None);
-        self.receiver_stall = None;
-        self.recovery.take_if(|recovery| recovery.is_done(self.oldest.psn));
-        let completed = self.oldest.at.wrapping_sub(before.at);
-        self.requests_max = self.requests_max.saturating_add(completed);
-        let round_trip = self.timer.on_ack(self.oldest.psn, is_last, now);
-        let smoothed = self.timer.round_trip();
-        let (oldest, in_flight) = (self.oldest.psn, self.in_flight());
-        let ack = Acknowledged { psns: packets, in_flight, oldest, is_last, round_trip, smoothed };
-        self.congestion.on_ack(&ack, now);
-        self.advance(now);
-        if self.sent_again.is_some() {
-            self.learn_whether_peer_keeps(now);
-        }
-    }
-
-    /// Counts a packet that has been sent again. Continues at `resume` if it was the last one.
+    /// Handles a NAK that says that a request failed at the peer.
     #[cold]
-    fn count_sent_again(&mut self) {
-        if let Some(Resume { at, after }) = &mut self.resume {
-            *after -= 1;
-            let is_reached = !at.psn.is_after(self.next.psn);
-            if *after == 0 || is_reached {
-                let at = if is_reached { self.next } else { *at };
-                self.resume = None;
-                self.continue_at(at);
-            }
-        }
-    }
-
-    /// Continues at a later packet.
-    fn continue_at(&mut self, at: Cursor) {
-        self.next = at;
-        let is_before = |part: &&AwaitedResponses| !part.end.is_after(at.psn);
-        self.awaited_before_next = self.awaited.iter().take_while(is_before).count();
-    }
-
-    /// Learns from an acknowledgement after packets were sent again.
-    #[cold]
-    fn learn_whether_peer_keeps(&mut self, now: Instant) {
-        let Some(SentAgain { until, end, at, .. }) = self.sent_again else { return };
-        let acknowledged = self.oldest.psn;
-        if now < at + self.congestion.shortest_round_trip().unwrap_or_default() {
-            // The acknowledgement cannot answer the repeated packet yet, so the packet was only
-            // late.
-            self.congestion.on_late_ack();
-            if end.psn.is_after(self.next.psn) {
-                self.resume = None;
-                self.continue_at(end);
-            }
-        }
-        if acknowledged.is_after(until) {
-            (self.peer_keeps, self.sent_again) = (PeerKeeps::Yes, None);
-        } else if end.psn.is_after(acknowledged) && self.peer_keeps == PeerKeeps::Unknown {
-            // The peer has dropped the packets after the lost one. It has sent a NAK for them if
-            // others have arrived since. The requester does not react to that NAK again.
-            self.peer_keeps = PeerKeeps::No;
-            self.loss = Some(Loss { psn: acknowledged, detected_by: acknowledged, at: now });
-            self.go_back();
-        }
-    }
-
-    /// Handles a NAK that reports the oldest packet as missing: sends this packet again, and all
-    /// later packets unless the peer keeps them.
-    pub(super) fn on_sequence_nak(&mut self, work: &Work, mtu: PathMtu, psn: Psn, now: Instant) {
-        // A NAK for a packet that was sent again a moment ago refers to the first transmission. A
-        // peer that keeps packets repeats the NAK if it does not; kernel rxe sends only one.
-        if self.peer_keeps == PeerKeeps::Yes
-            && self.was_repeated(psn)
-            && self.timer.has_just_repeated(now)
-        {
-            return;
-        }
-        // If the NAK is for a later packet, a READ before it lacks a response.
-        if self.oldest.psn != psn || self.peer_keeps == PeerKeeps::No {
-            self.on_loss(psn, now);
-        } else if self.is_new_loss(psn, now) {
-            self.send_missing(work, mtu, now);
-        }
-    }
-
-    /// Handles the loss of the oldest packet: sends this packet and all later packets again.
-    /// `detected_by` is the PSN of the response that shows the loss, which answers this packet or a
-    /// later packet.
-    pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
-        if self.is_new_loss(detected_by, now) {
-            self.go_back();
-        }
-    }
-
-    /// Records a loss of the oldest packet. Returns false if the packets have already been sent
-    /// again and the response refers to the first transmission.
-    fn is_new_loss(&mut self, detected_by: Psn, now: Instant) -> bool {
-        let psn = self.oldest.psn;
-        if self.rnr_wait.is_some() {
-            return false;
-        }
-        if let Some(loss) = self.loss.as_mut().filter(|loss| loss.psn == psn) {
-            // Responses to the packets that were sent first have increasing PSNs. Responses to the
-            // retransmitted packets start again at the beginning.
-            let goes_on = detected_by.is_after(loss.detected_by);
-            loss.detected_by = detected_by;
-            if goes_on || now < loss.at + self.timer.min_response_time() || self.next == self.oldest
-            {
-                return false;
-            }
-        }
-        self.loss = Some(Loss { psn, detected_by, at: now });
-        self.congestion.on_loss(self.first_unsent);
-        true
-    }
-
-    /// Sends the oldest packet again, and more packets if the flight lacks many.
-    fn send_missing(&mut self, work: &Work, mtu: PathMtu, now: Instant) {
-        let psn = self.oldest.psn;
-        let awaits_response =
-            work.request(self.oldest.at).is_some_and(|(wqe, _)| wqe.op.awaits_response());
-        // A part of a READ that exceeds the window is repeated in pieces.
-        let exceeds_window =
-            |part: &AwaitedResponses| part.end.distance(psn) as u32 > self.congestion.window();
-        if awaits_response
-            && (self.peer_keeps == PeerKeeps::Unknown
-                || self.awaited.front().is_some_and(exceeds_window))
-        {
-            return self.go_back();
-        }
-        let end = self.resume.map_or(self.next, |resume| resume.at);
-        if !end.psn.is_after(psn) {
-            return self.go_back();
-        }
-        let (missing, flight_end) = &mut self.missing;
-        if !psn.is_before(*flight_end) {
-            (*missing, *flight_end) = (0, self.first_unsent);
-        }
-        *missing += 1;
-        let after = match self.sent_again.filter(|sent| sent.until == psn) {
-            _ if awaits_response => 1,
-            None => 1 << missing.saturating_sub(MISSING_SENT_ALONE).min(SENT_AGAIN_MAX.ilog2()),
-            // Several packets in a row are missing, or the peer has stopped keeping packets.
-            Some(sent) if sent.packets < SENT_AGAIN_MAX => (sent.packets * 4).min(SENT_AGAIN_MAX),
-            Some(_) => {
-                self.peer_keeps = PeerKeeps::No;
-                return self.go_back();
-            }
+    fn on_fatal_nak(
+        &mut self,
+        work: &mut Work,
+        mtu: PathMtu,
+        psn: Psn,
+        code: NakCode,
+        now: Instant,
+    ) -> Failure {
+        self.flight.on_ack(work, mtu, psn, now);
+        let status = match code {
+            NakCode::RemoteAccess => WcStatus::RemoteAccess,
+            _ => WcStatus::RemoteResponder,
         };
-        let at = self.first_not_kept(work, mtu, end);
-        if at.psn.is_before(end.psn) {
-            self.repeated = (at.psn, self.first_unsent);
-            self.recovery = None;
-        } else if self.peer_keeps == PeerKeeps::Yes && self.congestion.may_send_in_recovery() {
-            self.start_recovery(now);
-        }
-        self.resume = Some(Resume { at, after });
-        let sent = SentAgain { packets: after, until: psn + after, end, at: now };
-        self.sent_again = (!awaits_response).then_some(sent);
-        self.packets_since_ack_request = 0;
-        self.continue_at(self.oldest);
-        self.timer.discard_sample();
+        let at = self.request_position(work, mtu, psn);
+        work.report(refused(code, work.request(at).map(|(wqe, _)| wqe)));
+        work.fail(at, status);
+        Failure::Refused(code)
     }
 
-    /// Permits new packets from now on, although a packet is missing, unless they already are.
-    fn start_recovery(&mut self, now: Instant) {
-        if let (None, Some(round_trip)) = (&self.recovery, self.timer.round_trip()) {
-            // The peer has waited for a quarter of a round trip before it has sent the NAK, and
-            // packets have left the network meanwhile.
-            let start = now.checked_sub(round_trip / 4).unwrap_or(now);
-            self.recovery = Some(Recovery::new(self.first_unsent, round_trip, start));
-        }
-    }
-
-    /// Whether this packet has been sent again, together with the packets after it.
-    fn was_repeated(&self, psn: Psn) -> bool {
-        let (from, end) = self.repeated;
-        !psn.is_before(from) && psn.is_before(end) && psn.is_before(self.next.psn)
-    }
-
-    /// The first packet that a peer has not kept after the oldest packet was lost, if `end` is the
-    /// first packet that has not been sent. A peer like this implementation keeps packets up to a
-    /// distance of [`EARLY_PSNS`].
-    fn first_not_kept(&self, work: &Work, mtu: PathMtu, end: Cursor) -> Cursor {
-        let psn = self.oldest.psn + EARLY_PSNS;
-        let mut at = self.oldest;
-        while at.psn.is_before(psn) {
-            match work.request(at.at) {
-                Some((wqe, _)) if at.psn.is_before(end.psn) && !wqe.op.awaits_response() => {
-                    let packets = packets(wqe, mtu);
-                    at.step((packets - at.index).min(psn.distance(at.psn) as u32), packets);
-                }
-                _ => return end,
+    #[inline]
+    fn on_read_response(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        now: Instant,
+        packet: &Packet<'_>,
+    ) -> Result<(), Failure> {
+        let psn = packet.bth.psn;
+        let is_oldest = self.flight.on_ack(work, path.mtu, psn, now);
+        let oldest = self.cursors().oldest();
+        let ahead = psn.distance(oldest.psn) as u32;
+        let Some((wqe, segments)) = work.request(oldest.at).filter(|(wqe, _)| wqe.op == WcOp::Read)
+        else {
+            if !is_oldest {
+                self.flight.on_loss(psn, now);
+                return Ok(());
             }
+            return Err(self.bad_response(work));
+        };
+        let (index, packets) = (oldest.index + ahead, packets(wqe, path.mtu));
+        if index >= packets || ahead >= EarlyResponses::BITS {
+            self.flight.on_missing_response(psn, now);
+            return Ok(());
         }
-        if at.psn.is_before(end.psn) { at } else { end }
+        let offset = index as usize * path.mtu.octets();
+        // The packet need not be a FIRST packet, because after a loss a responder may either start
+        // a new response or continue the old response.
+        let fits = packet.payload.len() == (wqe.len as usize - offset).min(path.mtu.octets());
+        let ends = packet.bth.opcode.position().ends();
+        if !fits || is_oldest && !self.flight.reads().may_end(ends, oldest.psn) {
+            return Err(self.bad_response(work));
+        }
+        let right =
+            if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
+        if let Err(error) = work.scatter((work.scope(), right), segments, offset, packet.payload) {
+            return Err(self.local_memory_gone(work, error));
+        }
+        if !is_oldest {
+            self.flight.on_early_response(ahead, now);
+            self.flight.on_missing_response(psn, now);
+            return Ok(());
+        }
+        if self.flight.on_response(packets, now) {
+            work.done(oldest.at);
+        }
+        if self.flight.reads().has_early() {
+            self.flight.on_missing_response(psn, now);
+        }
+        Ok(())
+    }
+
+    fn on_atomic_response(
+        &mut self,
+        work: &mut Work,
+        mtu: PathMtu,
+        now: Instant,
+        packet: &Packet<'_>,
+    ) -> Result<(), Failure> {
+        let psn = packet.bth.psn;
+        if !self.flight.on_ack(work, mtu, psn, now) {
+            self.flight.on_loss(psn, now);
+            return Ok(());
+        }
+        let is_atomic = |op| matches!(op, WcOp::FetchAdd | WcOp::CompareSwap);
+        let at = self.cursors().oldest().at;
+        let request = work.request(at).filter(|(wqe, _)| is_atomic(wqe.op));
+        let (Some((_, segments)), Extension::AtomicAck(_, answer)) = (request, packet.extension)
+        else {
+            return Err(self.bad_response(work));
+        };
+        // The packet carries the value as a number. Memory holds it in the processor's byte order.
+        let octets = answer.original.to_ne_bytes();
+        if let Err(error) = work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets) {
+            return Err(self.local_memory_gone(work, error));
+        }
+        work.done(at);
+        self.flight.on_atomic_response(now);
+        Ok(())
+    }
+
+    /// Ends the connection because the response to the oldest request does not match that request.
+    #[cold]
+    fn bad_response(&self, work: &mut Work) -> Failure {
+        work.fail(self.cursors().oldest().at, WcStatus::BadResponse);
+        Failure::BadResponse
+    }
+
+    /// Ends the connection because the local memory of the oldest request is no longer registered.
+    #[cold]
+    fn local_memory_gone(&self, work: &mut Work, error: KeyError) -> Failure {
+        work.report_local(LocalUse::Sink, error);
+        work.fail(self.cursors().oldest().at, WcStatus::LocalProtection);
+        Failure::Local
+    }
+
+    /// The position of the request to which a packet in flight belongs.
+    fn request_position(&self, work: &Work, mtu: PathMtu, psn: Psn) -> usize {
+        let mut cursor = self.cursors().oldest();
+        while let Some((wqe, _)) = work.request(cursor.at) {
+            let packets = packets(wqe, mtu);
+            let left = packets - cursor.index;
+            if psn.is_within(cursor.psn, left) || left == 0 {
+                break;
+            }
+            cursor.step(left, packets);
+        }
+        cursor.at
     }
 
     /// Handles a congestion notification (IBA, annex A17.9.3).
     pub(super) fn on_congestion_notification(&mut self, stats: &mut Stats) {
         stats.rx_congestion_notifications += 1;
-        self.on_mark();
+        self.flight.on_mark();
     }
 
     /// Handles a congestion notification that may be forged.
     pub(super) fn on_unproven_notification(&mut self, stats: &mut Stats) {
         stats.rx_congestion_notifications += 1;
-        if self.oldest.psn != self.first_unsent {
-            self.congestion.on_unproven_mark(self.first_unsent);
-        }
+        self.flight.on_unproven_mark();
     }
 
-    /// Records that a switch has marked a packet of a request, or a response that this side has
-    /// asked for.
+    /// Records that a switch has marked a response.
     pub(super) fn on_mark(&mut self) {
-        if self.oldest.psn != self.first_unsent {
-            self.congestion.on_mark(self.first_unsent);
+        self.flight.on_mark();
+    }
+
+    /// Handles deadlines that have passed.
+    pub(super) fn expire(
+        &mut self,
+        work: &mut Work,
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        if self.challenges.is_expired(now) {
+            return Err(Failure::Stale);
         }
-    }
-
-    /// Waits because the peer has no receive buffer. Then sends one packet.
-    pub(super) fn wait_for_receiver(&mut self, until: Instant) {
-        self.go_back();
-        self.rnr_wait = Some(until);
-        self.requests_max = 0;
-        self.congestion.on_receiver_not_ready();
-    }
-
-    /// Ends the wait for the peer's receive buffer.
-    pub(super) fn end_receiver_wait(&mut self, now: Instant) {
-        self.rnr_wait = None;
-        self.timer.restart(now);
-    }
-
-    /// Counts an RNR NAK that asks for a wait of `time`. Returns false if there have been too many
-    /// in a row. A responder may ask for a short time first and for longer times later. Therefore
-    /// the retries are used up only when they would also be used up if each of them had lasted for
-    /// the latest time.
-    pub(super) fn count_rnr_nak(&mut self, time: Duration, now: Instant) -> bool {
-        let stall = ReceiverStall { since: now, is_reported: false };
-        let since = self.receiver_stall.get_or_insert(stall).since;
-        if self.rnr_retries == RNR_RETRIES_INFINITE {
-            return true;
+        self.flight.advance(now);
+        if let Some(until) = self.flight.receiver().until() {
+            if now >= until {
+                self.flight.end_receiver_wait(now);
+            }
+            return Ok(());
         }
-        let left = self.rnr_retries_left > 0;
-        self.rnr_retries_left = self.rnr_retries_left.saturating_sub(1);
-        left || now < since + time * self.rnr_retries.into()
+        match self.flight.timer_mut().expire(now) {
+            None => return Ok(()),
+            Some(TimerExpiry::PeerCloseTimedOut) => {
+                self.peer_close = PeerClose::Done;
+                return Ok(());
+            }
+            // A peer that disconnects will not answer any more, so the close is done.
+            Some(TimerExpiry::Exhausted) if self.peer_close != PeerClose::Open => {
+                self.peer_close = PeerClose::Done;
+                return Ok(());
+            }
+            Some(TimerExpiry::Exhausted) => {
+                self.fail_oldest(work, WcStatus::Transport);
+                return Err(Failure::Silent);
+            }
+            Some(TimerExpiry::Probe) => stats.probes += 1,
+            Some(TimerExpiry::Retry) => stats.timeouts += 1,
+        }
+        self.flight.on_timeout();
+        Ok(())
     }
 
-    /// Whether the peer has had no receive buffer for long. Returns true only once until a message
-    /// has made progress.
-    pub(super) fn take_receiver_stall(&mut self, now: Instant) -> bool {
-        self.receiver_stall
-            .as_mut()
-            .filter(|stall| !stall.is_reported && now >= stall.since + RECEIVER_STALL_MIN)
-            .map(|stall| stall.is_reported = true)
-            .is_some()
+    /// Records that the oldest request has failed with this status.
+    pub(super) fn fail_oldest(&self, work: &mut Work, status: WcStatus) {
+        work.fail(self.cursors().oldest().at, status);
     }
 
-    /// Sends all unacknowledged packets again.
-    pub(super) fn go_back(&mut self) {
-        (self.next, self.packets_since_ack_request) = (self.oldest, 0);
-        (self.requests_missing, self.repair) = (false, None);
-        (self.resume, self.sent_again, self.recovery) = (None, None, None);
-        self.repeated = (self.oldest.psn, self.first_unsent);
-        self.awaited_before_next = 0;
-        self.timer.discard_sample();
+    /// Starts a challenge. The challenge is repeated until the peer answers, at most as often as a
+    /// request is repeated. A peer that has just answered a challenge is not challenged again
+    /// within an ACK timeout.
+    pub(super) fn start_challenge(&mut self, now: Instant) {
+        self.challenges.start(self.flight.timer().timeout_and_retries(), now);
+    }
+
+    /// Records that the peer is alive although it does not answer.
+    pub(super) fn note_peer_alive(&mut self, now: Instant) {
+        self.flight.timer_mut().note_peer_alive(now);
+        self.challenges.note_peer_alive();
     }
 
     /// Records that the peer disconnects. Packets that may have arrived are sent again, but no new
@@ -711,114 +634,30 @@ impl Requester {
             return;
         }
         self.peer_close = PeerClose::Draining;
-        self.challenge = None;
-        self.timer.start_peer_close(now);
+        self.challenges.cancel();
+        self.flight.timer_mut().start_peer_close(now);
         if !self.is_peer_close_done(work, mtu) {
             stats.probes += 1;
-            self.congestion.on_timeout(self.first_unsent);
-            self.go_back();
+            self.flight.on_timeout();
         }
-    }
-
-    /// After [`start_peer_close`](Self::start_peer_close), whether all posted requests must fail:
-    /// the peer has no receive buffer for the oldest request, part of that request was never sent,
-    /// or the peer has been silent for too long.
-    pub(super) fn is_peer_close_done(&self, work: &Work, mtu: PathMtu) -> bool {
-        let all_sent = |(wqe, _): (&Wqe, _)| {
-            let left = packets(wqe, mtu) - self.oldest.index;
-            wqe.op != WcOp::Bind && !(self.oldest.psn + left).is_after(self.first_unsent)
-        };
-        match self.peer_close {
-            PeerClose::Open => false,
-            PeerClose::Draining => {
-                self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent)
-            }
-            PeerClose::Done => true,
-        }
-    }
-
-    /// The time for which the peer has not answered the packets in flight. If none is in flight,
-    /// the time for which it has not answered the open challenge.
-    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.timer.silent_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
-    }
-
-    /// Records that the peer is alive although it does not answer.
-    pub(super) fn note_peer_alive(&mut self, now: Instant) {
-        self.timer.note_peer_alive(now);
-        if let Some(challenge) = &mut self.challenge {
-            challenge.note_peer_alive();
-        }
-    }
-
-    /// The time at which [`expire`](Self::expire) is to be called: the next batch may leave, or
-    /// something has not been answered.
-    pub(super) fn deadline(&self, work: &Work) -> Option<Instant> {
-        let requests = self.rnr_wait.or_else(|| {
-            let more = match self.has_room() {
-                true => self.congestion.blocked_until(),
-                false => self
-                    .recovery
-                    .as_ref()
-                    .and_then(|recovery| recovery.deadline(self.oldest, self.next.psn)),
-            };
-            let more = more.filter(|_| work.request(self.next.at).is_some());
-            more.into_iter().chain(self.timer.deadline()).min()
-        });
-        match &self.challenge {
-            None => requests,
-            Some(challenge) => Some(requests.map_or(challenge.due(), |at| at.min(challenge.due()))),
-        }
-    }
-
-    /// Handles deadlines that have passed.
-    pub(super) fn expire(
-        &mut self,
-        work: &mut Work,
-        now: Instant,
-        stats: &mut Stats,
-    ) -> Result<(), Failure> {
-        if self.challenge.as_ref().is_some_and(|challenge| challenge.is_expired(now)) {
-            return Err(Failure::Stale);
-        }
-        self.advance(now);
-        if let Some(until) = self.rnr_wait {
-            if now >= until {
-                self.end_receiver_wait(now);
-            }
-            return Ok(());
-        }
-        match self.timer.expire(now) {
-            None => return Ok(()),
-            Some(TimerExpiry::PeerCloseTimedOut) => {
-                self.peer_close = PeerClose::Done;
-                return Ok(());
-            }
-            // A peer that disconnects will not answer any more, so the close is done.
-            Some(TimerExpiry::Exhausted) if self.peer_close != PeerClose::Open => {
-                self.peer_close = PeerClose::Done;
-                return Ok(());
-            }
-            Some(TimerExpiry::Exhausted) => {
-                work.fail(self.oldest.at, WcStatus::Transport);
-                return Err(Failure::Silent);
-            }
-            Some(TimerExpiry::Probe) => stats.probes += 1,
-            Some(TimerExpiry::Retry) => stats.timeouts += 1,
-        }
-        self.congestion.on_timeout(self.first_unsent);
-        self.go_back();
-        Ok(())
     }
 }
 
-/// The number of packets of a request, or of the response to a READ. The request uses one PSN for
-/// each of them.
-#[inline]
-pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
-    match wqe.op {
-        WcOp::Bind => 0,
-        WcOp::FetchAdd | WcOp::CompareSwap => 1,
-        _ => mtu.packets(wqe.len),
+/// The octets of the message that is at a position of the send queue.
+fn message_octets(work: &Work, at: usize) -> Option<Octets> {
+    work.request(at).map(|(wqe, _)| octets(wqe.len.into(), true))
+}
+
+/// The cause that a NAK of the peer names, if it refuses this request.
+fn refused(code: NakCode, request: Option<&Wqe>) -> Cause {
+    match (code, request) {
+        (NakCode::RemoteAccess, request) => {
+            Cause::RefusedByPeer { access: request.and_then(Wqe::access), why: None }
+        }
+        (NakCode::InvalidRequest, Some(wqe)) => {
+            Cause::InvalidAtPeer { is_message: wqe.op == WcOp::Send, octets: wqe.len }
+        }
+        (NakCode::RemoteOperational, _) => Cause::PeerFailed,
+        (code, _) => Cause::Protocol { by_peer: true, what: code.to_string() },
     }
 }

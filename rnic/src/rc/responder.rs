@@ -1,7 +1,7 @@
 //! The responder, which decides which packets of the peer are carried out and how they are answered
 //! (IBA, section 9.7.5.1).
 //!
-//! A packet that arrives early, because an earlier packet is missing, is [kept](super::early) until
+//! A packet that arrives early, because an earlier packet is missing, is [kept](super::reorder_buffer) until
 //! the missing packet arrives. The responder then carries out both, in order. [`super::gap`] says
 //! when it sends a NAK for the missing packet.
 
@@ -13,11 +13,11 @@ use wire::rocev2::{
 };
 
 use super::burst::Burst;
-use super::early::{EARLY_PSNS, EarlyPackets, EarlyPool, Keeping};
-use super::engine::{Failure, Path, RcCfg, Stats};
+use super::execution::{Executed, Executor, Refusal};
 use super::gap::{Gap, GapPolicy};
-use super::messages::{Message, Refusal};
-use super::responder_resources::{ReadFailed, ResponderResources};
+use super::reorder_buffer::{EARLY_PSNS, EarlyPackets, EarlyPool, Keeping};
+use super::responder_resources::{ReadFailed, RepeatedRead, ResponderResources};
+use super::types::{Failure, Path, RcCfg, Stats};
 use crate::qp::Work;
 use crate::wr::Arrival;
 
@@ -37,14 +37,11 @@ const RNR_TIMER_CODE_MAX: u8 = 12;
 /// The responder's state.
 pub(super) struct Responder {
     /// The PSN of the next request packet.
-    pub(super) expected: Psn,
-    /// The number of completed requests, modulo 2^24.
-    pub(super) msn: u32,
-    /// The message of which only a part has arrived.
-    pub(super) message: Message,
-    pub(super) resources: ResponderResources,
+    expected: Psn,
+    executor: Executor,
+    resources: ResponderResources,
     /// The memory for packets that arrive early. `None` means that none are kept.
-    pub(super) early_pool: Option<Arc<EarlyPool>>,
+    early_pool: Option<Arc<EarlyPool>>,
     /// The packets that arrived early. They are present only if there is a gap.
     early: Option<EarlyPackets>,
     /// The expected packet is missing, although later packets have arrived.
@@ -54,15 +51,15 @@ pub(super) struct Responder {
     nak: Option<Nak>,
     /// The number of packets that have requested an acknowledgement since the last acknowledgement
     /// was sent.
-    pub(super) ack_requests: u32,
+    ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
     /// The latest packet that may be acknowledged, if only packets that were received before have
     /// requested the acknowledgement. See [`acknowledged`](Self::acknowledged).
-    pub(super) repeated: Option<Psn>,
+    repeated: Option<Psn>,
     /// Whether the packet before `expected` is the last one of several packets of a message, and
     /// may have been sent by kernel rxe.
-    pub(super) is_after_end: bool,
+    is_after_end: bool,
     /// Whether the peer may be kernel rxe.
     may_be_rxe: bool,
     /// The [last](Self::last_message_packet) message, if it has several packets and the peer is
@@ -100,8 +97,7 @@ impl Responder {
     pub(super) fn new(cfg: &RcCfg) -> Self {
         Responder {
             expected: cfg.rq_psn,
-            msn: 0,
-            message: Message::None,
+            executor: Executor::new(),
             resources: ResponderResources::new(cfg.responder_resources),
             early_pool: None,
             early: None,
@@ -120,6 +116,22 @@ impl Responder {
             is_peer_waiting: false,
             rnr_arrival: None,
         }
+    }
+
+    /// Keeps packets that arrive early in the memory of this pool.
+    pub(super) fn keep_early_in(&mut self, pool: &Arc<EarlyPool>) {
+        self.early_pool = Some(Arc::clone(pool));
+    }
+
+    /// Whether this is the PSN of the next request packet.
+    pub(super) fn expects(&self, psn: Psn) -> bool {
+        psn == self.expected
+    }
+
+    /// Whether a message of the peer has arrived only in part.
+    #[inline]
+    pub(super) fn is_mid_message(&self) -> bool {
+        self.executor.is_mid_message()
     }
 
     /// Processes a request packet.
@@ -167,8 +179,13 @@ impl Responder {
         stats: &mut Stats,
     ) -> Result<Option<u32>, Failure> {
         let psn = packet.bth.psn;
-        match self.execute(work, path, packet, stats) {
-            Ok(psns) => {
+        let resources = (&mut self.resources, self.is_after_end);
+        match self.executor.execute(work, path, packet, resources, stats) {
+            Ok(Executed { psns, requests_ack }) => {
+                if requests_ack {
+                    self.ack_requests += 1;
+                    self.repeated = None;
+                }
                 self.expected = self.expected + psns;
                 // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
                 self.may_be_rxe = !packet.bth.migrated;
@@ -198,7 +215,7 @@ impl Responder {
         self.last_rnr_timer = match self.last_rnr_psn.replace(psn) == Some(psn) {
             true => longer(self.last_rnr_timer),
             false => {
-                self.rnr_arrival = Some(self.arrival(packet));
+                self.rnr_arrival = Some(self.executor.arrival(packet));
                 self.rnr_timer
             }
         };
@@ -299,7 +316,7 @@ impl Responder {
 
     /// Whether early packets wait until the responses to a READ are sent.
     #[inline]
-    pub(super) fn is_paused(&self) -> bool {
+    fn is_paused(&self) -> bool {
         self.gap.as_ref().is_some_and(Gap::is_paused)
     }
 
@@ -317,29 +334,24 @@ impl Responder {
         }
     }
 
+    /// Returns the READ whose responses were last requested again, although they had been sent.
+    /// Returns it once.
+    #[inline]
+    pub(super) fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
+        self.resources.take_repeated_read()
+    }
+
     /// Returns a message that found no receive buffer. Returns each such message only once, after
     /// it was refused for the first time.
     pub(super) fn take_rnr_arrival(&mut self) -> Option<Arrival> {
         self.rnr_arrival.take()
     }
 
-    /// The message whose packet needs a receive buffer.
-    #[cold]
-    fn arrival(&self, packet: &Packet<'_>) -> Arrival {
-        match (self.message, packet.extension) {
-            (Message::Write(write), _) => Arrival { octets: write.len, whole: true },
-            (_, Extension::RethImmediate(reth, _)) => Arrival { octets: reth.len, whole: true },
-            _ => {
-                let whole = packet.bth.opcode.position().ends();
-                Arrival { octets: packet.payload.len() as u32, whole }
-            }
-        }
-    }
-
     /// Accepts no new requests from now on. Only [`receive_duplicate`](Self::receive_duplicate) may
     /// be called for packets.
     pub(super) fn stop_accepting(&mut self) {
-        (self.nak, self.message) = (None, Message::None);
+        self.executor.forget_message();
+        self.nak = None;
         (self.gap, self.early, self.repeated_message) = (None, None, None);
     }
 
@@ -512,7 +524,7 @@ impl Responder {
         reserved: usize,
     ) -> Result<(), Failure> {
         if self.resources.is_due() {
-            match self.resources.transmit(work, path, self.msn, burst, reserved) {
+            match self.resources.transmit(work, path, self.executor.msn(), burst, reserved) {
                 // The last response acknowledges all requests before it. If it was awaited by early
                 // packets, these packets are carried out now and acknowledged, too.
                 Ok(Some(until)) if until == self.expected && !self.is_paused() => {
@@ -623,7 +635,7 @@ impl Responder {
     /// Adds the last acknowledgement of all received packets, unless READ responses must come
     /// first. Adds it twice, because it may be lost. Returns the number of added packets.
     pub(super) fn acknowledge_finally(&mut self, path: &Path, burst: &mut Burst) -> usize {
-        if self.msn == 0 || self.resources.is_due() {
+        if self.executor.msn() == 0 || self.resources.is_due() {
             return 0;
         }
         self.repeated_message = None;
@@ -680,7 +692,7 @@ impl Responder {
         psn: Psn,
         syndrome: Syndrome,
     ) -> bool {
-        let aeth = Extension::Aeth(Aeth { syndrome, msn: self.msn });
+        let aeth = Extension::Aeth(Aeth { syndrome, msn: self.executor.msn() });
         let pushed = burst.push_packet(&path.bth(Opcode::Acknowledge, psn), &aeth, 0).is_some();
         if pushed {
             self.note_acknowledged();

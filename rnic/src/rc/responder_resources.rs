@@ -6,18 +6,18 @@
 //! original value of its target is kept. The last [`RcCfg::responder_resources`] requests are kept,
 //! because a peer has no more in flight.
 //!
-//! [`RcCfg::responder_resources`]: super::engine::RcCfg::responder_resources
+//! [`RcCfg::responder_resources`]: super::types::RcCfg::responder_resources
 
 use std::collections::VecDeque;
 
 use wire::rocev2::{
     Aeth, AtomicAckEth, Extension, Opcode, Position, Psn, Reth, Syndrome, packet_len,
 };
-use work::cause::Access;
+use work::cause::{Access, AccessKind};
 
 use super::burst::Burst;
-use super::engine::{Path, RepeatedRead};
-use super::messages::read_access;
+use super::types::Path;
+use crate::cause::{access, octets};
 use crate::key::KeyError;
 use crate::qp::Work;
 
@@ -375,4 +375,33 @@ impl HeldRequest {
         }
         Ok(true)
     }
+}
+
+/// Responses to a READ that the peer has requested again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedRead {
+    /// The PSN of the first response that the peer has requested again.
+    start: Psn,
+    /// The number of responses that the peer has requested again and that had been sent before.
+    sent: u32,
+    /// The length of the first response in octets, without its ICRC.
+    len: usize,
+}
+
+impl RepeatedRead {
+    /// Whether this is the PSN of a response that had been sent before.
+    pub fn contains(&self, psn: Psn) -> bool {
+        psn.is_within(self.start, self.sent)
+    }
+
+    /// The length in octets, without its ICRC, of the first response that the peer has requested
+    /// again.
+    pub fn packet_len(&self) -> usize {
+        self.len
+    }
+}
+
+/// The access of a READ.
+pub(super) fn read_access(reth: &Reth) -> Access {
+    access(AccessKind::Read, (reth.r_key, reth.va), octets(reth.len.into(), true))
 }

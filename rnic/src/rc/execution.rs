@@ -1,25 +1,33 @@
 //! Carries out the peer's requests: places data and completes receives (IBA, section 9.7.4).
 
 use wire::rocev2::{AtomicEth, Extension, NakCode, Opcode, Operation, Packet, Position, Psn, Reth};
-use work::cause::{Access, AccessKind, Cause, LocalUse, Octets};
+use work::cause::{AccessKind, Cause, LocalUse, Octets};
 
-use super::engine::{MAX_MESSAGE, Path, Stats};
-use super::requests::convert_immediate;
-use super::responder::Responder;
+use super::request_packets::convert_immediate;
+use super::responder_resources::{ResponderResources, read_access};
+use super::types::{MAX_MESSAGE, Path, Stats};
 use crate::cause::{access, atomic_access, invalidation, octets};
 use crate::key::Right;
 use crate::memory::{AtomicError, update};
 use crate::qp::{Received, Rqe, Work};
-use crate::wr::{WcOp, WcStatus};
+use crate::wr::{Arrival, WcOp, WcStatus};
 
 /// The maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new PSNs
 /// can be told apart.
 const READ_PACKETS_MAX: u32 = Psn::COUNT / 4;
 const MSN_MASK: u32 = Psn::COUNT - 1;
 
+/// Carries out the peer's requests, packet by packet and in order.
+pub(super) struct Executor {
+    /// The message of which only a part has arrived.
+    message: Message,
+    /// The number of completed requests, modulo 2^24.
+    msn: u32,
+}
+
 /// A message of which only a part has arrived.
 #[derive(Clone, Copy)]
-pub(super) enum Message {
+enum Message {
     None,
     /// A SEND, with the number of octets that have been placed in the receive buffer.
     Send {
@@ -29,14 +37,34 @@ pub(super) enum Message {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Write {
+struct Write {
     r_key: u32,
     /// The address of the next octet.
     va: u64,
     /// The number of octets that have not arrived.
     left: u32,
     /// The total length in octets.
-    pub(super) len: u32,
+    len: u32,
+}
+
+/// What the acknowledgements must know of a packet that has been carried out.
+pub(super) struct Executed {
+    /// The number of PSNs that the packet uses.
+    pub(super) psns: u32,
+    /// Whether the peer requests an acknowledgement. A READ and an atomic operation are answered
+    /// by their responses.
+    pub(super) requests_ack: bool,
+}
+
+impl Executed {
+    #[inline]
+    fn message(packet: &Packet<'_>) -> Self {
+        Executed { psns: 1, requests_ack: packet.bth.ack_request }
+    }
+
+    fn awaits_response(psns: u32) -> Self {
+        Executed { psns, requests_ack: false }
+    }
 }
 
 /// The reason for which a packet is not accepted.
@@ -52,36 +80,79 @@ const INVALID_REQUEST: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 const REMOTE_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
 const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
 
-impl Responder {
-    /// Carries out the packet that is expected next. Returns the number of PSNs that the packet
-    /// uses.
+impl Executor {
+    pub(super) fn new() -> Self {
+        Executor { message: Message::None, msn: 0 }
+    }
+
+    /// Whether a message has arrived only in part.
+    #[inline]
+    pub(super) fn is_mid_message(&self) -> bool {
+        !matches!(self.message, Message::None)
+    }
+
+    /// The number of completed requests, modulo 2^24.
+    #[inline]
+    pub(super) fn msn(&self) -> u32 {
+        self.msn
+    }
+
+    /// The message whose packet needs a receive buffer.
+    #[cold]
+    pub(super) fn arrival(&self, packet: &Packet<'_>) -> Arrival {
+        match (self.message, packet.extension) {
+            (Message::Write(write), _) => Arrival { octets: write.len, whole: true },
+            (_, Extension::RethImmediate(reth, _)) => Arrival { octets: reth.len, whole: true },
+            _ => {
+                let whole = packet.bth.opcode.position().ends();
+                Arrival { octets: packet.payload.len() as u32, whole }
+            }
+        }
+    }
+
+    /// Forgets the message of which only a part has arrived.
+    pub(super) fn forget_message(&mut self) {
+        self.message = Message::None;
+    }
+
+    /// Carries out the packet that is expected next. READs and atomic operations are added to
+    /// `resources`, with `is_after_end`: see [`ResponderResources::add_read`].
     #[inline]
     pub(super) fn execute(
         &mut self,
         work: &mut Work,
         path: &Path,
         packet: &Packet<'_>,
+        (resources, is_after_end): (&mut ResponderResources, bool),
         stats: &mut Stats,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<Executed, Refusal> {
         let position = packet.bth.opcode.position();
-        let psns = match (packet.bth.opcode.operation(), packet.extension) {
+        let executed = match (packet.bth.opcode.operation(), packet.extension) {
             (Operation::Send, _) => self.send(work, path, packet)?,
             (Operation::Write, _) => self.write(work, path, packet)?,
             (Operation::ReadRequest, Extension::Reth(reth)) => {
-                self.read(work, path, packet.bth.psn, reth)?
+                let psn = packet.bth.psn;
+                self.read(work, path, (psn, reth), (resources, is_after_end))?
             }
-            (_, Extension::Atomic(atomic)) => self.atomic(work, packet, atomic)?,
+            (_, Extension::Atomic(atomic)) => {
+                self.atomic(work, packet, atomic, (resources, is_after_end))?
+            }
             _ => return Err(INVALID_REQUEST),
         };
         if position.ends() {
             self.msn = (self.msn + 1) & MSN_MASK;
             stats.rx_messages += 1;
         }
-        Ok(psns)
+        Ok(executed)
     }
 
     #[inline]
-    fn send(&mut self, work: &mut Work, path: &Path, packet: &Packet<'_>) -> Result<u32, Refusal> {
+    fn send(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        packet: &Packet<'_>,
+    ) -> Result<Executed, Refusal> {
         let position = packet.bth.opcode.position();
         let placed = match (self.message, position.starts()) {
             (Message::None, true) => 0,
@@ -111,8 +182,7 @@ impl Responder {
         }
         if !position.ends() {
             self.message = Message::Send { placed: len };
-            self.note_ack_request(packet);
-            return Ok(1);
+            return Ok(Executed::message(packet));
         }
         let (op, immediate, invalidated) = match packet.extension {
             Extension::Immediate(data) => {
@@ -128,14 +198,18 @@ impl Responder {
             return Err(REMOTE_ACCESS);
         }
         self.message = Message::None;
-        self.note_ack_request(packet);
         let received = Received { bytes: len, invalidated, immediate, op };
         work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
-        Ok(1)
+        Ok(Executed::message(packet))
     }
 
     #[inline]
-    fn write(&mut self, work: &mut Work, path: &Path, packet: &Packet<'_>) -> Result<u32, Refusal> {
+    fn write(
+        &mut self,
+        work: &mut Work,
+        path: &Path,
+        packet: &Packet<'_>,
+    ) -> Result<Executed, Refusal> {
         let (position, len) = (packet.bth.opcode.position(), packet.payload.len() as u32);
         let (reth, immediate) = match packet.extension {
             Extension::Reth(reth) => (Some(reth), None),
@@ -173,20 +247,22 @@ impl Responder {
                 Message::Write(Write { va, left, ..write })
             }
         };
-        self.note_ack_request(packet);
         if immediate.is_some() {
             let received = Received { immediate, ..Received::bytes(write.len) };
             work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         }
-        Ok(1)
+        Ok(Executed::message(packet))
     }
 
-    fn read(&mut self, work: &Work, path: &Path, psn: Psn, reth: Reth) -> Result<u32, Refusal> {
+    fn read(
+        &mut self,
+        work: &Work,
+        path: &Path,
+        (psn, reth): (Psn, Reth),
+        (resources, is_after_end): (&mut ResponderResources, bool),
+    ) -> Result<Executed, Refusal> {
         let packets = path.mtu.packets(reth.len);
-        if !matches!(self.message, Message::None)
-            || reth.len > MAX_MESSAGE
-            || packets > READ_PACKETS_MAX
-        {
+        if self.is_mid_message() || reth.len > MAX_MESSAGE || packets > READ_PACKETS_MAX {
             return Err(INVALID_REQUEST);
         }
         let checked = |len: u32| {
@@ -198,9 +274,9 @@ impl Responder {
             work.report_refused(read_access(&reth), error);
             return Err(REMOTE_ACCESS);
         }
-        let added = self.resources.add_read(psn, reth, packets, self.is_after_end);
-        added.map_err(|_| self.too_many(work))?;
-        Ok(packets)
+        let added = resources.add_read(psn, reth, packets, is_after_end);
+        added.map_err(|_| too_many(work, resources))?;
+        Ok(Executed::awaits_response(packets))
     }
 
     fn atomic(
@@ -208,12 +284,13 @@ impl Responder {
         work: &Work,
         packet: &Packet<'_>,
         atomic: AtomicEth,
-    ) -> Result<u32, Refusal> {
-        if !matches!(self.message, Message::None) {
+        (resources, is_after_end): (&mut ResponderResources, bool),
+    ) -> Result<Executed, Refusal> {
+        if self.is_mid_message() {
             return Err(INVALID_REQUEST);
         }
-        if !self.resources.has_room() {
-            return Err(self.too_many(work));
+        if !resources.has_room() {
+            return Err(too_many(work, resources));
         }
         let AtomicEth { va, r_key, swap_or_add, compare } = atomic;
         let swaps = packet.bth.opcode == Opcode::CompareSwap;
@@ -230,26 +307,17 @@ impl Responder {
                 AtomicError::Key(_) => REMOTE_ACCESS,
             }
         })?;
-        let added = self.resources.add_atomic(packet.bth.psn, original, self.is_after_end);
-        added.map_err(|_| self.too_many(work))?;
-        Ok(1)
+        let added = resources.add_atomic(packet.bth.psn, original, is_after_end);
+        added.map_err(|_| too_many(work, resources))?;
+        Ok(Executed::awaits_response(1))
     }
+}
 
-    /// Refuses a READ or an atomic operation, because the peer has too many in flight.
-    #[cold]
-    fn too_many(&self, work: &Work) -> Refusal {
-        work.report(Cause::TooManyReads { limit: self.resources.max() });
-        INVALID_REQUEST
-    }
-
-    /// Records whether the peer requests an acknowledgement of this packet.
-    #[inline]
-    fn note_ack_request(&mut self, packet: &Packet<'_>) {
-        if packet.bth.ack_request {
-            self.ack_requests += 1;
-            self.repeated = None;
-        }
-    }
+/// Refuses a READ or an atomic operation, because the peer has too many in flight.
+#[cold]
+fn too_many(work: &Work, resources: &ResponderResources) -> Refusal {
+    work.report(Cause::TooManyReads { limit: resources.max() });
+    INVALID_REQUEST
 }
 
 /// Takes the receive buffer for a message, if the message may use it.
@@ -262,11 +330,6 @@ fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, 
     }
     work.report_no_receive(octets());
     Err(REMOTE_OPERATIONAL)
-}
-
-/// The access of a READ.
-pub(super) fn read_access(reth: &Reth) -> Access {
-    access(AccessKind::Read, (reth.r_key, reth.va), octets(reth.len.into(), true))
 }
 
 /// Checks the length of a payload (IBA, section 9.7.4.1.6). A FIRST or MIDDLE packet is full, a

@@ -1,0 +1,188 @@
+//! The requester's packets: how many a request has, and how each of them is made. Nothing here
+//! decides when a packet is sent.
+
+use wire::rocev2::{
+    AtomicEth, Extension, ExtensionKind, Opcode, PathMtu, Position, Psn, Reth, SendKind, packet_len,
+};
+use work::cause::LocalUse;
+
+use super::burst::Burst;
+use super::types::Path;
+use crate::qp::{self, Work, Wqe};
+use crate::wr::{Segment, WcOp, WcStatus};
+
+/// A packet of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// The request's position in the send queue.
+    pub(super) at: usize,
+    /// The index of the packet in the request.
+    pub(super) index: u32,
+    /// The packet's PSN.
+    pub(super) psn: Psn,
+}
+
+impl Cursor {
+    /// Advances the cursor by `by` packets of its request, which has `packets` in total.
+    #[inline]
+    pub(super) fn step(&mut self, by: u32, packets: u32) {
+        self.psn = self.psn + by;
+        self.index += by;
+        if self.index >= packets {
+            (self.at, self.index) = (self.at.wrapping_add(1), 0);
+        }
+    }
+}
+
+/// The number of packets of a request, or of the response to a READ. The request uses one PSN for
+/// each of them.
+#[inline]
+pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
+    match wqe.op {
+        WcOp::Bind => 0,
+        WcOp::FetchAdd | WcOp::CompareSwap => 1,
+        _ => mtu.packets(wqe.len),
+    }
+}
+
+/// Adds the packet of a SEND or WRITE that is at the cursor. The request has `packets` packets.
+/// Returns false if the burst is full.
+#[inline]
+pub(super) fn push_message(
+    work: &Work,
+    (wqe, segments): (&Wqe, &[Segment]),
+    (at, packets): (Cursor, u32),
+    path: &Path,
+    requests_ack: bool,
+    burst: &mut Burst,
+) -> Result<bool, WcStatus> {
+    let offset = at.index as usize * path.mtu.octets();
+    let position = Position::new(at.index == 0, at.index + 1 == packets);
+    let payload_len = (wqe.len as usize - offset).min(path.mtu.octets());
+    let opcode = opcode(wqe, position);
+    let mut bth = path.bth(opcode, at.psn);
+    bth.ack_request = requests_ack;
+    // A WRITE without immediate data causes no completion at the peer.
+    bth.solicited = position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
+    let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
+        return Ok(false);
+    };
+    if let Err(error) = work.gather(segments, offset, place) {
+        work.report_local(LocalUse::Source, error);
+        burst.pop();
+        return Err(WcStatus::LocalProtection);
+    }
+    Ok(true)
+}
+
+/// Adds a READ request for `count` packets of a READ, the first of which is at `from`. Returns
+/// false if the burst is full.
+pub(super) fn push_read(
+    wqe: &Wqe,
+    from: Cursor,
+    count: u32,
+    path: &Path,
+    burst: &mut Burst,
+) -> bool {
+    let mtu = path.mtu.octets() as u64;
+    let start = u64::from(from.index) * mtu;
+    let end = (u64::from(from.index + count) * mtu).min(wqe.len.into());
+    // The sum may wrap. The peer checks the address.
+    let va = wqe.remote_addr.wrapping_add(start);
+    let reth = Reth { va, r_key: wqe.remote_key, len: (end - start) as u32 };
+    let mut bth = path.bth(Opcode::ReadRequest, from.psn);
+    bth.ack_request = true;
+    burst.push_packet(&bth, &Extension::Reth(reth), 0).is_some()
+}
+
+/// Adds an atomic request. Returns false if the burst is full.
+pub(super) fn push_atomic(wqe: &Wqe, psn: Psn, path: &Path, burst: &mut Burst) -> bool {
+    let (va, r_key, [first, second]) = (wqe.remote_addr, wqe.remote_key, wqe.operands);
+    let (opcode, swap_or_add, compare) = match wqe.op {
+        WcOp::CompareSwap => (Opcode::CompareSwap, second, first),
+        _ => (Opcode::FetchAdd, first, 0),
+    };
+    let atomic = AtomicEth { va, r_key, swap_or_add, compare };
+    let mut bth = path.bth(opcode, psn);
+    bth.ack_request = true;
+    burst.push_packet(&bth, &Extension::Atomic(atomic), 0).is_some()
+}
+
+/// Adds an RDMA write with this number of octets and a PSN that the peer has acknowledged, so that
+/// the peer does not carry it out, but acknowledges it again. Returns false if the burst is full.
+pub(super) fn push_acknowledged_write(
+    path: &Path,
+    psn: Psn,
+    octets: usize,
+    burst: &mut Burst,
+) -> bool {
+    let mut bth = path.bth(Opcode::write(Position::Only, false), psn);
+    bth.ack_request = true;
+    let reth = Extension::Reth(Reth { va: 0, r_key: 0, len: octets as u32 });
+    burst.push_packet(&bth, &reth, octets).map(|payload| payload.fill(0)).is_some()
+}
+
+/// The opcode of a packet of a SEND or WRITE.
+#[inline]
+fn opcode(wqe: &Wqe, position: Position) -> Opcode {
+    match wqe.op {
+        WcOp::Write => Opcode::write(position, false),
+        WcOp::WriteImm => Opcode::write(position, true),
+        _ if wqe.flags & qp::INVALIDATE != 0 => Opcode::send(position, SendKind::Invalidate),
+        _ => Opcode::send(position, SendKind::Plain),
+    }
+}
+
+/// The extension headers of a packet of a SEND or WRITE.
+#[inline]
+fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
+    let reth = Reth { va: wqe.remote_addr, r_key: wqe.remote_key, len: wqe.len };
+    let immediate = convert_immediate(wqe.operands[0] as u32);
+    match opcode.extension_kind() {
+        ExtensionKind::Reth => Extension::Reth(reth),
+        ExtensionKind::RethImmediate => Extension::RethImmediate(reth, immediate),
+        ExtensionKind::Immediate => Extension::Immediate(immediate),
+        ExtensionKind::Invalidate => Extension::Invalidate(wqe.remote_key),
+        _ => Extension::None,
+    }
+}
+
+/// Converts immediate data between the consumer's number and the value of the header field. The
+/// header carries the octets of the consumer's number in the order in which they lie in memory, but
+/// its field is read as a number in network byte order. (In verbs, immediate data are octets, and
+/// OFED's DAPL passes its consumers' numbers unchanged.)
+pub(crate) fn convert_immediate(number: u32) -> u32 {
+    number.to_be()
+}
+
+/// The oldest packet for which a requester waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldestPacket {
+    /// A packet of a request that is not acknowledged. It has this length in octets, without its
+    /// ICRC.
+    Request(usize),
+    /// A response to a READ that has not arrived. It has this length in octets, without its ICRC.
+    Response(usize),
+}
+
+impl OldestPacket {
+    /// The packet at the cursor, or the response to it. `None` if there is no such packet.
+    pub(super) fn at(Cursor { at, index, .. }: Cursor, work: &Work, mtu: PathMtu) -> Option<Self> {
+        let (wqe, _) = work.request(at)?;
+        let position = Position::new(index == 0, index + 1 == packets(wqe, mtu));
+        let offset = index as usize * mtu.octets();
+        let payload_len = (wqe.len as usize).saturating_sub(offset).min(mtu.octets());
+        Some(match wqe.op {
+            WcOp::Read => {
+                OldestPacket::Response(packet_len(Opcode::read_response(position), payload_len))
+            }
+            WcOp::FetchAdd | WcOp::CompareSwap => {
+                OldestPacket::Request(packet_len(Opcode::FetchAdd, 0))
+            }
+            WcOp::Bind => return None,
+            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
+                OldestPacket::Request(packet_len(opcode(wqe, position), payload_len))
+            }
+        })
+    }
+}
