@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub use rnic::allowance::network;
+pub use rnic::rate_limit::network;
 use rustix::process::{Resource, getrlimit};
 
 /// The maximum number of descriptors for peers that have connected and not sent a request yet: a

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use rnic::allowance::Allowance;
+use rnic::rate_limit::TokenBucket;
 
 /// If the poller reports the socket more often than this per second, the reports are too frequent.
 const REPORT_RATE: u32 = 1000;
@@ -20,14 +20,14 @@ const MIN_DATAGRAMS: usize = 16;
 
 /// The state of one socket.
 pub(crate) struct ReadPacing {
-    reports: Allowance,
+    reports: TokenBucket,
     /// The time of the next read. `None` while the socket is in the poller.
     due: Option<Instant>,
 }
 
 impl Default for ReadPacing {
     fn default() -> Self {
-        ReadPacing { reports: Allowance::new(REPORT_RATE, REPORT_BURST), due: None }
+        ReadPacing { reports: TokenBucket::new(REPORT_RATE, REPORT_BURST), due: None }
     }
 }
 

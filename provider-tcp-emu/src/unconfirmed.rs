@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use adapter::EngineWaker;
-use rnic::allowance::{may_hold_another, network};
+use rnic::rate_limit::{may_hold_another, network};
 
 /// How often a deferred request is looked at although no other request has been confirmed.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`allowance`] | the limit on work for strangers |
+//! | [`rate_limit`] | the limit on work for strangers |
 //! | `cause` | what the engines report about failures |
 //! | [`wr`] | work requests and completions |
 //! | [`key`] | the table of STags, which says who may access which memory; memory windows |
@@ -22,7 +22,6 @@
 //! of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and one
 //! consumer, and the holder of the engine lock is one of the two.
 
-pub mod allowance;
 mod cause;
 pub mod cm;
 pub mod cq;
@@ -30,6 +29,7 @@ pub mod key;
 mod memory;
 pub mod mr;
 pub mod qp;
+pub mod rate_limit;
 pub mod rc;
 pub mod rdmap;
 mod ring;

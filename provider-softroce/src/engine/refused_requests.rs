@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use rnic::allowance::Allowance;
+use rnic::rate_limit::TokenBucket;
 use wire::rocev2::PathMtu;
 
 /// The number of lines per second, and the number of lines that may follow each other at once.
@@ -13,14 +13,14 @@ const LINES_AT_ONCE: u32 = 4;
 
 /// The log of refused requests.
 pub(super) struct RefusedRequests {
-    lines: Allowance,
+    lines: TokenBucket,
     /// The number of refused requests since the last line.
     omitted: u64,
 }
 
 impl Default for RefusedRequests {
     fn default() -> Self {
-        RefusedRequests { lines: Allowance::new(LINES_PER_SECOND, LINES_AT_ONCE), omitted: 0 }
+        RefusedRequests { lines: TokenBucket::new(LINES_PER_SECOND, LINES_AT_ONCE), omitted: 0 }
     }
 }
 

@@ -46,7 +46,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rnic::allowance::Allowances;
+use rnic::rate_limit::TokenBuckets;
 use rustix::process::{geteuid, getuid};
 use telemetry::environment::is_trusted;
 use telemetry::user_directory::NoDirectory;
@@ -95,7 +95,7 @@ pub(crate) struct Port {
     pub(crate) local_socket: LocalSocket,
     send_queue: SendQueue,
     /// Limits the rate at which this adapter forwards packets of unknown senders.
-    forward_allowances: Allowances,
+    forward_allowances: TokenBuckets,
     services: Services,
     shared_sockets: SharedSockets,
 }

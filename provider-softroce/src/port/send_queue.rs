@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use rnic::allowance::network;
+use rnic::rate_limit::network;
 
 use super::local_socket::{Origin, SendOutcome};
 use super::names::Name;

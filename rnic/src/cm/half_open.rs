@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wire::cm::MAD_SIZE;
 
 use super::request::RequestKey;
-use crate::allowance::{may_hold_another, network};
+use crate::rate_limit::{may_hold_another, network};
 
 /// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ
 /// of that address ends the oldest acceptance if the oldest acceptance has waited for

@@ -14,7 +14,7 @@ use super::ids::{Ids, Random};
 use super::request::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
-use crate::allowance::Allowances;
+use crate::rate_limit::TokenBuckets;
 
 /// OFED's uDAPL puts these octets before the private data of a rejection. When it receives a
 /// rejection, it expects them there.
@@ -39,7 +39,7 @@ pub struct Cm {
     pub(super) listeners: HashMap<u16, Listener>,
     pub(super) half_open: HalfOpen,
     /// Limits answers to messages that belong to no connection.
-    pub(super) answers: Allowances,
+    pub(super) answers: TokenBuckets,
     /// The serial number of the latest listener. It distinguishes listeners of the same port.
     listener_serial: u64,
     /// Connections that are kept in order to repeat a rejection, the oldest first. Some of them may
@@ -82,7 +82,7 @@ impl Cm {
             by_peer_qp: HashMap::new(),
             listeners: HashMap::new(),
             half_open: HalfOpen::default(),
-            answers: Allowances::default(),
+            answers: TokenBuckets::default(),
             listener_serial: 0,
             rejected: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -95,7 +95,7 @@ impl Cm {
 
     /// Makes callers share the endpoints: an address may hold at most as many unconfirmed
     /// acceptances as endpoints are free
-    /// ([`may_hold_another`](crate::allowance::may_hold_another)).
+    /// ([`may_hold_another`](crate::rate_limit::may_hold_another)).
     pub fn share_endpoints(&mut self, free_endpoints: FreeEndpoints) {
         self.free_endpoints = Some(free_endpoints);
     }

@@ -46,7 +46,7 @@
 //! - refusals
 //!
 //! The number of answers to messages that belong to no connection is limited, too
-//! ([`allowance`](crate::allowance)).
+//! ([`rate_limit`](crate::rate_limit)).
 
 mod actions;
 mod connection;

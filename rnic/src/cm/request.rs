@@ -12,7 +12,7 @@ use super::connection::{Conn, Peer};
 use super::half_open::DeferredReq;
 use super::state::{Input, State};
 use super::{Cm, ConnId, Event, Request, Transmit};
-use crate::allowance::network;
+use crate::rate_limit::network;
 
 /// The values that identify a REQ: the caller's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);

@@ -23,7 +23,7 @@
 //! A source is an IPv4 address, or an IPv6 network of 64 bits.
 //!
 //! They get at most one reply for each message, which is as long as the message. The number of
-//! refusals and repeated replies is limited, too ([`allowance`](crate::allowance)).
+//! refusals and repeated replies is limited, too ([`rate_limit`](crate::rate_limit)).
 
 mod answers;
 
@@ -36,7 +36,7 @@ use wire::cm::{IpHeader, MAD_SIZE, Mad, Message, ServiceId, SidrRep, SidrReq, Si
 
 use super::ids::Ids;
 use super::{CmError, LowBits, Random, Transmit};
-use crate::allowance::{Allowances, network};
+use crate::rate_limit::{TokenBuckets, network};
 use crate::table;
 use answers::Answers;
 
@@ -135,7 +135,7 @@ pub struct Sidr {
     requests_of: HashMap<IpAddr, usize>,
     answers: Answers,
     /// Limits the replies that the consumer has not decided on.
-    allowances: Allowances,
+    buckets: TokenBuckets,
     /// The number of requests that were dropped, because a backlog was full or a message was
     /// invalid.
     dropped: u64,
@@ -210,7 +210,7 @@ impl Sidr {
             by_key: HashMap::new(),
             requests_of: HashMap::new(),
             answers: Answers::default(),
-            allowances: Allowances::default(),
+            buckets: TokenBuckets::default(),
             dropped: 0,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
@@ -381,7 +381,7 @@ impl Sidr {
         self.answers.forget(now);
         if let Some(reply) = self.answers.find(&key) {
             // The caller may not have got the reply.
-            if self.allowances.take(now, from) {
+            if self.buckets.take(now, from) {
                 self.transmits.push_back(reply);
             }
             return;
@@ -413,7 +413,7 @@ impl Sidr {
         let (Ok((header, private)), Some((port, listener)), SidrStatus::SUCCESS) =
             (header, listener, refusal)
         else {
-            if self.allowances.take(now, from) {
+            if self.buckets.take(now, from) {
                 let has_trailer = header.is_ok_and(|(_, data)| has_trailer(data));
                 let data = if has_trailer { &sidr_trailer::emit_rep(&[])[..] } else { &[] };
                 let rep = SidrRep { status: refusal, service: req.service, ..empty_rep(data) };
@@ -535,7 +535,7 @@ impl Sidr {
 
     /// The number of requests that were dropped.
     pub fn dropped(&self) -> u64 {
-        self.dropped + self.allowances.refused()
+        self.dropped + self.buckets.refused()
     }
 
     /// An ID that no attempt and no request has.

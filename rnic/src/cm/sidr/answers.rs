@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::{RequestKey, Transmit};
-use crate::allowance::network;
+use crate::rate_limit::network;
 use crate::table;
 
 /// The time for which a reply is remembered: longer than Linux repeats a request (65.5 s).

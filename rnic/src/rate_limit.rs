@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// A token bucket.
 #[derive(Clone, Debug)]
-pub struct Allowance {
+pub struct TokenBucket {
     /// The time in which one token is added.
     period: Duration,
     /// The time in which an empty bucket fills up.
@@ -19,11 +19,11 @@ pub struct Allowance {
     full_at: Option<Instant>,
 }
 
-impl Allowance {
+impl TokenBucket {
     /// Makes a full bucket that gains `rate` tokens per second and holds at most `burst` tokens.
     pub fn new(rate: u32, burst: u32) -> Self {
         let period = Duration::from_secs(1) / rate.max(1);
-        Allowance { period, fill: period * burst, full_at: None }
+        TokenBucket { period, fill: period * burst, full_at: None }
     }
 
     /// Takes a token. Returns false if the bucket is empty.
@@ -49,22 +49,22 @@ const MAX_TOKENS: u32 = 512;
 /// its group. So a flood from one address empties one bucket, and the sender cannot choose which
 /// other addresses share it. A flood from many forged addresses empties all buckets, and gets 32
 /// times as many tokens.
-pub struct Allowances {
-    groups: [Allowance; GROUP_COUNT],
+pub struct TokenBuckets {
+    groups: [TokenBucket; GROUP_COUNT],
     key: RandomState,
     /// The number of times that a bucket was empty.
     refused: u64,
 }
 
-impl Default for Allowances {
+impl Default for TokenBuckets {
     fn default() -> Self {
-        let group = Allowance::new(TOKENS_PER_SECOND, MAX_TOKENS);
+        let group = TokenBucket::new(TOKENS_PER_SECOND, MAX_TOKENS);
         let groups = std::array::from_fn(|_| group.clone());
-        Allowances { groups, key: RandomState::new(), refused: 0 }
+        TokenBuckets { groups, key: RandomState::new(), refused: 0 }
     }
 }
 
-impl Allowances {
+impl TokenBuckets {
     /// Takes a token for a datagram from this address. Returns false if the bucket is empty: the
     /// caller must drop the datagram.
     pub fn take(&mut self, now: Instant, from: IpAddr) -> bool {
@@ -118,8 +118,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn taken(allowance: &mut Allowance, now: Instant) -> usize {
-        (0..10_000).take_while(|_| allowance.take(now)).count()
+    fn taken(bucket: &mut TokenBucket, now: Instant) -> usize {
+        (0..10_000).take_while(|_| bucket.take(now)).count()
     }
 
     /// Each of these numbers of addresses holds as many endpoints as it can.
@@ -159,70 +159,70 @@ mod tests {
     #[test]
     fn a_burst_and_then_the_rate() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(100, 20);
-        assert_eq!(taken(&mut allowance, start), 20);
-        assert_eq!(taken(&mut allowance, start + Duration::from_millis(9)), 0);
-        assert_eq!(taken(&mut allowance, start + Duration::from_millis(10)), 1);
-        assert_eq!(taken(&mut allowance, start + Duration::from_millis(105)), 9);
+        let mut bucket = TokenBucket::new(100, 20);
+        assert_eq!(taken(&mut bucket, start), 20);
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(9)), 0);
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(10)), 1);
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(105)), 9);
         // In the long run the rate is the limit, even if tokens are requested more often.
-        let mut allowance = Allowance::new(100, 20);
-        let asked = (0..100_000).filter(|&n| allowance.take(start + n * SECOND / 10_000)).count();
+        let mut bucket = TokenBucket::new(100, 20);
+        let asked = (0..100_000).filter(|&n| bucket.take(start + n * SECOND / 10_000)).count();
         assert_eq!(asked, 20 + 10 * 100 - 1);
     }
 
     #[test]
     fn an_idle_bucket_is_full_and_no_more() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(1000, 50);
+        let mut bucket = TokenBucket::new(1000, 50);
         for years in [0, 1, 100] {
             let now = start + years * 365 * 24 * 3600 * SECOND;
-            assert_eq!(taken(&mut allowance, now), 50);
+            assert_eq!(taken(&mut bucket, now), 50);
         }
         // When the clock goes back, no token is added or removed.
-        assert_eq!(taken(&mut allowance, start), 0);
+        assert_eq!(taken(&mut bucket, start), 0);
         let later = start + 101 * 365 * 24 * 3600 * SECOND;
-        assert_eq!(taken(&mut allowance, later), 50);
+        assert_eq!(taken(&mut bucket, later), 50);
     }
 
     #[test]
     fn extreme_figures() {
         let now = Instant::now();
-        assert_eq!(taken(&mut Allowance::new(0, 1), now), 1);
-        assert_eq!(taken(&mut Allowance::new(5, 0), now), 0);
-        assert!(Allowance::new(1, u32::MAX).take(now));
-        assert!(Allowance::new(u32::MAX, u32::MAX).take(now));
+        assert_eq!(taken(&mut TokenBucket::new(0, 1), now), 1);
+        assert_eq!(taken(&mut TokenBucket::new(5, 0), now), 0);
+        assert!(TokenBucket::new(1, u32::MAX).take(now));
+        assert!(TokenBucket::new(u32::MAX, u32::MAX).take(now));
     }
 
     #[test]
     fn a_flood_from_one_address_leaves_tokens_for_others() {
         let now = Instant::now();
-        let mut allowances = Allowances::default();
+        let mut buckets = TokenBuckets::default();
         let flooder = IpAddr::from([10, 0, 0, 1]);
-        let answered = (0..10_000).filter(|_| allowances.take(now, flooder)).count();
+        let answered = (0..10_000).filter(|_| buckets.take(now, flooder)).count();
         assert_eq!(
-            (answered, allowances.refused()),
+            (answered, buckets.refused()),
             (MAX_TOKENS as usize, 10_000 - u64::from(MAX_TOKENS))
         );
         // About six of 200 other addresses are in the group of the flooder's address.
         let others = (0..200).map(|n| IpAddr::from([10, 1, 0, n]));
-        assert!(others.filter(|&other| allowances.take(now, other)).count() > 150);
+        assert!(others.filter(|&other| buckets.take(now, other)).count() > 150);
     }
 
     #[test]
     fn many_addresses_get_no_more_than_all_groups() {
         let now = Instant::now();
-        let mut allowances = Allowances::default();
+        let mut buckets = TokenBuckets::default();
         let addresses = (0..100_000_u32).map(|n| IpAddr::from(n.to_be_bytes()));
-        let answered = addresses.filter(|&from| allowances.take(now, from)).count();
+        let answered = addresses.filter(|&from| buckets.take(now, from)).count();
         assert_eq!(answered, GROUP_COUNT * MAX_TOKENS as usize);
     }
 
     #[test]
     fn addresses_of_one_network_share_a_bucket() {
         let now = Instant::now();
-        let mut allowances = Allowances::default();
+        let mut buckets = TokenBuckets::default();
         let addresses = (0..10_000_u16).map(|n| IpAddr::from([0xFD00, 0, 0, 1, 0, 0, 0, n]));
-        let answered = addresses.filter(|&from| allowances.take(now, from)).count();
+        let answered = addresses.filter(|&from| buckets.take(now, from)).count();
         assert_eq!(answered, MAX_TOKENS as usize);
     }
 
