@@ -4,7 +4,8 @@ use work::cause::{Access, AccessKind, Cause, LocalUse, Octets, Refusal};
 
 use crate::key::KeyError;
 use crate::memory::AtomicError;
-use crate::qp::{self, Work, Wqe};
+use crate::qp::Work;
+use crate::wqe::Wqe;
 use crate::wr::WcOp;
 
 impl From<KeyError> for Refusal {
@@ -59,7 +60,7 @@ impl Wqe {
             WcOp::Write | WcOp::WriteImm => Some(access(AccessKind::Write, to, len)),
             WcOp::Read => Some(access(AccessKind::Read, to, len)),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(atomic_access(to)),
-            WcOp::Send if self.flags & qp::INVALIDATE != 0 => Some(invalidation(self.remote_key)),
+            WcOp::Send if self.has(Wqe::INVALIDATE) => Some(invalidation(self.remote_key)),
             WcOp::Send | WcOp::Recv | WcOp::RecvMessageImm | WcOp::Bind => None,
         }
     }
@@ -74,7 +75,7 @@ impl Work {
 
     /// Reports the cause of a failure or of a wait.
     #[cold]
-    pub(crate) fn report(&self, cause: Cause) {
+    pub fn report(&self, cause: Cause) {
         if let Some(watch) = &self.cause_watch {
             watch(cause);
         }
@@ -82,7 +83,7 @@ impl Work {
 
     /// Reports that a message of the peer must not use a receive, or finds none.
     #[cold]
-    pub(crate) fn report_no_receive(&self, octets: Octets) {
+    pub fn report_no_receive(&self, octets: Octets) {
         self.report(match self.recv() {
             Some(_) => Cause::HardWatermark,
             None => Cause::NoReceive { octets, on_srq: self.has_srq(), waits: false },
@@ -91,13 +92,13 @@ impl Work {
 
     /// Reports that the peer may not access memory of this side.
     #[cold]
-    pub(crate) fn report_refused(&self, access: Access, why: impl Into<Refusal>) {
+    pub fn report_refused(&self, access: Access, why: impl Into<Refusal>) {
         self.report(Cause::Refused { access, why: why.into() });
     }
 
     /// Reports that an operation may not use local memory.
     #[cold]
-    pub(crate) fn report_local(&self, usage: LocalUse, why: impl Into<Refusal>) {
+    pub fn report_local(&self, usage: LocalUse, why: impl Into<Refusal>) {
         self.report(Cause::LocalMemory { usage, why: why.into() });
     }
 }

@@ -10,6 +10,7 @@
 //! | [`key`] | the table of STags, which says who may access which memory; memory windows |
 //! | [`mr`] | memory regions |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
+//! | `wqe` | requests and receive buffers as an engine sees them |
 //! | [`cm`] | InfiniBand's communication management, which connects queue pairs |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of a stream |
 //! | [`rc`] | reliable connections over RoCEv2: the engine of an established connection |
@@ -38,14 +39,15 @@ pub mod srq;
 mod sync;
 pub mod table;
 pub mod ud;
+mod wqe;
 pub mod wr;
 
 pub use work::{Access, BindState};
 
 pub use cq::{Cq, CqEvent};
 pub use key::window::{Mw, View};
-pub use key::{KeyError, Keys, Pd, RegisterError, Scope};
-pub use memory::place;
+pub use key::{KeyError, Keys, Pd, RegisterError, Right, Scope};
+pub use memory::{AtomicError, place};
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
 pub use rc::{Burst, RcCfg, ReliableConnection};
@@ -54,6 +56,7 @@ pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;
 pub use srq::Srq;
 pub use ud::{DatagramQp, UdCfg};
+pub use wqe::{Received, Rqe, Wqe};
 pub use wr::{
     Arrival, BindWr, DatagramWr, Destination, PostError, RecvWr, Remote, Segment, SendOp, SendWr,
     Wc, WcOp, WcStatus,

@@ -12,7 +12,7 @@ use crate::wr::Segment;
 
 /// The reason for which an atomic operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtomicError {
+pub enum AtomicError {
     /// The key does not grant the peer this access.
     Key(KeyError),
     /// The target is not aligned to its size.
@@ -138,9 +138,9 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
 /// region takes each engine lock after it has dropped the region and before the memory is unmapped,
 /// so the memory exists for the duration of an access.
 impl Work {
-    /// Fills `out` from local segments, starting `offset` octets into them.
+    /// Fills `out` from the segments of a request, starting `offset` octets into them.
     #[inline]
-    pub(crate) fn gather(
+    pub fn gather(
         &self,
         segments: &[Segment],
         offset: usize,
@@ -157,9 +157,12 @@ impl Work {
         })
     }
 
-    /// Places octets in segments, starting `offset` octets into them.
+    /// Places octets in segments, starting `offset` octets into them. `by` is what
+    /// [`recv_segments`](Self::recv_segments) returns with the right [`Right::LocalWrite`], or for
+    /// the segments of a request [`scope`](Self::scope) with that right, or with
+    /// [`Right::RemoteWrite`] if the request is [`TO_WINDOW`](crate::Wqe::TO_WINDOW).
     #[inline]
-    pub(crate) fn scatter(
+    pub fn scatter(
         &self,
         by: (Scope, Right),
         segments: &[Segment],
@@ -179,7 +182,7 @@ impl Work {
     /// Fills `out` with memory that the peer reads. Checks all `rest` octets that remain of the
     /// read, so that no response is sent for a read that must fail.
     #[inline]
-    pub(crate) fn fetch(
+    pub fn fetch(
         &self,
         (key, from): (u32, u64),
         rest: u64,
@@ -198,12 +201,7 @@ impl Work {
 
     /// Places octets that the peer writes. Checks all `rest` octets that remain of the write.
     #[inline]
-    pub(crate) fn store(
-        &self,
-        (key, to): (u32, u64),
-        rest: u64,
-        octets: &[u8],
-    ) -> Result<(), KeyError> {
+    pub fn store(&self, (key, to): (u32, u64), rest: u64, octets: &[u8]) -> Result<(), KeyError> {
         debug_assert!(octets.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
@@ -211,6 +209,16 @@ impl Work {
         // `octets` are not part of it.
         unsafe { place(at, octets.as_ptr(), octets.len()) };
         Ok(())
+    }
+
+    /// Performs an atomic operation of the peer on eight octets. Returns the previous value of the
+    /// octets.
+    pub fn update(
+        &self,
+        (key, to): (u32, u64),
+        apply: impl Fn(u64) -> u64,
+    ) -> Result<u64, AtomicError> {
+        update(self.keys(), self.scope(), (key, to), apply)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, Slot};
 use crate::srq::Srq;
+use crate::wqe::{Received, Rqe, Wqe};
 use crate::wr::{
     BindWr, DatagramWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
     post_error,
@@ -33,9 +34,9 @@ pub struct QpCfg {
     pub max_requests: usize,
     /// The maximum number of outstanding receives.
     pub max_recvs: usize,
-    /// The maximum number of segments of one request.
+    /// The maximum number of segments of one request. More than 255 count as 255.
     pub max_request_segments: usize,
-    /// The maximum number of segments of one receive.
+    /// The maximum number of segments of one receive. More than 255 count as 255.
     pub max_recv_segments: usize,
 }
 
@@ -55,61 +56,8 @@ pub struct Qp {
     flushed: AtomicUsize,
 }
 
-/// A request in its slot of the send queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Wqe {
-    pub(crate) id: u64,
-    /// The remote memory of an RDMA request or an atomic operation, or the STag that the peer
-    /// invalidates or that a bind makes valid.
-    pub(crate) remote_addr: u64,
-    pub(crate) remote_key: u32,
-    /// The Q_Key of a datagram.
-    pub(crate) q_key: u32,
-    /// Further operands: the immediate data of a write, the addend of a fetch-and-add, or the
-    /// expected value and the replacement of a compare-and-swap.
-    pub(crate) operands: [u64; 2],
-    /// The total length in bytes.
-    pub(crate) len: u32,
-    /// The number of non-empty segments.
-    pub(crate) segments: u16,
-    pub(crate) op: WcOp,
-    pub(crate) flags: u8,
-}
-
-/// [`Wqe::flags`]: success is reported with a completion.
-pub(crate) const SIGNALLED: u8 = 1;
-/// [`Wqe::flags`]: the message causes a solicited completion at the peer.
-pub(crate) const SOLICITED: u8 = 2;
-/// [`Wqe::flags`]: the request waits for earlier reads and atomic operations to complete.
-pub(crate) const FENCE: u8 = 4;
-/// [`Wqe::flags`]: `remote_key` is the STag that the peer invalidates.
-pub(crate) const INVALIDATE: u8 = 8;
-/// [`Wqe::flags`]: the keys of the segments are remote keys, of windows or regions.
-pub(crate) const TO_WINDOW: u8 = 32;
-/// [`Wqe::flags`]: the request has been carried out and waits for earlier ones to complete.
-pub(crate) const DONE: u8 = 16;
-
-/// [`Wqe::flags`]: the completion of a successful request is not solicited.
-pub(crate) const QUIET: u8 = 64;
-/// [`Wqe::flags`]: the request is a datagram.
-pub(crate) const DATAGRAM: u8 = 128;
-/// [`Wqe::flags`] of a datagram: it carries immediate data. Datagrams have no fence, so the bit is
-/// free there.
-pub(crate) const IMMEDIATE: u8 = FENCE;
-
 /// The number of octets that an atomic operation changes.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
-
-/// A receive buffer in its slot of a receive queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Rqe {
-    pub(crate) id: u64,
-    /// The total length in bytes.
-    pub(crate) len: u64,
-    /// The number of non-empty segments.
-    pub(crate) segments: u16,
-    pub(crate) quiet: bool,
-}
 
 impl Qp {
     /// Creates a queue pair and returns its two halves. The queue pair accepts immediate data and
@@ -174,13 +122,13 @@ impl Qp {
         let (op, right, remote) = match wr.op {
             SendOp::Send { invalidate: None } => (WcOp::Send, Right::LocalRead, Remote::default()),
             SendOp::Send { invalidate: Some(key) } => {
-                op_flags = INVALIDATE;
+                op_flags = Wqe::INVALIDATE;
                 (WcOp::Send, Right::LocalRead, Remote { addr: 0, key })
             }
             SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote),
             SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote),
             SendOp::ReadToWindow(remote) => {
-                op_flags = TO_WINDOW;
+                op_flags = Wqe::TO_WINDOW;
                 (WcOp::Read, Right::RemoteWrite, remote)
             }
             _ if !self.extended.load(Ordering::Relaxed) => return Err(PostError::Unsupported),
@@ -197,12 +145,12 @@ impl Qp {
                 (WcOp::CompareSwap, Right::LocalWrite, at)
             }
         };
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let flags = op_flags
-            | flag(wr.signalled, SIGNALLED)
-            | flag(wr.solicited, SOLICITED)
-            | flag(wr.fence, FENCE)
-            | flag(wr.quiet, QUIET);
+            | flag(wr.signalled, Wqe::SIGNALLED)
+            | flag(wr.solicited, Wqe::SOLICITED)
+            | flag(wr.fence, Wqe::FENCE)
+            | flag(wr.quiet, Wqe::QUIET);
         // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
@@ -263,7 +211,8 @@ impl Qp {
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
-            let flags = if wr.signalled { SIGNALLED } else { 0 } | if wr.quiet { QUIET } else { 0 };
+            let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+            let flags = flag(wr.signalled, Wqe::SIGNALLED) | flag(wr.quiet, Wqe::QUIET);
             let (op, operands) = (WcOp::Bind, [0; 2]);
             slot.header().write(Wqe {
                 id: wr.id,
@@ -339,7 +288,7 @@ unsafe fn write_segments<H: Copy>(
     by: Scope,
     right: Right,
     segments: &[Segment],
-) -> Result<(u64, u16), PostError> {
+) -> Result<(u64, u8), PostError> {
     if segments.len() > ring.max_segments() {
         return Err(PostError::Unsupported);
     }
@@ -355,27 +304,56 @@ unsafe fn write_segments<H: Copy>(
     Ok((len, n))
 }
 
-/// The effects of a message that was delivered into a receive buffer: see [`Wc`].
-#[derive(Clone, Copy)]
-pub(crate) struct Received {
-    pub(crate) bytes: u32,
-    pub(crate) invalidated: Option<u32>,
-    pub(crate) immediate: Option<u32>,
-    /// [`WcOp::Recv`], or [`WcOp::RecvMessageImm`].
-    pub(crate) op: WcOp,
-}
-
-impl Received {
-    pub(crate) const NOTHING: Self = Self::bytes(0);
-
-    /// The effects of a message of this many octets without immediate data or invalidation.
-    pub(crate) const fn bytes(bytes: u32) -> Self {
-        Received { bytes, invalidated: None, immediate: None, op: WcOp::Recv }
-    }
-}
-
 /// The engine's half of a queue pair: takes work requests and completes them. It is used under the
 /// engine lock.
+///
+/// An engine carries a protocol between this half and the network. The engines of this crate
+/// ([`Stream`](crate::Stream), [`ReliableConnection`](crate::ReliableConnection),
+/// [`DatagramQp`](crate::DatagramQp)) use no other interface to the queues and to memory, so an
+/// engine for another protocol can be written outside of this crate. `rnic/tests/protocol.rs` is
+/// an example.
+///
+/// # Requests of this side
+///
+/// ```text
+/// let mut at = work.oldest_request();
+/// while let Some((wqe, segments)) = work.request(at) {
+///     work.gather(segments, offset, packet)?;     // as often as needed; then send the packet
+///     at = at.wrapping_add(1);
+/// }
+/// work.scatter(by, segments, offset, octets)?;    // a READ or an atomic operation: the response
+/// work.done(at);                                  // the peer has carried out this request
+/// work.retire();                                  // completes what is done, in order
+/// work.announce();                                // wakes the owners of the completion queues
+/// ```
+///
+/// A request stays in its place until [`retire`](Self::retire) completes it. Until then it can be
+/// sent again as often as needed. [`done`](Self::done) may be called for requests in any order, and
+/// `retire` completes them in the order in which they were posted. A bind is carried out by
+/// [`Keys::bind`] when all earlier requests are done.
+///
+/// # Messages of the peer
+///
+/// ```text
+/// let buffer = work.take_recv()?;                 // at the start of a message; None: no buffer
+/// work.may_take()                                 // false: the connection fails
+/// let (scope, segments) = work.recv_segments();
+/// work.scatter((scope, Right::LocalWrite), segments, offset, octets)?;    // as octets arrive
+/// work.finish_recv(received, status, solicited);  // at the end of the message
+/// work.announce();
+/// ```
+///
+/// One message at a time can be placed. [`fetch`](Self::fetch), [`store`](Self::store) and
+/// [`update`](Self::update) are the peer's accesses to memory; they need no receive buffer, except
+/// for a write with immediate data. Each access to memory is checked against its key when it is
+/// made, because the memory may be deregistered at any time.
+///
+/// # Failures
+///
+/// The connection cannot continue after a failure. [`report`](Self::report) tells the program the
+/// cause. A failed request is named by [`fail`](Self::fail), and a failed receive is completed by
+/// [`finish_recv`](Self::finish_recv) with its status. Then [`flush`](Self::flush) completes all
+/// other work. Call it again when more work is posted.
 pub struct Work {
     pub(crate) qp: Arc<Qp>,
     request_cq: Option<Arc<Cq>>,
@@ -523,10 +501,12 @@ impl Work {
         }
     }
 
-    /// Takes the next receive buffer. Afterwards its segments are in
-    /// [`recv_segments`](Self::recv_segments).
+    /// Takes the next receive buffer, for a message that starts. Afterwards its segments are in
+    /// [`recv_segments`](Self::recv_segments). Returns `None` if no buffer is posted.
+    /// [`may_take`](Self::may_take) follows, and [`finish_recv`](Self::finish_recv) at the end of
+    /// the message.
     #[inline]
-    pub(crate) fn take_recv(&mut self) -> Option<Rqe> {
+    pub fn take_recv(&mut self) -> Option<Rqe> {
         let segments = &mut self.recv_segments;
         // SAFETY: the engine is the only consumer of either queue, and a buffer has no more
         // segments than the slice has room for.
@@ -548,26 +528,27 @@ impl Work {
 
     /// Whether the message that has just taken a buffer may use it.
     #[inline]
-    pub(crate) fn may_take(&self) -> bool {
+    pub fn may_take(&self) -> bool {
         self.watch.as_ref().is_none_or(|watch| watch())
     }
 
     /// The receive buffer into which a message is being placed.
     #[inline]
-    pub(crate) fn recv(&self) -> Option<Rqe> {
+    pub fn recv(&self) -> Option<Rqe> {
         self.recv
     }
 
     /// The segments of the current receive, and the scope against which they are checked.
     #[inline]
-    pub(crate) fn recv_segments(&self) -> (Scope, &[Segment]) {
+    pub fn recv_segments(&self) -> (Scope, &[Segment]) {
         let n = self.recv.map_or(0, |rqe| usize::from(rqe.segments));
         (self.srq.as_ref().map_or(self.qp.scope, |srq| srq.pd().into()), &self.recv_segments[..n])
     }
 
-    /// Completes the receive buffer into which a message is being placed.
+    /// Completes the receive buffer into which a message is being placed. `solicited` says whether
+    /// the sender wants to wake a receiver that waits for solicited completions only.
     #[inline]
-    pub(crate) fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
+    pub fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
         if let Some(rqe) = self.recv.take() {
             let solicited = if self.all_receives_solicited { !rqe.quiet } else { solicited };
             self.complete_recv(rqe.id, received, status, solicited);
@@ -577,16 +558,18 @@ impl Work {
     #[inline]
     fn complete_recv(&self, id: u64, received: Received, status: WcStatus, solicited: bool) {
         if let Some(cq) = &self.recv_cq {
-            let Received { bytes, invalidated, immediate, op } = received;
-            let wc = Wc { id, qp: self.token, bytes, invalidated, immediate, op, status };
+            let Received { octets, invalidated, immediate, op } = received;
+            let wc = Wc { id, qp: self.token, bytes: octets, invalidated, immediate, op, status };
             // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, solicited) };
         }
     }
 
-    /// The request at a position of the send queue. `None`: no request has been posted there yet.
+    /// The request at a position of the send queue, and its segments. `None`: no request has been
+    /// posted there yet, or it has completed. Positions count up from
+    /// [`oldest_request`](Self::oldest_request) and wrap.
     #[inline]
-    pub(crate) fn request(&self, at: usize) -> Option<(&Wqe, &[Segment])> {
+    pub fn request(&self, at: usize) -> Option<(&Wqe, &[Segment])> {
         // SAFETY: the engine is the only consumer, a filled slot belongs to it, and its header
         // gives the number of its segments.
         unsafe {
@@ -602,39 +585,44 @@ impl Work {
     /// The position of the oldest request that has not completed, or of the next request to be
     /// posted.
     #[inline]
-    pub(crate) fn oldest_request(&self) -> usize {
+    pub fn oldest_request(&self) -> usize {
         // SAFETY: the engine is the only consumer.
         unsafe { self.qp.sq.head() }
     }
 
-    /// Marks a request as carried out. [`retire`](Self::retire) completes it when all earlier ones
-    /// have completed.
+    /// Marks the request at this position as carried out. [`retire`](Self::retire) completes it
+    /// when all earlier ones have completed.
     #[inline]
-    pub(crate) fn done(&mut self, at: usize) {
+    pub fn done(&mut self, at: usize) {
         debug_assert!(self.request(at).is_some());
-        // SAFETY: the engine is the only consumer, and the slot is filled.
-        unsafe { (*self.qp.sq.slot(at).header()).flags |= DONE };
+        // SAFETY: the engine is the only consumer, and a filled slot belongs to it.
+        unsafe {
+            if self.qp.sq.is_filled(at) {
+                (*self.qp.sq.slot(at).header()).flags |= Wqe::DONE;
+            }
+        }
     }
 
-    /// Records that a request failed.
+    /// Records that the request at this position failed. [`flush`](Self::flush) completes it with
+    /// this status.
     #[cold]
-    pub(crate) fn fail(&mut self, at: usize, status: WcStatus) {
+    pub fn fail(&mut self, at: usize, status: WcStatus) {
         self.failed = Some((at, status));
     }
 
     /// Completes requests in order, up to the first request that has not been carried out. Returns
-    /// the number of completed requests.
+    /// the number of completed requests. [`announce`](Self::announce) follows.
     #[inline]
-    pub(crate) fn retire(&mut self) -> u64 {
+    pub fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);
-        while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
+        while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.is_done()) {
             at = at.wrapping_add(1);
             // The slot is released before the completion is pushed: a consumer that sees the
             // completion may post again.
             // SAFETY: the engine is the only consumer, and it no longer uses the slot.
             unsafe { self.qp.sq.release(at) };
             retired += 1;
-            if wqe.flags & SIGNALLED != 0 {
+            if wqe.has(Wqe::SIGNALLED) {
                 self.complete_request(&wqe, wqe.len, WcStatus::Success);
             }
         }
@@ -647,37 +635,39 @@ impl Work {
             let (qp, op) = (self.token, wqe.op);
             let wc = Wc { id: wqe.id, qp, bytes, invalidated: None, immediate: None, op, status };
             // SAFETY: the engine lock is held.
-            unsafe { cq.push(wc, wqe.flags & QUIET == 0) };
+            unsafe { cq.push(wc, !wqe.has(Wqe::QUIET)) };
         }
     }
 
     /// Notifies the owners of armed completion queues of the completions that were pushed.
     #[inline]
-    pub(crate) fn announce(&self) {
+    pub fn announce(&self) {
         for cq in self.request_cq.iter().chain(&self.recv_cq) {
             // SAFETY: the engine lock is held.
             unsafe { cq.announce() };
         }
     }
 
-    /// Sets whether immediate data and atomic operations (RFC 7306) may be posted.
-    pub(crate) fn set_extended(&self, extended: bool) {
+    /// Sets whether immediate data and atomic operations (RFC 7306) may be posted. An engine calls
+    /// this when the connection starts, if its protocol and its peer support them.
+    pub fn set_extended(&self, extended: bool) {
         self.qp.extended.store(extended, Ordering::Relaxed);
     }
 
-    /// Permits datagrams to be posted.
-    pub(crate) fn permit_datagrams(&self) {
+    /// Permits datagrams to be posted. An engine of a datagram queue pair calls this at its start.
+    pub fn permit_datagrams(&self) {
         self.qp.datagrams.store(true, Ordering::Relaxed);
     }
 
+    /// The keys against which memory accesses are checked.
     #[inline]
-    pub(crate) fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &Keys {
         &self.qp.keys
     }
 
     /// The scope with which this queue pair and its peer access memory.
     #[inline]
-    pub(crate) fn scope(&self) -> Scope {
+    pub fn scope(&self) -> Scope {
         self.qp.scope
     }
 }

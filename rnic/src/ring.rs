@@ -91,12 +91,12 @@ unsafe impl<H: Send> Send for Ring<H> {}
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
-    /// Creates a ring of at least `depth` slots with up to 65535 segments each. Fails if the heap
+    /// Creates a ring of at least `depth` slots with up to 255 segments each. Fails if the heap
     /// would have no reserve left for the rest of the owning object.
     pub(crate) fn new(depth: usize, max_segments: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<H>() <= align_of::<Segment>() && size_of::<H>() > 0) };
         let no_memory = OutOfMemory { depth };
-        let max_segments = max_segments.min(u16::MAX.into());
+        let max_segments = max_segments.min(u8::MAX.into());
         let slots = depth.max(1).checked_next_power_of_two().ok_or(no_memory)?;
         let stride = max_segments
             .checked_mul(size_of::<Segment>())
@@ -180,19 +180,20 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.load(Ordering::Relaxed)
     }
 
-    /// Whether slot `at` is in use. This slot is not older than the head. If it is in use, all
-    /// older slots up to the head are in use, too.
+    /// Whether slot `at` is in use. If it is, all older slots up to the head are in use, too.
     ///
     /// # Safety
     /// The caller must be the only consumer.
     #[inline]
     pub(crate) unsafe fn is_filled(&self, at: usize) -> bool {
+        let head = self.consumer.own.load(Ordering::Relaxed);
+        let ahead = at.wrapping_sub(head);
         // SAFETY: only the consumer accesses its own `cached_other`.
         let tail = unsafe { &mut *self.consumer.cached_other.get() };
-        if at.wrapping_sub(*tail) as isize >= 0 {
+        if ahead >= tail.wrapping_sub(head) {
             *tail = self.producer.own.load(Ordering::Acquire);
         }
-        (at.wrapping_sub(*tail) as isize) < 0
+        ahead < tail.wrapping_sub(head)
     }
 
     /// Returns all slots before `head` to the producer.

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::key::{Keys, Pd};
-use crate::qp::{Rqe, read_recv, write_recv};
+use crate::qp::{read_recv, write_recv};
 use crate::ring::{OutOfMemory, Ring};
 use crate::spin_lock::SpinLock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::wqe::Rqe;
 use crate::wr::{PostError, RecvWr, Segment};
 
 /// Receive buffers for the messages of any number of queue pairs. Any thread may post, under a

@@ -159,7 +159,7 @@ impl Keys {
 
     /// Carries out the bind that created this key. Afterwards no engine uses memory through the
     /// window's previous key. Fails with `Invalid` if the region of the bind is gone.
-    pub(crate) fn bind(&self, stag: u32) -> Result<(), KeyError> {
+    pub fn bind(&self, stag: u32) -> Result<(), KeyError> {
         self.registry().bind(stag)?;
         self.await_other_engines();
         Ok(())

@@ -8,8 +8,9 @@ use super::responder_resources::{ResponderResources, read_access};
 use super::types::{MAX_MESSAGE, Path, Stats};
 use crate::cause::{access, atomic_access, invalidation, octets};
 use crate::key::Right;
-use crate::memory::{AtomicError, update};
-use crate::qp::{Received, Rqe, Work};
+use crate::memory::AtomicError;
+use crate::qp::Work;
+use crate::wqe::{Received, Rqe};
 use crate::wr::{Arrival, WcOp, WcStatus};
 
 /// The maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new PSNs
@@ -168,7 +169,7 @@ impl Executor {
         if u64::from(len) > buffer.len || len > MAX_MESSAGE {
             let octets = octets(len.into(), position.ends());
             work.report(Cause::ReceiveTooSmall { lengths: Some((octets, buffer.len)) });
-            work.finish_recv(Received::bytes(len), WcStatus::LocalLength, true);
+            work.finish_recv(Received::octets(len), WcStatus::LocalLength, true);
             return Err(INVALID_REQUEST);
         }
         let (by, segments) = work.recv_segments();
@@ -177,7 +178,7 @@ impl Executor {
         if let Err(error) = placed_all {
             // The buffer's memory is no longer registered.
             work.report_local(LocalUse::Receive, error);
-            work.finish_recv(Received::bytes(placed), WcStatus::LocalProtection, true);
+            work.finish_recv(Received::octets(placed), WcStatus::LocalProtection, true);
             return Err(REMOTE_OPERATIONAL);
         }
         if !position.ends() {
@@ -198,7 +199,7 @@ impl Executor {
             return Err(REMOTE_ACCESS);
         }
         self.message = Message::None;
-        let received = Received { bytes: len, invalidated, immediate, op };
+        let received = Received { octets: len, invalidated, immediate, op };
         work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         Ok(Executed::message(packet))
     }
@@ -248,7 +249,7 @@ impl Executor {
             }
         };
         if immediate.is_some() {
-            let received = Received { immediate, ..Received::bytes(write.len) };
+            let received = Received { immediate, ..Received::octets(write.len) };
             work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         }
         Ok(Executed::message(packet))
@@ -299,7 +300,7 @@ impl Executor {
             true => original,
             false => original.wrapping_add(swap_or_add),
         };
-        let updated = update(work.keys(), work.scope(), (r_key, va), apply);
+        let updated = work.update((r_key, va), apply);
         let original = updated.map_err(|error| {
             work.report_refused(atomic_access((r_key, va)), error);
             match error {

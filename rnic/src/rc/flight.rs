@@ -24,7 +24,8 @@ use super::reorder_buffer::EARLY_PSNS;
 use super::request_packets::{Cursor, packets};
 use super::retransmission::RetransmissionTimer;
 use super::types::{RcCfg, Stats};
-use crate::qp::{Work, Wqe};
+use crate::qp::Work;
+use crate::wqe::Wqe;
 
 /// The maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
 const WINDOW_MAX: u32 = 1 << 20;

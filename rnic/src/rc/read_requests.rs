@@ -16,7 +16,7 @@ use wire::rocev2::{PathMtu, Psn};
 
 use super::cursors::Cursors;
 use super::request_packets::{Cursor, packets};
-use crate::qp::Wqe;
+use crate::wqe::Wqe;
 
 /// The minimum time after which missing responses are requested again. It is for short round trips,
 /// which a busy peer exceeds.

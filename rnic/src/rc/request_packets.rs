@@ -8,7 +8,8 @@ use work::cause::LocalUse;
 
 use super::burst::Burst;
 use super::types::Path;
-use crate::qp::{self, Work, Wqe};
+use crate::qp::Work;
+use crate::wqe::Wqe;
 use crate::wr::{Segment, WcOp, WcStatus};
 
 /// A packet of a request.
@@ -63,7 +64,7 @@ pub(super) fn push_message(
     let mut bth = path.bth(opcode, at.psn);
     bth.ack_request = requests_ack;
     // A WRITE without immediate data causes no completion at the peer.
-    bth.solicited = position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
+    bth.solicited = position.ends() && wqe.has(Wqe::SOLICITED) && wqe.op != WcOp::Write;
     let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
         return Ok(false);
     };
@@ -128,7 +129,7 @@ fn opcode(wqe: &Wqe, position: Position) -> Opcode {
     match wqe.op {
         WcOp::Write => Opcode::write(position, false),
         WcOp::WriteImm => Opcode::write(position, true),
-        _ if wqe.flags & qp::INVALIDATE != 0 => Opcode::send(position, SendKind::Invalidate),
+        _ if wqe.has(Wqe::INVALIDATE) => Opcode::send(position, SendKind::Invalidate),
         _ => Opcode::send(position, SendKind::Plain),
     }
 }

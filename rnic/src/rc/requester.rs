@@ -19,7 +19,8 @@ use super::retransmission::TimerExpiry;
 use super::types::{Failure, MAX_MESSAGE, Path, RcCfg, Stats};
 use crate::cause::octets;
 use crate::key::{KeyError, Right};
-use crate::qp::{self, Work, Wqe};
+use crate::qp::Work;
+use crate::wqe::Wqe;
 use crate::wr::{WcOp, WcStatus};
 
 /// The requester's state.
@@ -113,7 +114,7 @@ impl Requester {
         if self.failed_request.is_some_and(|(at, _)| at == next.at) {
             return alone.then_some(Step::Fail);
         }
-        if next.index == 0 && wqe.flags & qp::FENCE != 0 && reads.is_any_awaited() {
+        if next.index == 0 && wqe.has(Wqe::FENCE) && reads.is_any_awaited() {
             return None;
         }
         match wqe.op {
@@ -470,8 +471,7 @@ impl Requester {
         if !fits || is_oldest && !self.flight.reads().may_end(ends, oldest.psn) {
             return Err(self.bad_response(work));
         }
-        let right =
-            if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
+        let right = if wqe.has(Wqe::TO_WINDOW) { Right::RemoteWrite } else { Right::LocalWrite };
         if let Err(error) = work.scatter((work.scope(), right), segments, offset, packet.payload) {
             return Err(self.local_memory_gone(work, error));
         }

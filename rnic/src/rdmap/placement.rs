@@ -12,7 +12,7 @@
 use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate};
 
 use super::stream::{Failure, Stream};
-use crate::qp::{self, Wqe};
+use crate::wqe::Wqe;
 use crate::wr::{WcOp, WcStatus};
 
 /// The marked writes of both sides.
@@ -50,9 +50,7 @@ impl Writes {
     /// Returns whether a request is a write that completes when the peer has reported it.
     #[inline]
     pub(super) fn awaits_report(&self, wqe: &Wqe) -> bool {
-        self.marks
-            && wqe.flags & qp::SIGNALLED != 0
-            && matches!(wqe.op, WcOp::Write | WcOp::WriteImm)
+        self.marks && wqe.has(Wqe::SIGNALLED) && matches!(wqe.op, WcOp::Write | WcOp::WriteImm)
     }
 }
 
@@ -138,7 +136,7 @@ impl Stream {
         };
         let mut at = self.work.oldest_request();
         while let Some((wqe, _)) = self.work.request(at) {
-            if wqe.flags & qp::DONE == 0 && names(wqe) {
+            if !wqe.is_done() && names(wqe) {
                 self.work.fail(at, WcStatus::RemoteAccess);
                 return true;
             }

@@ -4,7 +4,7 @@ use wire::iwarp::{Cause, Header, Terminate, UntaggedOpcode};
 use work::cause::{Access, AccessKind, Cause as Told, Octets, Refusal};
 
 use crate::cause::{access, invalidation, octets};
-use crate::qp::Wqe;
+use crate::wqe::Wqe;
 
 /// Returns the cause for the program of this side. `oldest_read` is the oldest read or atomic
 /// operation that waits for its answer.

@@ -19,7 +19,7 @@ use super::setup::{SIGNATURE_STAG, SIGNATURE_TO};
 use super::stream::{Failure, Reads, Stream};
 use super::vec::{GatherId, TxVec};
 use crate::key::KeyError;
-use crate::qp;
+use crate::wqe::Wqe;
 use crate::wr::{WcOp, WcStatus};
 
 /// The number of answers to the peer's requests that are sent in a row while requests of this side
@@ -229,7 +229,7 @@ impl Stream {
         // A fenced request waits until all reads and atomic operations of this side have completed.
         // A read or atomic operation waits until fewer than ORD of these operations are
         // outstanding.
-        if wqe.flags & qp::FENCE != 0 && state.reads > 0 {
+        if wqe.has(Wqe::FENCE) && state.reads > 0 {
             return answer;
         }
         match wqe.op {
@@ -315,8 +315,8 @@ impl Stream {
         let (layout, (to, result)) = match kind {
             Kind::Send => {
                 let (wqe, segments) = request()?;
-                let invalidates = wqe.flags & qp::INVALIDATE != 0;
-                let opcode = UntaggedOpcode::send(wqe.flags & qp::SOLICITED != 0, invalidates);
+                let invalidates = wqe.has(Wqe::INVALIDATE);
+                let opcode = UntaggedOpcode::send(wqe.has(Wqe::SOLICITED), invalidates);
                 let invalidate = if invalidates { wqe.remote_key } else { 0 };
                 let layout = MessageLayout::untagged(mulpdu, wqe.len as usize);
                 let header = |last, offset: usize| {
@@ -342,7 +342,7 @@ impl Stream {
                 let mut payload = Inline([0; Immediate::SIZE]);
                 Immediate(wqe.operands[0] as u32).emit(&mut payload.0);
                 let layout = MessageLayout::untagged(mulpdu, Immediate::SIZE);
-                let opcode = UntaggedOpcode::immediate(wqe.flags & qp::SOLICITED != 0);
+                let opcode = UntaggedOpcode::immediate(wqe.has(Wqe::SOLICITED));
                 let (qn, msn) = (Queue::Send.number(), state.send_msn);
                 let header =
                     |last, _| Header::Untagged { last, opcode, invalidate: 0, qn, msn, mo: 0 };

@@ -10,8 +10,9 @@ use super::cm_key_hosts::CmKeyHosts;
 use super::request::Way;
 use super::stats::Stats;
 use crate::key::Right;
-use crate::qp::{Received, Rqe, SOLICITED, Work, Wqe};
+use crate::qp::Work;
 use crate::rc::{Burst, convert_immediate};
+use crate::wqe::{Received, Rqe, Wqe};
 use crate::wr::{Destination, Segment, WcStatus};
 
 /// The number of octets before the payload in each receive buffer: the size of a GRH. It is the
@@ -130,7 +131,7 @@ impl DatagramQp {
         }
         self.place(header, packet.payload)?;
         self.stats.rx_datagrams += 1;
-        let received = Received { immediate, ..Received::bytes(len as u32) };
+        let received = Received { immediate, ..Received::octets(len as u32) };
         self.work.finish_recv(received, WcStatus::Success, packet.bth.solicited);
         self.work.announce();
         Ok(())
@@ -262,7 +263,7 @@ impl DatagramQp {
         };
         let bth = Bth {
             p_key: self.cfg.p_key,
-            solicited: wqe.flags & SOLICITED != 0,
+            solicited: wqe.has(Wqe::SOLICITED),
             // HCAs that do not support path migration set this bit.
             migrated: true,
             ..Bth::new(opcode, wqe.qpn(), self.psn)

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::qp::{DATAGRAM, IMMEDIATE, QUIET, SIGNALLED, SOLICITED, Wqe};
+use crate::wqe::Wqe;
 use crate::wr::{DatagramWr, Destination, WcOp};
 
 /// The mask of a queue pair's number.
@@ -44,10 +44,10 @@ impl Way {
 impl Wqe {
     /// The request for a datagram of `len` octets in this number of non-empty segments.
     #[inline]
-    pub(crate) fn datagram(wr: &DatagramWr<'_>, len: u32, segments: u16) -> Self {
+    pub(crate) fn datagram(wr: &DatagramWr<'_>, len: u32, segments: u8) -> Self {
         let Way { address, route } = Way::to(&wr.to);
         let immediate = u64::from(wr.immediate.unwrap_or(0));
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         Wqe {
             id: wr.id,
             remote_addr: u64::from(route) << 32 | immediate,
@@ -57,17 +57,17 @@ impl Wqe {
             len,
             segments,
             op: WcOp::Send,
-            flags: DATAGRAM
-                | flag(wr.immediate.is_some(), IMMEDIATE)
-                | flag(wr.signalled, SIGNALLED)
-                | flag(wr.solicited, SOLICITED)
-                | flag(wr.quiet, QUIET),
+            flags: Wqe::DATAGRAM
+                | flag(wr.immediate.is_some(), Wqe::IMMEDIATE)
+                | flag(wr.signalled, Wqe::SIGNALLED)
+                | flag(wr.solicited, Wqe::SOLICITED)
+                | flag(wr.quiet, Wqe::QUIET),
         }
     }
 
     #[inline]
     pub(super) fn is_datagram(&self) -> bool {
-        self.flags & DATAGRAM != 0
+        self.has(Wqe::DATAGRAM)
     }
 
     #[inline]
@@ -82,7 +82,7 @@ impl Wqe {
 
     #[inline]
     pub(super) fn immediate(&self) -> Option<u32> {
-        (self.flags & IMMEDIATE != 0).then_some(self.remote_addr as u32)
+        self.has(Wqe::IMMEDIATE).then_some(self.remote_addr as u32)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::super::stream::{Failure, Stream};
 use crate::cause::{access, octets};
 use crate::key::{KeyError, Right};
 use crate::memory::{pieces, place};
-use crate::qp::{self, Received};
+use crate::wqe::{Received, Wqe};
 use crate::wr::WcStatus;
 
 impl Stream {
@@ -44,7 +44,7 @@ impl Stream {
                 let read = self.work.request(self.reads.oldest);
                 let placed = self.reads.placed as usize;
                 let (segments, right) = match read {
-                    Some((wqe, segments)) if wqe.flags & qp::TO_WINDOW != 0 => {
+                    Some((wqe, segments)) if wqe.has(Wqe::TO_WINDOW) => {
                         (segments, Right::RemoteWrite)
                     }
                     Some((_, segments)) => (segments, Right::LocalWrite),
@@ -114,7 +114,7 @@ impl Stream {
                 self.work.fail(self.reads.oldest, WcStatus::LocalProtection);
             }
             Header::Untagged { .. } => {
-                let received = Received::bytes(self.rx.send_placed);
+                let received = Received::octets(self.rx.send_placed);
                 self.work.finish_recv(received, WcStatus::LocalProtection, true);
             }
         }

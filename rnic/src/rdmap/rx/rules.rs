@@ -13,7 +13,7 @@ use super::super::terminated::told;
 use super::{Body, Frame, HEADER_BUFFER_SIZE, Start, State};
 use crate::cause;
 use crate::key::KeyError;
-use crate::qp::{Received, Rqe, Wqe};
+use crate::wqe::{Received, Rqe, Wqe};
 use crate::wr::{Arrival, WcOp, WcStatus};
 
 impl Stream {
@@ -135,7 +135,7 @@ impl Stream {
         if len > buffer.len.min(u32::MAX.into()) {
             let octets = cause::octets(len, self.rx.frame.header.last());
             self.work.report(Told::ReceiveTooSmall { lengths: Some((octets, buffer.len)) });
-            let received = Received::bytes(len.min(u32::MAX.into()) as u32);
+            let received = Received::octets(len.min(u32::MAX.into()) as u32);
             self.work.finish_recv(received, WcStatus::LocalLength, true);
             return Err(self.refuse(Cause::UNTAGGED_TOO_LONG));
         }
@@ -316,7 +316,7 @@ impl Stream {
                 let bytes = std::mem::take(&mut self.rx.send_placed);
                 self.rx.send_msn = self.rx.send_msn.wrapping_add(1);
                 self.rx.written = 0;
-                let received = Received { invalidated, ..Received::bytes(bytes) };
+                let received = Received { invalidated, ..Received::octets(bytes) };
                 self.work.finish_recv(received, WcStatus::Success, opcode.solicited());
             }
         }
@@ -343,7 +343,7 @@ impl Stream {
             Body::Immediate(Immediate(data)) => {
                 self.rx.send_msn = msn.wrapping_add(1);
                 let bytes = std::mem::take(&mut self.rx.written);
-                let received = Received { immediate: Some(data), ..Received::bytes(bytes) };
+                let received = Received { immediate: Some(data), ..Received::octets(bytes) };
                 self.work.finish_recv(received, WcStatus::Success, solicited);
             }
             Body::None => {}
