@@ -173,7 +173,7 @@ fn run(data: &[u8]) {
         failed = failed || rc.transmit(now, &mut burst).is_err() || rc.expire(now).is_err();
         assert_eq!(
             burst.lens().iter().map(|&len| usize::from(len)).sum::<usize>(),
-            burst.bytes().len()
+            burst.octets().len()
         );
     }
     if failed {

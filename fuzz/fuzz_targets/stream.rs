@@ -149,7 +149,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
         let bytes =
             if raw { frame.to_vec() } else { fpdu(frame, crc, (exposed.rkey(), base), key) };
         failed = match direct {
-            false => stream.rx_bytes(&bytes).is_err(),
+            false => stream.rx_octets(&bytes).is_err(),
             true => feed_in_place(&mut stream, rx, &bytes).is_err(),
         };
         match stream.tx(tx) {

@@ -72,7 +72,7 @@ fn run(data: &[u8]) {
                 if let Some(to) = fuzz.ud.next() {
                     fuzz.ud.transmit(to, 9, &mut burst).unwrap();
                 }
-                let mut rest = burst.bytes();
+                let mut rest = burst.octets();
                 looped.clear();
                 for &len in burst.lens() {
                     let (datagram, after) = rest.split_at(len.into());

@@ -135,7 +135,7 @@ struct Slot {
     rights: AtomicU32,
     /// The [`Scope`] that may use the key.
     owner: AtomicU64,
-    /// The tagged offset of the first byte.
+    /// The tagged offset of the first octet.
     base: AtomicU64,
     len: AtomicU64,
     /// The number that is added to a tagged offset to get an address. It is 0 if the tagged offsets
@@ -205,8 +205,8 @@ impl Keys {
         self.registry().live
     }
 
-    /// Checks whether `by` may access `len` bytes at the tagged offset `to` through `stag`, and
-    /// returns their address. Any key that grants the right allows an access of zero bytes. The
+    /// Checks whether `by` may access `len` octets at the tagged offset `to` through `stag`, and
+    /// returns their address. Any key that grants the right allows an access of zero octets. The
     /// checks have the same order as in siw, so that a peer gets the same error.
     #[inline]
     pub fn check(
@@ -236,8 +236,8 @@ impl Keys {
         Ok(entry)
     }
 
-    /// Creates a key for `len` bytes at `addr`. With `zero_based`, the tagged offsets of these
-    /// bytes count from 0.
+    /// Creates a key for `len` octets at `addr`. With `zero_based`, the tagged offsets of these
+    /// octets count from 0.
     pub(crate) fn register(
         &self,
         pd: Pd,
@@ -383,7 +383,7 @@ impl Slot {
 }
 
 impl Entry {
-    /// An entry for `len` bytes at `addr`.
+    /// An entry for `len` octets at `addr`.
     fn new(owner: u64, access: Access, addr: u64, len: u64, zero_based: bool) -> Self {
         let base = if zero_based { 0 } else { addr };
         Entry { owner, rights: bits(access), base, len, addr_shift: addr - base }

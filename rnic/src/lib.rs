@@ -1,5 +1,5 @@
 //! A software RNIC without I/O. It does the work of an RDMA adapter between the consumer's queues
-//! and the wire, as data structures and state machines. The owner of the socket moves the bytes.
+//! and the wire, as data structures and state machines. The owner of the socket moves the octets.
 //! This crate reads neither a clock nor a socket.
 //!
 //! | file | what |

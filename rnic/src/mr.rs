@@ -16,8 +16,8 @@ pub struct Mr {
 }
 
 impl Mr {
-    /// Registers `len` bytes at `addr`. With `zero_based`, local segments and peers address these
-    /// bytes by offsets from 0.
+    /// Registers `len` octets at `addr`. With `zero_based`, local segments and peers address these
+    /// octets by offsets from 0.
     ///
     /// # Safety
     /// The memory must stay mapped until the region is dropped, and writable if `access` grants

@@ -111,7 +111,7 @@ impl Qp {
         Ok((qp, work))
     }
 
-    /// Queues a request and returns its length in bytes.
+    /// Queues a request and returns its length in octets.
     ///
     /// # Safety
     /// The segments' memory must stay valid until the request completes. Only one thread at a time
@@ -176,7 +176,7 @@ impl Qp {
         }
     }
 
-    /// Queues a datagram and returns its length in bytes. The post is refused with
+    /// Queues a datagram and returns its length in octets. The post is refused with
     /// [`PostError::Unsupported`] unless a [`DatagramQp`](crate::DatagramQp) has been made from the
     /// queue pair's [`Work`].
     ///
@@ -630,10 +630,11 @@ impl Work {
     }
 
     #[inline]
-    fn complete_request(&self, wqe: &Wqe, bytes: u32, status: WcStatus) {
+    fn complete_request(&self, wqe: &Wqe, octets: u32, status: WcStatus) {
         if let Some(cq) = &self.request_cq {
             let (qp, op) = (self.token, wqe.op);
-            let wc = Wc { id: wqe.id, qp, bytes, invalidated: None, immediate: None, op, status };
+            let (bytes, invalidated, immediate) = (octets, None, None);
+            let wc = Wc { id: wqe.id, qp, bytes, invalidated, immediate, op, status };
             // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, !wqe.has(Wqe::QUIET)) };
         }

@@ -20,13 +20,13 @@ pub struct OutOfMemory {
 /// The amount of heap memory that the creation of a ring leaves free for the object that owns the
 /// ring. The other allocations of that object, such as boxes and reference counts, are smaller than
 /// this reserve. If one of them failed, the process would end.
-const HEAP_RESERVE_BYTES: usize = 32 << 10;
+const HEAP_RESERVE_OCTETS: usize = 32 << 10;
 
-/// Whether the heap still has [`HEAP_RESERVE_BYTES`] of free memory. The result is a hint, because
+/// Whether the heap still has [`HEAP_RESERVE_OCTETS`] of free memory. The result is a hint, because
 /// another thread may allocate this memory directly afterwards.
 fn heap_has_reserve() -> bool {
     let mut room: Vec<u8> = Vec::new();
-    let has = room.try_reserve_exact(HEAP_RESERVE_BYTES).is_ok();
+    let has = room.try_reserve_exact(HEAP_RESERVE_OCTETS).is_ok();
     // Without this use, the compiler may remove the allocation.
     black_box(room.as_mut_ptr());
     has

@@ -140,7 +140,7 @@ impl End {
             let end = at + usize::from(len);
             *sent += 1;
             if !sent.is_multiple_of(lost) {
-                let packet = Packet::parse(&self.burst.bytes()[at..end - ICRC_SIZE]).unwrap();
+                let packet = Packet::parse(&self.burst.octets()[at..end - ICRC_SIZE]).unwrap();
                 peer.rc.receive(now, &packet).unwrap();
             }
             at = end;
@@ -223,7 +223,7 @@ fn no_allocation_for_datagrams() {
         while let Some(to) = ud.next() {
             ud.transmit(to, 1, &mut burst).unwrap();
         }
-        let mut rest = burst.bytes();
+        let mut rest = burst.octets();
         for &len in burst.lens() {
             let (datagram, after) = rest.split_at(len.into());
             let packet = Packet::parse(&datagram[..datagram.len() - ICRC_SIZE]).unwrap();

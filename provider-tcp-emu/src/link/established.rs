@@ -166,7 +166,7 @@ impl Established {
             self.announce(sink, &[]);
         }
         self.sharing.count_transfer();
-        let drained = n < resources.rx.bytes() && self.socket.is_drained();
+        let drained = n < resources.rx.octets() && self.socket.is_drained();
         if self.stream.may_fault_behind(&resources.rx, n) && !self.socket.receives_by_memory() {
             self.fault_check.request();
         }
@@ -201,7 +201,7 @@ impl Established {
                 // The consumer may use what the peer supports as soon as it learns of the
                 // connection.
                 self.announce(sink, &[]);
-                self.stream.rx_bytes(octets).map_err(EndReason::Protocol)?;
+                self.stream.rx_octets(octets).map_err(EndReason::Protocol)?;
             }
         }
         Ok(ReadOutcome::Progress { drained: false })
@@ -271,7 +271,7 @@ impl Established {
             self.window_watch.request();
             self.sharing.count_transfer();
             // After a short write, the poller reports when there is room.
-            self.writable = sent == resources.tx.bytes() || self.socket.has_room();
+            self.writable = sent == resources.tx.octets() || self.socket.has_room();
             if sent > 0 && !self.writable && !self.socket.sends_by_memory() {
                 self.fault_check.request();
             }

@@ -31,9 +31,9 @@ pub struct Mw {
 pub struct View<'a> {
     /// The region that contains the memory.
     pub region: &'a Mr,
-    /// The address of the first byte, in the form that local segments use.
+    /// The address of the first octet, in the form that local segments use.
     pub addr: u64,
-    /// The length in bytes.
+    /// The length in octets.
     pub len: u64,
     /// The accesses that peers get. Remote reads need a region that allows local reads; remote
     /// writes and atomic operations need one that allows local writes.

@@ -84,12 +84,12 @@ impl Burst {
     }
 
     /// The datagrams, each with room for its ICRC at the end.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn octets(&self) -> &[u8] {
         &self.memory[..self.used]
     }
 
-    /// The same values as [`lens`](Self::lens) and [`bytes`](Self::bytes). The bytes are mutable so
-    /// that the ICRCs can be written.
+    /// The same values as [`lens`](Self::lens) and [`octets`](Self::octets). The octets are mutable
+    /// so that the ICRCs can be written.
     pub fn datagrams_mut(&mut self) -> (&[u16], &mut [u8]) {
         (&self.lens, &mut self.memory[..self.used])
     }

@@ -160,7 +160,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
                 }
             };
         }
-        while pos < until && tx.bytes() < TxVec::MAX_BYTES {
+        while pos < until && tx.octets() < TxVec::MAX_OCTETS {
             let frame = layout.frame(pos);
             let wire_len = layout.wire_len(frame.payload);
             let (staged, elements) = match copied {

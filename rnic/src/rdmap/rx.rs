@@ -31,12 +31,12 @@ use crate::wr::Arrival;
 
 /// If at least this many octets of a payload are missing, they are read straight to their
 /// destination. For fewer octets, copying is cheaper.
-const DIRECT_MIN_BYTES: usize = 2 << 10;
+const DIRECT_MIN_OCTETS: usize = 2 << 10;
 /// After an FPDU of at least this many octets, the next read gets only a short stage (the buffer
 /// for octets whose destination is not known yet). Another large FPDU is likely to follow, and most
 /// of its payload can then be read straight to its destination. If no large FPDU follows, the short
 /// stage costs one system call.
-const BULK_FPDU_MIN_BYTES: usize = 16 << 10;
+const BULK_FPDU_MIN_OCTETS: usize = 16 << 10;
 /// The size of the buffer for the start of a frame: the longest header, or a TERMINATE message with
 /// everything that it may include.
 const HEADER_BUFFER_SIZE: usize = {
@@ -171,7 +171,7 @@ impl Stream {
     /// Determines the memory into which the next octets are read.
     pub(super) fn scatter(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         rx.clear();
-        let bulk = self.rx.frame.ulpdu_len >= BULK_FPDU_MIN_BYTES;
+        let bulk = self.rx.frame.ulpdu_len >= BULK_FPDU_MIN_OCTETS;
         if self.crc {
             if let Some(missing) = self.rx.missing_of_fpdu() {
                 rx.push_direct(self.rx.fpdu.room(missing), missing);
@@ -181,7 +181,7 @@ impl Stream {
         }
         let left = self.rx.frame.left;
         let mut room = true;
-        if self.rx.state == State::Payload && left > 0 && (bulk || left >= DIRECT_MIN_BYTES) {
+        if self.rx.state == State::Payload && left > 0 && (bulk || left >= DIRECT_MIN_OCTETS) {
             self.for_each_destination(left, |at, len| {
                 room = room && rx.push_direct(at, len);
             })?;
@@ -196,7 +196,7 @@ impl Stream {
     /// determined.
     pub(super) fn scattered(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         let (direct, staged) = rx.split(n);
-        self.stats.rx_bytes += (direct + staged.len()) as u64;
+        self.stats.rx_octets += (direct + staged.len()) as u64;
         if direct > 0 {
             if self.crc {
                 self.rx.fpdu.filled(direct);
@@ -290,11 +290,11 @@ impl Stream {
     }
 
     /// Checks the CRC of a whole FPDU and processes it.
-    fn take_fpdu(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        if let Some(Err(error)) = Fpdu::parse(bytes).map(|fpdu| fpdu.check_crc()) {
+    fn take_fpdu(&mut self, octets: &[u8]) -> Result<(), Failure> {
+        if let Some(Err(error)) = Fpdu::parse(octets).map(|fpdu| fpdu.check_crc()) {
             return Err(self.fail(Terminate::new(error.cause())));
         }
-        self.take(bytes).map(drop)
+        self.take(octets).map(drop)
     }
 
     /// Processes octets without CRC, or the octets of a verified FPDU. If a message must wait for a

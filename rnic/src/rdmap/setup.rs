@@ -459,7 +459,7 @@ impl Recognition {
 
     /// Takes octets, at most as many as [`wants`](Self::wants) returned. Returns all octets and
     /// whether they are the [`SIGNATURE`], or `None` if more are needed. The octets that are
-    /// returned must still be passed to [`Stream::rx_bytes`](crate::Stream::rx_bytes).
+    /// returned must still be passed to [`Stream::rx_octets`](crate::Stream::rx_octets).
     pub fn feed(&mut self, octets: &[u8]) -> Option<(&[u8], bool)> {
         let n = octets.len().min(self.wants());
         self.octets[self.arrived..][..n].copy_from_slice(&octets[..n]);

@@ -71,11 +71,11 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The number of octets that TCP has accepted.
-    pub tx_bytes: u64,
+    pub tx_octets: u64,
     /// The number of messages that TCP has accepted, of any kind except TERMINATE.
     pub tx_messages: u64,
     /// The number of octets received from TCP.
-    pub rx_bytes: u64,
+    pub rx_octets: u64,
     /// The number of FPDUs received.
     pub rx_fpdus: u64,
     /// The number of messages received.
@@ -91,9 +91,9 @@ impl Stats {
     /// The names and values of the counters, always in the same order.
     pub fn list(&self) -> [(&'static str, u64); 7] {
         [
-            ("octets-sent", self.tx_bytes),
+            ("octets-sent", self.tx_octets),
             ("messages-sent", self.tx_messages),
-            ("octets-received", self.rx_bytes),
+            ("octets-received", self.rx_octets),
             ("frames-received", self.rx_fpdus),
             ("messages-received", self.rx_messages),
             ("octets-received-in-place", self.rx_direct),
@@ -227,7 +227,7 @@ impl Stream {
     /// on. Returns the number of octets, at most about 1 MiB, or 0 if nothing is ready.
     pub fn tx(&mut self, tx: &mut TxVec) -> Result<usize, Failure> {
         self.gather(tx)?;
-        Ok(tx.bytes())
+        Ok(tx.octets())
     }
 
     /// Completes requests after TCP has accepted the first `n` octets that [`tx`](Self::tx)
@@ -276,10 +276,10 @@ impl Stream {
     }
 
     /// Processes octets that are already in memory.
-    pub fn rx_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn rx_octets(&mut self, octets: &[u8]) -> Result<(), Failure> {
         self.check_failure()?;
-        self.stats.rx_bytes += bytes.len() as u64;
-        let result = self.feed(bytes);
+        self.stats.rx_octets += octets.len() as u64;
+        let result = self.feed(octets);
         self.work.retire();
         self.work.announce();
         result

@@ -260,12 +260,12 @@ impl Stream {
         }
         let mut state = self.gather_state();
         let (mut partial, mut pos) = (self.tx.partial, self.tx.pos);
-        while tx.bytes() < TxVec::MAX_BYTES {
+        while tx.octets() < TxVec::MAX_OCTETS {
             let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
             if kind == Kind::Bind {
                 // The bind waits until all gathered octets have been accepted. The next gathering
                 // then finds it here again.
-                if tx.bytes() > 0 {
+                if tx.octets() > 0 {
                     break;
                 }
                 self.bind()?;
@@ -282,7 +282,7 @@ impl Stream {
             if let Err(error) = result {
                 // The octets before the failed message are sent first. The next gathering then
                 // finds the error again.
-                if tx.bytes() == 0 {
+                if tx.octets() == 0 {
                     return Err(self.gather_failed(kind, error, error.into()));
                 }
                 break;
@@ -483,9 +483,9 @@ impl Stream {
         if !tx.was_filled_by(self.tx.gather_id) {
             return;
         }
-        let n = n.min(tx.bytes());
-        self.stats.tx_bytes += n as u64;
-        self.tx.record = if n == tx.bytes() { 0 } else { self.tx.record + n };
+        let n = n.min(tx.octets());
+        self.stats.tx_octets += n as u64;
+        self.tx.record = if n == tx.octets() { 0 } else { self.tx.record + n };
         let mut left = n as u64;
         for part in &tx.parts {
             let took = left.min(part.to - part.from);

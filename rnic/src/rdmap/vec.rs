@@ -22,7 +22,7 @@ pub struct TxVec {
     stage: Stage,
     used: usize,
     iov: Vec<iovec>,
-    bytes: usize,
+    octets: usize,
     pub(super) parts: Vec<Part>,
     /// The gathering that has filled the vector.
     gather_id: GatherId,
@@ -40,7 +40,7 @@ unsafe impl Send for TxVec {}
 impl TxVec {
     /// The approximate maximum number of octets that are gathered for one call. A frame that was
     /// started is completed.
-    pub(super) const MAX_BYTES: usize = 1 << 20;
+    pub(super) const MAX_OCTETS: usize = 1 << 20;
     /// The size of the stage, which holds headers, trailers and copied payload. It has room for two
     /// FPDUs of the maximum length.
     const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
@@ -51,7 +51,7 @@ impl TxVec {
             stage: Stage::new(Self::STAGE),
             used: 0,
             iov: Vec::with_capacity(MAX_IOV),
-            bytes: 0,
+            octets: 0,
             parts: Vec::with_capacity(256),
             gather_id: GatherId::default(),
             segment: 0,
@@ -67,8 +67,8 @@ impl TxVec {
     }
 
     /// The total number of octets in the vector.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    pub fn octets(&self) -> usize {
+        self.octets
     }
 
     /// Whether TCP must start a segment after the last octet of the vector (`MSG_EOR`).
@@ -81,7 +81,7 @@ impl TxVec {
     /// segment.
     pub(super) fn begin(&mut self, gather_id: GatherId, segment: usize, record: usize) {
         self.gather_id = gather_id;
-        (self.used, self.bytes) = (0, 0);
+        (self.used, self.octets) = (0, 0);
         self.iov.clear();
         self.parts.clear();
         (self.segment, self.record) = (segment, record);
@@ -99,8 +99,8 @@ impl TxVec {
     #[inline]
     pub(super) fn splits(&self, len: usize, trailer: usize) -> bool {
         self.segment > 0
-            && self.bytes > 0
-            && (1..trailer).contains(&((self.record + self.bytes + len) % self.segment))
+            && self.octets > 0
+            && (1..trailer).contains(&((self.record + self.octets + len) % self.segment))
     }
 
     /// Returns whether there is room for `staged` more octets in the stage and for `elements` more
@@ -116,7 +116,7 @@ impl TxVec {
     pub(super) fn staged(&mut self, len: usize) -> &mut [u8] {
         let at = self.used;
         self.used += len;
-        &mut self.stage.bytes()[at..at + len]
+        &mut self.stage.octets_mut()[at..at + len]
     }
 
     /// Frees the last `len` octets of the stage, which were not added to the vector.
@@ -129,7 +129,7 @@ impl TxVec {
     pub(super) fn push_staged(&mut self, len: usize) {
         // SAFETY: `used` is at most the length of the stage, and `len` is at most `used`.
         let from = unsafe { self.stage.start.as_ptr().add(self.used - len) };
-        self.bytes += len;
+        self.octets += len;
         match self.iov.last_mut() {
             Some(last) if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == from => {
                 last.iov_len += len;
@@ -142,7 +142,7 @@ impl TxVec {
     /// Adds registered memory to the vector.
     #[inline]
     pub(super) fn push_memory(&mut self, addr: *mut u8, len: usize) {
-        self.bytes += len;
+        self.octets += len;
         self.iov.push(iovec { iov_base: addr.cast(), iov_len: len });
     }
 
@@ -150,12 +150,12 @@ impl TxVec {
     #[inline]
     pub(super) fn position(&self) -> Position {
         let last_len = self.iov.last().map_or(0, |last| last.iov_len);
-        Position { used: self.used, elements: self.iov.len(), last_len, bytes: self.bytes }
+        Position { used: self.used, elements: self.iov.len(), last_len, octets: self.octets }
     }
 
     /// Removes the elements that were added after `position`.
     pub(super) fn truncate(&mut self, position: Position) {
-        (self.used, self.bytes) = (position.used, position.bytes);
+        (self.used, self.octets) = (position.used, position.octets);
         self.iov.truncate(position.elements);
         if let Some(last) = self.iov.last_mut() {
             last.iov_len = position.last_len;
@@ -167,8 +167,8 @@ impl TxVec {
     pub(super) fn keep_first(&mut self) -> bool {
         let [first, _, ..] = self.parts[..] else { return false };
         self.parts.truncate(1);
-        self.bytes = (first.to - first.from) as usize;
-        let mut left = self.bytes;
+        self.octets = (first.to - first.from) as usize;
+        let mut left = self.octets;
         self.iov.retain_mut(|element| {
             element.iov_len = element.iov_len.min(left);
             left -= element.iov_len;
@@ -185,7 +185,7 @@ impl TxVec {
     /// The registered memory that was gathered is still registered.
     #[cold]
     pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) -> bool {
-        out.reserve(self.bytes);
+        out.reserve(self.octets);
         self.iov.iter().all(|&iovec { iov_base, iov_len }| {
             // SAFETY: the element lies in the stage or in memory that is registered, as the caller
             // guarantees, and `out` has room for all elements.
@@ -252,14 +252,14 @@ pub(super) struct Position {
     used: usize,
     elements: usize,
     last_len: usize,
-    bytes: usize,
+    octets: usize,
 }
 
 /// The destinations of one scatter read.
 pub struct RxVec {
     stage: Stage,
     iov: Vec<iovec>,
-    bytes: usize,
+    octets: usize,
     /// The number of octets that go straight to their destination in registered memory.
     direct: usize,
 }
@@ -276,7 +276,7 @@ impl RxVec {
     /// Creates an empty vector, with a stage of 64 KiB.
     pub fn new() -> Self {
         let iov = Vec::with_capacity(MAX_DIRECT + 1);
-        RxVec { stage: Stage::new(Self::STAGE), iov, bytes: 0, direct: 0 }
+        RxVec { stage: Stage::new(Self::STAGE), iov, octets: 0, direct: 0 }
     }
 
     /// The memory to read into, in order. It is valid for as long as [`TxVec::iov`] is. If there is
@@ -287,8 +287,8 @@ impl RxVec {
 
     /// The total length of the memory to read into. If a read returned fewer octets, the socket is
     /// empty, or the kernel has met memory that is no longer accessible.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    pub fn octets(&self) -> usize {
+        self.octets
     }
 
     /// The number of octets, from the first one, that go straight to their destination.
@@ -299,7 +299,7 @@ impl RxVec {
 
     pub(super) fn clear(&mut self) {
         self.iov.clear();
-        (self.bytes, self.direct) = (0, 0);
+        (self.octets, self.direct) = (0, 0);
     }
 
     /// Adds a destination in registered memory. Returns false if there is no room for another
@@ -310,7 +310,7 @@ impl RxVec {
             return false;
         }
         self.iov.push(iovec { iov_base: addr.cast(), iov_len: len });
-        self.bytes += len;
+        self.octets += len;
         self.direct += len;
         true
     }
@@ -320,7 +320,7 @@ impl RxVec {
     pub(super) fn push_stage(&mut self, short: bool) {
         let len = if short { Self::SHORT_STAGE } else { self.stage.len };
         self.iov.push(iovec { iov_base: self.stage.start.as_ptr().cast(), iov_len: len });
-        self.bytes += len;
+        self.octets += len;
     }
 
     /// Splits `n` octets that were read. Returns the number of octets that went straight to their
@@ -329,7 +329,7 @@ impl RxVec {
     pub(super) fn split(&mut self, n: usize) -> (usize, &[u8]) {
         let direct = n.min(self.direct);
         let staged = (n - direct).min(self.stage.len);
-        (direct, &self.stage.bytes()[..staged])
+        (direct, &self.stage.octets()[..staged])
     }
 }
 
@@ -367,7 +367,7 @@ impl Stage {
     }
 
     #[inline]
-    fn bytes(&mut self) -> &mut [u8] {
+    fn octets_mut(&mut self) -> &mut [u8] {
         // SAFETY: `new` has allocated and zeroed the memory. The result borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }

@@ -40,8 +40,8 @@ impl Rng {
         (order + self.below(order)).min(max)
     }
 
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
+    pub(crate) fn fill(&mut self, octets: &mut [u8]) {
+        for chunk in octets.chunks_mut(8) {
             let value = self.next().to_le_bytes();
             chunk.copy_from_slice(&value[..chunk.len()]);
         }
@@ -66,7 +66,7 @@ pub(crate) struct Buf {
 }
 
 const GUARD: usize = 128;
-const GUARD_BYTE: u8 = 0xA5;
+const GUARD_OCTET: u8 = 0xA5;
 
 impl Buf {
     pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
@@ -74,8 +74,8 @@ impl Buf {
         // memory after it has dropped the region.
         unsafe {
             let memory = alloc_zeroed(Self::layout(len));
-            memory.write_bytes(GUARD_BYTE, GUARD);
-            memory.add(GUARD + len).write_bytes(GUARD_BYTE, GUARD);
+            memory.write_bytes(GUARD_OCTET, GUARD);
+            memory.add(GUARD + len).write_bytes(GUARD_OCTET, GUARD);
             let mr = Mr::new(keys, pd, memory.add(GUARD), len, access, false).unwrap();
             Buf { memory, len, mr: Some(mr) }
         }
@@ -89,14 +89,14 @@ impl Buf {
         self.memory as u64 + GUARD as u64
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(crate) fn octets(&self) -> &[u8] {
         // SAFETY: `new` allocated the memory. Tests do not use the slice any more when they call an
         // engine.
         unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
     }
 
     #[expect(clippy::mut_from_ref, reason = "engines write to borrowed memory, too")]
-    pub(crate) fn bytes_mut(&self) -> &mut [u8] {
+    pub(crate) fn octets_mut(&self) -> &mut [u8] {
         // SAFETY: `new` allocated the memory. Tests do not use the slice any more when they call an
         // engine or take another slice.
         unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
@@ -108,11 +108,11 @@ impl Buf {
 
     /// Eight octets as a number in the processor's byte order.
     pub(crate) fn number(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.bytes()[at..at + 8].try_into().unwrap())
+        u64::from_ne_bytes(self.octets()[at..at + 8].try_into().unwrap())
     }
 
     pub(crate) fn set_number(&self, at: usize, value: u64) {
-        self.bytes_mut()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        self.octets_mut()[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
     pub(crate) fn remote(&self, offset: usize) -> Remote {
@@ -130,7 +130,7 @@ impl Buf {
     }
 
     pub(crate) fn filled(self, rng: &mut Rng) -> Buf {
-        rng.fill(self.bytes_mut());
+        rng.fill(self.octets_mut());
         self
     }
 
@@ -138,7 +138,7 @@ impl Buf {
         for at in [0, GUARD + self.len] {
             // SAFETY: `new` allocated this memory.
             let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
-            assert_eq!(guard, [GUARD_BYTE; GUARD], "memory outside the region was written");
+            assert_eq!(guard, [GUARD_OCTET; GUARD], "memory outside the region was written");
         }
     }
 }
@@ -298,6 +298,6 @@ pub(crate) fn request(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
     SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false }
 }
 
-pub(crate) fn wc(id: u64, op: WcOp, bytes: usize, status: WcStatus) -> Wc {
-    Wc { id, qp: 77, bytes: bytes as u32, invalidated: None, immediate: None, op, status }
+pub(crate) fn wc(id: u64, op: WcOp, octets: usize, status: WcStatus) -> Wc {
+    Wc { id, qp: 77, bytes: octets as u32, invalidated: None, immediate: None, op, status }
 }

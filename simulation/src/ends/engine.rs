@@ -122,7 +122,7 @@ impl Engine {
 
     /// Moves the packets of the burst to `out`.
     fn take_burst(&mut self, out: &mut Vec<Outgoing>) {
-        let mut rest = self.burst.bytes();
+        let mut rest = self.burst.octets();
         for &len in self.burst.lens() {
             let (datagram, after) = rest.split_at(len.into());
             rest = after;

@@ -70,8 +70,8 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
         [""; 0],
         "a packet that is not a request must not be answered"
     );
-    assert_eq!(buf.bytes()[..8], *b"datadata");
-    assert_eq!(buf.bytes()[8..], [0; 8]);
+    assert_eq!(buf.octets()[..8], *b"datadata");
+    assert_eq!(buf.octets()[8..], [0; 8]);
     // Work that is posted later is flushed.
     closed.queues.post(send(9, &[]));
     closed.responder.flush();

@@ -42,9 +42,9 @@ impl Peer {
             migrated: self.migrated,
             ..Bth::new(opcode, 0, self.fixture.psn + ahead)
         };
-        let mut bytes = vec![0; packet_len(opcode, payload.len())];
-        Packet { bth, extension, payload }.emit(&mut bytes);
-        self.fixture.take(&bytes).unwrap();
+        let mut octets = vec![0; packet_len(opcode, payload.len())];
+        Packet { bth, extension, payload }.emit(&mut octets);
+        self.fixture.take(&octets).unwrap();
     }
 
     fn send(&mut self, ahead: u32) {
@@ -231,8 +231,8 @@ fn the_end_of_a_repeated_message_before_an_atomic_operation_is_acknowledged_late
     let own = peer.memory.seg(OCTETS, 4 * OCTETS);
     peer.fixture.side.recv(0, &[own]);
     let message = peer.fixture.long_send(false);
-    for bytes in &message {
-        peer.fixture.take(bytes).unwrap();
+    for octets in &message {
+        peer.fixture.take(octets).unwrap();
     }
     assert_eq!(peer.sent(), [peer.fixture.ack(2)]);
     peer.request(3, 8);

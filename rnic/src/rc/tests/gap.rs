@@ -6,9 +6,9 @@ use super::*;
 
 /// An empty WRITE, which needs no receive and no key. It does not request an acknowledgement.
 fn silent_write(psn: Psn) -> Vec<u8> {
-    let mut bytes = asking_write(psn);
-    bytes[8] = 0;
-    bytes
+    let mut octets = asking_write(psn);
+    octets[8] = 0;
+    octets
 }
 
 /// An empty WRITE that requests an acknowledgement.

@@ -110,12 +110,12 @@ fn a_hundred_thousand_packets() {
         let mut expected = cfg.rq_psn;
         for _ in 0..50 {
             packets += 1;
-            let mut bytes = random_packet(&mut rng, expected, cfg.sq_psn, &targets);
+            let mut octets = random_packet(&mut rng, expected, cfg.sq_psn, &targets);
             for _ in 0..if rng.chance(8) { 1 + rng.below(3) } else { 0 } {
-                let at = rng.below(bytes.len().min(40));
-                bytes[at] ^= 1 << rng.below(8);
+                let at = rng.below(octets.len().min(40));
+                octets[at] ^= 1 << rng.below(8);
             }
-            let Ok(packet) = Packet::parse(&bytes) else { continue };
+            let Ok(packet) = Packet::parse(&octets) else { continue };
             if packet.bth.psn == expected && packet.bth.opcode.is_request() {
                 expected = match packet.extension {
                     Extension::Reth(reth) if packet.bth.opcode == Opcode::ReadRequest => {
@@ -145,16 +145,16 @@ fn a_hundred_thousand_packets() {
         taken += side.rc.stats().rx_messages;
         let Side { queues: side, rc, mut burst, .. } = side;
         let (mut rest, memory) =
-            (rc.into_ack_only_responder(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
+            (rc.into_ack_only_responder(), [&open, &sink, &shown].map(|buf| buf.octets().to_vec()));
         for _ in 0..10 {
-            let bytes = random_packet(&mut rng, expected - 2, cfg.sq_psn, &targets);
+            let octets = random_packet(&mut rng, expected - 2, cfg.sq_psn, &targets);
             burst.clear();
-            rest.receive(&Packet::parse(&bytes).unwrap());
+            rest.receive(&Packet::parse(&octets).unwrap());
             rest.transmit(&mut burst);
             answered_again += burst.lens().len();
         }
         assert!(
-            [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()) == memory,
+            [&open, &sink, &shown].map(|buf| buf.octets().to_vec()) == memory,
             "the packets must not change any memory"
         );
         let done = side.completions();
@@ -167,11 +167,13 @@ fn a_hundred_thousand_packets() {
         drop(window);
         assert_eq!(keys.live(), 4, "keys of windows or binds have leaked");
         shown.assert_guarded();
-        assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
+        assert!(
+            shown.octets()[..200].iter().chain(&shown.octets()[300..]).all(|&octet| octet == 0)
+        );
         open.assert_guarded();
         sink.assert_guarded();
-        assert!(sink.bytes()[858..].iter().all(|&byte| byte == 0));
-        assert!(closed.bytes().iter().all(|&byte| byte == 0));
+        assert!(sink.octets()[858..].iter().all(|&octet| octet == 0));
+        assert!(closed.octets().iter().all(|&octet| octet == 0));
     }
     if PACKETS < 100_000 {
         return;
@@ -183,7 +185,7 @@ fn a_hundred_thousand_packets() {
         "only {answered} packets were sent, with {invalidated} invalidations"
     );
     assert!(answered_again > 5_000, "only {answered_again} packets were sent after the end");
-    let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
+    let written = shown.octets()[200..300].iter().filter(|&&octet| octet == 0xEE).count();
     assert!(written > 50, "{written} octets of the window were written");
 }
 
@@ -206,7 +208,7 @@ fn a_forged_packet_changes_nothing() {
         pair.step().unwrap();
     }
     pair.drive().unwrap();
-    assert_eq!(sink.bytes(), source.bytes());
+    assert_eq!(sink.octets(), source.octets());
     assert_eq!(pair.a.completions().len(), 1);
     assert_eq!(pair.b.rc.stats().rx_messages, 1);
     assert_eq!(pair.a.rc.stats().rx_messages, 0);

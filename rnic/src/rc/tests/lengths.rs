@@ -54,8 +54,8 @@ fn requests(side: &mut Side, packets: &[(Opcode, Extension, usize)]) -> Fate {
     let mut fate_of_last = Dropped;
     for (psn, (opcode, extension, len)) in packets.iter().enumerate() {
         assert!(psn == 0 || fate_of_last == Taken);
-        let bytes = packet(*opcode, cfg(1).rq_psn + psn as u32, *extension, &vec![1; *len]);
-        fate_of_last = fate(side.take(Instant::now(), &bytes));
+        let octets = packet(*opcode, cfg(1).rq_psn + psn as u32, *extension, &vec![1; *len]);
+        fate_of_last = fate(side.take(Instant::now(), &octets));
     }
     fate_of_last
 }
@@ -100,8 +100,8 @@ fn response(asked: usize, position: Position, len: usize) -> Fate {
     let mut take = |index: u32, position, len| {
         let opcode = Opcode::read_response(position);
         let extension = if position == Position::Middle { Extension::None } else { aeth };
-        let bytes = packet(opcode, cfg(1).sq_psn + index, extension, &vec![1; len]);
-        fate(side.take(now, &bytes))
+        let octets = packet(opcode, cfg(1).sq_psn + index, extension, &vec![1; len]);
+        fate(side.take(now, &octets))
     };
     if position.starts() {
         return take(0, position, len);
@@ -124,17 +124,17 @@ fn checked(len: usize) -> Fate {
 
 /// A packet of this opcode with `len` octets behind the BTH.
 fn parsed(opcode: Opcode, len: usize) -> Fate {
-    let mut bytes = vec![0; 12 + len];
-    bytes[0] = opcode.code();
-    if Packet::parse(&bytes).is_ok() { Taken } else { Dropped }
+    let mut octets = vec![0; 12 + len];
+    octets[0] = opcode.code();
+    if Packet::parse(&octets).is_ok() { Taken } else { Dropped }
 }
 
 /// A SEND with four octets behind its BTH, or none, and this pad count.
 fn padded(octets: usize, pad: usize) -> Fate {
-    let mut bytes = vec![0; 12 + octets];
-    bytes[0] = Opcode::SendOnly.code();
-    bytes[1] = (pad as u8) << 4;
-    match Packet::parse(&bytes) {
+    let mut packet = vec![0; 12 + octets];
+    packet[0] = Opcode::SendOnly.code();
+    packet[1] = (pad as u8) << 4;
+    match Packet::parse(&packet) {
         Ok(packet) => {
             assert_eq!(packet.payload.len(), octets - pad);
             Taken
@@ -151,8 +151,8 @@ fn unreliable(len: usize) -> Fate {
     let (q_key, mtu, host) = (7, PathMtu::Octets4096, std::net::Ipv4Addr::LOCALHOST.into());
     let mut ud = DatagramQp::new(work, UdCfg { q_key, mtu, p_key: Bth::DEFAULT_P_KEY });
     let deth = Extension::Deth(wire::rocev2::Deth { q_key, source_qpn: 1 });
-    let bytes = packet(Opcode::DatagramSendOnly, Psn::new(0), deth, &vec![1; len]);
-    ud.receive(&Packet::parse(&bytes).unwrap(), host, &[0; HEADER_SIZE]).unwrap();
+    let octets = packet(Opcode::DatagramSendOnly, Psn::new(0), deth, &vec![1; len]);
+    ud.receive(&Packet::parse(&octets).unwrap(), host, &[0; HEADER_SIZE]).unwrap();
     let taken = queues.received();
     assert!(taken.iter().all(|wc| wc.bytes as usize == HEADER_SIZE + len));
     if taken.is_empty() { Dropped } else { Taken }
@@ -275,9 +275,9 @@ const ROWS: [Row; 31] = {
 
 /// The first `len` octets of a BTH.
 fn parsed_prefix(len: usize) -> Fate {
-    let mut bytes = [0; 12];
-    bytes[0] = Opcode::SendOnly.code();
-    if Packet::parse(&bytes[..len]).is_ok() { Taken } else { Dropped }
+    let mut octets = [0; 12];
+    octets[0] = Opcode::SendOnly.code();
+    if Packet::parse(&octets[..len]).is_ok() { Taken } else { Dropped }
 }
 
 #[test]

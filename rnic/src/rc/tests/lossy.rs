@@ -39,14 +39,14 @@ struct Traffic {
     completions: VecDeque<Wc>,
     arrivals: VecDeque<Arrival>,
     /// The expected memory at the end.
-    target_bytes: Vec<u8>,
-    sink_bytes: Vec<u8>,
+    target_octets: Vec<u8>,
+    sink_octets: Vec<u8>,
     adds: u64,
 }
 
 /// A message that takes a receive buffer.
 struct Arrival {
-    bytes: Vec<u8>,
+    octets: Vec<u8>,
     immediate: Option<u32>,
 }
 
@@ -65,8 +65,8 @@ impl Traffic {
             received: 0,
             completions: VecDeque::new(),
             arrivals: VecDeque::new(),
-            target_bytes: vec![0; 2 * MAX],
-            sink_bytes: vec![0; REQUESTS * MAX],
+            target_octets: vec![0; 2 * MAX],
+            sink_octets: vec![0; REQUESTS * MAX],
             adds: 0,
         }
     }
@@ -78,33 +78,33 @@ impl Traffic {
         let from = self.rng.below(MAX - len + 1);
         let cut = self.rng.below(len + 1);
         let segments = [self.source.seg(from, cut), self.source.seg(from + cut, len - cut)];
-        let octets = &self.source.bytes()[from..from + len];
+        let octets = &self.source.octets()[from..from + len];
         let to = self.rng.below(MAX);
-        let (mut wr, op, bytes) = match self.rng.below(6) {
+        let (mut wr, op, total) = match self.rng.below(6) {
             0 | 1 => {
-                self.arrivals.push_back(Arrival { bytes: octets.to_vec(), immediate: None });
+                self.arrivals.push_back(Arrival { octets: octets.to_vec(), immediate: None });
                 (send(id, &segments), WcOp::Send, len)
             }
             2 => {
-                self.target_bytes[to..to + len].copy_from_slice(octets);
+                self.target_octets[to..to + len].copy_from_slice(octets);
                 (write(id, &segments, self.target.remote(to)), WcOp::Write, len)
             }
             3 => {
-                self.target_bytes[to..to + len].copy_from_slice(octets);
+                self.target_octets[to..to + len].copy_from_slice(octets);
                 self.arrivals
-                    .push_back(Arrival { bytes: vec![0; len], immediate: Some(id as u32) });
+                    .push_back(Arrival { octets: vec![0; len], immediate: Some(id as u32) });
                 (write_imm(id, &segments, self.target.remote(to), id as u32), WcOp::WriteImm, len)
             }
             4 => {
-                self.sink_bytes[sink..sink + len]
-                    .copy_from_slice(&self.shown.bytes()[to..to + len]);
+                self.sink_octets[sink..sink + len]
+                    .copy_from_slice(&self.shown.octets()[to..to + len]);
                 let segments = [self.sinks.seg(sink, cut), self.sinks.seg(sink + cut, len - cut)];
                 requester.post(read(id, &segments, self.shown.remote(to)));
                 self.expect(id, WcOp::Read, len);
                 return;
             }
             _ => {
-                self.sink_bytes[sink..sink + 8].copy_from_slice(&self.adds.to_ne_bytes());
+                self.sink_octets[sink..sink + 8].copy_from_slice(&self.adds.to_ne_bytes());
                 let segments = [self.sinks.seg(sink, 8)];
                 let (op, wr) = match self.rng.chance(2) {
                     true => (WcOp::FetchAdd, fetch_add(id, &segments, self.counter.remote(0), 1)),
@@ -122,12 +122,12 @@ impl Traffic {
         };
         wr.fence = self.rng.chance(8);
         requester.post(wr);
-        self.expect(id, op, bytes);
+        self.expect(id, op, total);
     }
 
-    fn expect(&mut self, id: u64, op: WcOp, bytes: usize) {
+    fn expect(&mut self, id: u64, op: WcOp, octets: usize) {
         self.posted += 1;
-        self.completions.push_back(wc(id, op, bytes, WcStatus::Success));
+        self.completions.push_back(wc(id, op, octets, WcStatus::Success));
     }
 
     /// Posts the next receive buffer.
@@ -144,13 +144,13 @@ impl Traffic {
             assert_eq!(Some(wc), self.completions.pop_front());
         }
         for got in responder.received() {
-            let Arrival { bytes, immediate } =
+            let Arrival { octets, immediate } =
                 self.arrivals.pop_front().expect("a message must have been sent");
-            let expected = wc(*taken as u64, WcOp::Recv, bytes.len(), WcStatus::Success);
+            let expected = wc(*taken as u64, WcOp::Recv, octets.len(), WcStatus::Success);
             assert_eq!(got, Wc { immediate, ..expected });
-            let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
+            let placed = &self.receives.octets()[*taken * MAX..][..octets.len()];
             assert_eq!(
-                placed, bytes,
+                placed, octets,
                 "the buffer must hold the message of a SEND, and be unchanged after a WRITE"
             );
             *taken += 1;
@@ -162,8 +162,8 @@ impl Traffic {
     }
 
     fn check_memory(&self) {
-        assert_eq!(self.target.bytes(), self.target_bytes);
-        assert_eq!(self.sinks.bytes(), self.sink_bytes);
+        assert_eq!(self.target.octets(), self.target_octets);
+        assert_eq!(self.sinks.octets(), self.sink_octets);
         assert_eq!(self.counter.number(0), self.adds);
     }
 }
@@ -245,7 +245,7 @@ fn a_thousand_networks() {
     }
 }
 
-/// Measures the goodput in megabits per second when some megabytes cross a gigabit link that loses
+/// Measures the goodput in megabits per second when a few MB cross a gigabit link that loses
 /// a part of the packets.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: it takes long in Miri, which would find nothing new")]

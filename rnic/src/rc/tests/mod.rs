@@ -76,7 +76,7 @@ pub(crate) fn cfg(peer: usize) -> RcCfg {
 
 /// Takes the packets out of a burst, without their ICRCs.
 fn take_packets(burst: &mut Burst) -> Vec<Vec<u8>> {
-    let mut rest = burst.bytes();
+    let mut rest = burst.octets();
     let packets = burst.lens().iter().map(|&len| {
         let (datagram, after) = rest.split_at(len.into());
         rest = after;
@@ -228,9 +228,9 @@ pub(crate) fn all(pair: &Pair) -> [Vec<Wc>; 4] {
 /// A packet made by hand. If it is a request, it requests an acknowledgement.
 pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[u8]) -> Vec<u8> {
     let bth = Bth { ack_request: opcode.is_request(), ..Bth::new(opcode, 0, psn) };
-    let mut bytes = vec![0; packet_len(opcode, payload.len())];
-    Packet { bth, extension, payload }.emit(&mut bytes);
-    bytes
+    let mut octets = vec![0; packet_len(opcode, payload.len())];
+    Packet { bth, extension, payload }.emit(&mut octets);
+    octets
 }
 
 /// An ACK packet with any syndrome.
@@ -240,8 +240,8 @@ pub(crate) fn answer(syndrome: Syndrome, psn: Psn) -> Vec<u8> {
 
 /// Packets as text, without queue pair numbers and keys.
 pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
-    let word = |bytes: &Vec<u8>| {
-        let Packet { bth, extension, payload } = Packet::parse(bytes).unwrap();
+    let word = |packet: &Vec<u8>| {
+        let Packet { bth, extension, payload } = Packet::parse(packet).unwrap();
         let flags = [(bth.solicited, " solicited"), (bth.ack_request, " ask")];
         let flags: String =
             flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect();

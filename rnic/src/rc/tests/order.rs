@@ -181,7 +181,7 @@ fn rxe_to_us(conditions: &Conditions) -> Option<Duration> {
         return None;
     }
     assert_eq!(rxe.completed(), MESSAGES, "rxe has stopped");
-    assert!(sink.bytes().iter().enumerate().all(|(at, &byte)| byte == octet(at)));
+    assert!(sink.octets().iter().enumerate().all(|(at, &got)| got == octet(at)));
     assert_eq!(side.rc.stats().rx_messages, MESSAGES as u64);
     Some(time)
 }
@@ -294,8 +294,8 @@ impl Fixture {
     /// Passes a SEND of one octet to the engine, whose PSN is `ahead` after the first one.
     pub(super) fn send(&mut self, ahead: u32) {
         let payload = [ahead as u8];
-        let bytes = packet(Opcode::SendOnly, self.psn + ahead, Extension::None, &payload);
-        self.take(&bytes).unwrap();
+        let octets = packet(Opcode::SendOnly, self.psn + ahead, Extension::None, &payload);
+        self.take(&octets).unwrap();
     }
 
     /// The packets of a SEND, with or without the bit MigReq. The last one requests an
@@ -305,9 +305,9 @@ impl Fixture {
         std::array::from_fn(|at| {
             let psn = self.psn + at as u32;
             let bth = Bth { migrated, ack_request: at == 2, ..Bth::new(opcodes[at], 0, psn) };
-            let mut bytes = vec![0; packet_len(bth.opcode, FULL.len())];
-            Packet { bth, extension: Extension::None, payload: &FULL }.emit(&mut bytes);
-            bytes
+            let mut octets = vec![0; packet_len(bth.opcode, FULL.len())];
+            Packet { bth, extension: Extension::None, payload: &FULL }.emit(&mut octets);
+            octets
         })
     }
 
@@ -367,10 +367,10 @@ fn packets_that_came_early_follow_the_missing_one() {
     fixture.wait(FIRST_DELAY / 2);
     assert_eq!(fixture.sent(), [""; 0]);
     fixture.send(1);
-    assert_eq!((fixture.received(), &sink.bytes()[..4]), (3, &[0, 1, 2, 3][..]));
+    assert_eq!((fixture.received(), &sink.octets()[..4]), (3, &[0, 1, 2, 3][..]));
     assert_eq!(fixture.sent(), [fixture.ack(3)]);
     fixture.send(4);
-    assert_eq!((fixture.received(), &sink.bytes()[..6]), (2, &[0, 1, 2, 3, 4, 5][..]));
+    assert_eq!((fixture.received(), &sink.octets()[..6]), (2, &[0, 1, 2, 3, 4, 5][..]));
     assert_eq!(fixture.sent(), [fixture.ack(5)]);
     assert_eq!((fixture.used(), fixture.side.rc.deadline()), (0, None));
     let Stats { kept, out_of_order, tx_sequence_naks, .. } = fixture.side.rc.stats();
@@ -418,9 +418,9 @@ fn a_nak_waits_follows_an_acknowledgement_and_is_repeated() {
 fn a_peer_that_goes_back_is_acknowledged_when_it_asks_again() {
     let (mut fixture, _sink) = Fixture::with_receives(8);
     let silent = |fixture: &Fixture, ahead| {
-        let mut bytes = packet(Opcode::SendOnly, fixture.psn + ahead, Extension::None, b"x");
-        bytes[8] = 0;
-        bytes
+        let mut octets = packet(Opcode::SendOnly, fixture.psn + ahead, Extension::None, b"x");
+        octets[8] = 0;
+        octets
     };
     fixture.send(1);
     fixture.send(2);
@@ -462,12 +462,12 @@ const END_DELAY: Duration = Duration::from_millis(20);
 #[test]
 fn the_end_of_a_repeated_message_is_acknowledged_late() {
     let (mut fixture, _sink, message) = with_long_message(false);
-    for bytes in &message {
-        fixture.take(bytes).unwrap();
+    for octets in &message {
+        fixture.take(octets).unwrap();
     }
     assert_eq!(fixture.sent(), [fixture.ack(2)]);
-    for bytes in &message[..2] {
-        fixture.take(bytes).unwrap();
+    for octets in &message[..2] {
+        fixture.take(octets).unwrap();
         assert_eq!(fixture.sent(), [fixture.ack(1)]);
         fixture.wait(END_DELAY / 2);
     }
@@ -494,8 +494,8 @@ fn the_end_of_a_repeated_message_is_acknowledged_late() {
 fn a_repeated_message_is_acknowledged_once_if_another_one_follows() {
     let (mut fixture, sink, message) = with_long_message(false);
     fixture.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
-    for bytes in message.iter().chain(&message[2..]) {
-        fixture.take(bytes).unwrap();
+    for octets in message.iter().chain(&message[2..]) {
+        fixture.take(octets).unwrap();
     }
     assert_eq!(fixture.sent(), [fixture.ack(2)]);
     fixture.send(3);
@@ -507,8 +507,8 @@ fn a_repeated_message_is_acknowledged_once_if_another_one_follows() {
 #[test]
 fn the_end_of_a_message_is_withheld_only_for_a_while() {
     let (mut fixture, _sink, message) = with_long_message(false);
-    for bytes in &message {
-        fixture.take(bytes).unwrap();
+    for octets in &message {
+        fixture.take(octets).unwrap();
     }
     fixture.sent();
     let start = fixture.now;
@@ -529,8 +529,8 @@ fn the_end_of_a_message_is_withheld_only_for_a_while() {
 fn the_end_of_a_repeated_message_is_acknowledged_before_a_disconnect() {
     let (mut fixture, _sink, message) = with_long_message(false);
     assert_eq!(fixture.acknowledged_finally(), [""; 0], "no message has arrived");
-    for bytes in message.iter().chain(&message[..2]) {
-        fixture.take(bytes).unwrap();
+    for octets in message.iter().chain(&message[..2]) {
+        fixture.take(octets).unwrap();
     }
     assert_eq!(fixture.sent(), [fixture.ack(1)]);
     assert!(fixture.side.rc.withholds_ack() && !fixture.side.rc.is_drained());
@@ -544,8 +544,8 @@ fn the_end_of_a_repeated_message_is_acknowledged_before_a_disconnect() {
 #[test]
 fn the_end_of_a_message_is_acknowledged_at_once_to_other_peers() {
     let (mut fixture, _sink, message) = with_long_message(true);
-    for bytes in &message {
-        fixture.take(bytes).unwrap();
+    for octets in &message {
+        fixture.take(octets).unwrap();
     }
     assert_eq!(fixture.sent(), [fixture.ack(2)]);
     fixture.take(&message[0]).unwrap();
@@ -578,7 +578,7 @@ fn only_the_missing_packets_are_sent_again() {
     let mut costs = Vec::new();
     for lost in [&[7][..], &[0], &[3, 4, 50], &[1, 5, 9, 58], &[59]] {
         let before = pair.a.rc.stats().repeated;
-        sink.bytes_mut().fill(0);
+        sink.octets_mut().fill(0);
         pair.a.post(write(1, &[source.seg(0, 60 * OCTETS)], sink.remote(0)));
         pair.a.rc.open_window();
         let start = pair.now;
@@ -591,7 +591,7 @@ fn only_the_missing_packets_are_sent_again() {
         while pair.a.rc.work().has_requests() {
             pair.step().unwrap();
         }
-        assert_eq!(sink.bytes(), source.bytes());
+        assert_eq!(sink.octets(), source.octets());
         assert_eq!(pair.a.completions().len(), 1);
         let repeated = pair.a.rc.stats().repeated - before;
         let round_trips = (pair.now - start).as_secs_f64() / 0.0009;
@@ -682,8 +682,8 @@ fn kept_packets_are_refused_as_if_they_arrived_now() {
         (Opcode::SendFirst, Extension::None, b"x", NakCode::InvalidRequest),
     ] {
         let (mut fixture, _sink) = Fixture::with_receives(4);
-        let bytes = packet(opcode, fixture.psn + 1, extension, payload);
-        fixture.take(&bytes).unwrap();
+        let octets = packet(opcode, fixture.psn + 1, extension, payload);
+        fixture.take(&octets).unwrap();
         fixture.send(2);
         let first = packet(Opcode::SendOnly, fixture.psn, Extension::None, b"x");
         assert_eq!(fixture.take(&first), Err(Failure::Refusing(code)));
@@ -707,7 +707,7 @@ fn a_kept_write_waits_for_the_responses_to_a_kept_read() {
     fixture.take(&packet(Opcode::ReadRequest, psn + 1, reth(2 * OCTETS as u32), &[])).unwrap();
     fixture.take(&packet(Opcode::ReadRequest, psn + 4, reth(1), &[])).unwrap();
     fixture.take(&packet(Opcode::WriteOnly, psn, reth(1), &[7])).unwrap();
-    assert_eq!(shown.bytes()[0], 7);
+    assert_eq!(shown.octets()[0], 7);
     let mut sent = Vec::new();
     while fixture.side.rc.wants_tx() {
         fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
@@ -716,9 +716,9 @@ fn a_kept_write_waits_for_the_responses_to_a_kept_read() {
     // The acknowledgement of the last WRITE leaves with the responses.
     let acknowledgement = sent.pop().unwrap();
     let first_octets: Vec<_> =
-        sent.iter().map(|bytes| Packet::parse(bytes).unwrap().payload[0]).collect();
+        sent.iter().map(|octets| Packet::parse(octets).unwrap().payload[0]).collect();
     assert_eq!(first_octets, [7, 0, 8]);
-    assert_eq!((shown.bytes()[0], fixture.used()), (9, 0));
+    assert_eq!((shown.octets()[0], fixture.used()), (9, 0));
     assert_eq!(words(&[acknowledgement]), [format!("{} ACK ACK 0", psn + 5)]);
     assert!(fixture.sent().is_empty());
 }

@@ -179,12 +179,12 @@ impl Replay {
         }
         let captured = |requests: bool| -> Vec<_> {
             let kind = ours.iter().filter(|packet| packet.bth.opcode.is_request() == requests);
-            let bytes = kind.map(|packet| {
-                let mut bytes = vec![0; packet.len()];
-                Packet { bth: Bth { migrated: true, ..packet.bth }, ..**packet }.emit(&mut bytes);
-                bytes
+            let octets = kind.map(|packet| {
+                let mut octets = vec![0; packet.len()];
+                Packet { bth: Bth { migrated: true, ..packet.bth }, ..**packet }.emit(&mut octets);
+                octets
             });
-            bytes.collect()
+            octets.collect()
         };
         for (sent, captured) in
             [(&replay.requests, captured(true)), (&replay.responses, captured(false))]
@@ -258,7 +258,7 @@ impl Replay {
             ours.iter().filter(|packet| packet.bth.opcode.operation() == Operation::ReadResponse);
         for response in responses.skip_while(|response| response.bth.psn != psn) {
             if at < end {
-                buf.bytes_mut()[at..at + response.payload.len()].copy_from_slice(response.payload);
+                buf.octets_mut()[at..at + response.payload.len()].copy_from_slice(response.payload);
                 at += response.payload.len();
             }
         }
@@ -305,7 +305,7 @@ impl Replay {
             other => panic!("{other:?}"),
         };
         let buf = self.side.buf(len);
-        buf.bytes_mut()[..octets.len()].copy_from_slice(&octets);
+        buf.octets_mut()[..octets.len()].copy_from_slice(&octets);
         let segments: [Segment; 1] = [buf.seg(0, len)];
         self.side
             .post(crate::SendWr { solicited: last.bth.solicited, ..request(0, op, &segments) });
@@ -324,10 +324,10 @@ impl Replay {
     }
 
     fn keep(&mut self) {
-        for bytes in self.side.sent() {
-            match Packet::parse(&bytes).unwrap().bth.opcode.is_request() {
-                true => self.requests.push(bytes),
-                false => self.responses.push(bytes),
+        for octets in self.side.sent() {
+            match Packet::parse(&octets).unwrap().bth.opcode.is_request() {
+                true => self.requests.push(octets),
+                false => self.responses.push(octets),
             }
         }
     }

@@ -162,13 +162,13 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     fixture.take(Opcode::WriteOnly, Extension::Reth(reth(target.remote(0), 3)), b"abc").unwrap();
     fixture.send(b"abc");
     assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
-    target.bytes_mut().fill(0);
+    target.octets_mut().fill(0);
     let again =
         packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
     fixture.side.take(fixture.now, &again).unwrap();
     let again = packet(Opcode::SendOnly, first.next(), Extension::None, b"abc");
     fixture.side.take(fixture.now, &again).unwrap();
-    assert_eq!(target.bytes(), [0; OCTETS]);
+    assert_eq!(target.octets(), [0; OCTETS]);
     assert_eq!(fixture.side.received().len(), 1);
     assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
     assert_eq!(fixture.side.rc.stats().duplicates, 2);
@@ -437,7 +437,7 @@ fn each_reason_to_refuse() {
         assert!(fixture.side.rc.is_drained());
     }
     for buf in [&silent, &foreign] {
-        assert!(buf.bytes().iter().all(|&byte| byte == 0));
+        assert!(buf.octets().iter().all(|&octet| octet == 0));
     }
 }
 
@@ -499,7 +499,7 @@ fn memory_that_goes_away() {
     target.mr = None;
     let failure = fixture.take(Opcode::WriteMiddle, Extension::None, &FULL).unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
-    assert_eq!(target.bytes()[OCTETS..], [0; 3 * OCTETS]);
+    assert_eq!(target.octets()[OCTETS..], [0; 3 * OCTETS]);
 
     // The source of a READ is deregistered between two bursts. The packets that have been sent are
     // counted.
@@ -582,7 +582,7 @@ fn a_read_is_asked_for_again() {
     fixture.side.take(fixture.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
     assert_eq!(fixture.sent_words().len(), 4);
     // A request for the second half is a READ of its own and reads the memory again.
-    shown.bytes_mut()[2 * OCTETS] ^= 1;
+    shown.octets_mut()[2 * OCTETS] ^= 1;
     fixture.side.take(fixture.now, &ask(first + 2, 2 * OCTETS, OCTETS + 1)).unwrap();
     fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
     let sent = fixture.side.sent();
@@ -591,7 +591,7 @@ fn a_read_is_asked_for_again() {
         format!("{} READ response last ACK 1", first + 3),
     ];
     assert_eq!(words(&sent), expected);
-    assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.bytes()[2 * OCTETS..3 * OCTETS]);
+    assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.octets()[2 * OCTETS..3 * OCTETS]);
     // The peer requests a part of the READ again.
     fixture.side.take(fixture.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
     assert_eq!(fixture.sent_words().len(), 2);

@@ -149,7 +149,7 @@ impl End for Ours {
 
 impl Consumer for Ours {
     fn memory(&self) -> &[u8] {
-        self.memory.bytes()
+        self.memory.octets()
     }
 
     fn post(&mut self, Post { kind, local, at, len }: Post) {
@@ -185,7 +185,7 @@ impl Consumer for Ours {
         let received = self.side.received();
         let from = |message: usize| RECEIVES + (self.messages + message) * MAX;
         let messages = received.iter().enumerate().map(|(message, wc)| {
-            self.memory.bytes()[from(message)..][..wc.bytes as usize].to_vec()
+            self.memory.octets()[from(message)..][..wc.bytes as usize].to_vec()
         });
         let messages = messages.collect();
         self.messages += received.len();
@@ -306,8 +306,8 @@ fn run(seed: u64, (theirs_post, ours_posts): (bool, bool)) {
     };
     let side = Side::new(cfg, Instant::now());
     let memory = side.buf(MEMORY).filled(&mut rng);
-    memory.bytes_mut()[TARGET..SHOWN].fill(0);
-    memory.bytes_mut()[COUNTER..].fill(0);
+    memory.octets_mut()[TARGET..SHOWN].fill(0);
+    memory.octets_mut()[COUNTER..].fill(0);
     let mut octets = vec![0; MEMORY];
     rng.fill(&mut octets);
     octets[TARGET..SHOWN].fill(0);

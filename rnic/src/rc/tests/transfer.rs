@@ -24,11 +24,11 @@ fn a_send_a_write_and_a_read_of_each_size() {
         pair.a.post(write(3, &[source.seg(0, len)], target.remote(0)));
         pair.a.post(read(4, &[read_into.seg(0, len)], target.remote(0)));
         pair.drive().unwrap();
-        assert_eq!(sink.bytes()[..len], source.bytes()[..len], "{len}");
-        assert_eq!(target.bytes()[..len], source.bytes()[..len], "{len}");
-        assert_eq!(read_into.bytes()[..len], source.bytes()[..len], "{len}");
+        assert_eq!(sink.octets()[..len], source.octets()[..len], "{len}");
+        assert_eq!(target.octets()[..len], source.octets()[..len], "{len}");
+        assert_eq!(read_into.octets()[..len], source.octets()[..len], "{len}");
         for buf in [&sink, &target, &read_into] {
-            assert_eq!(buf.bytes()[len..], [0; 8]);
+            assert_eq!(buf.octets()[len..], [0; 8]);
         }
         let done = [(2, WcOp::Send), (3, WcOp::Write), (4, WcOp::Read)];
         assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, len, WcStatus::Success)));
@@ -186,7 +186,7 @@ fn a_window_opens_and_closes_memory_to_the_peer() {
     pair.a.post(write(1, &[near.seg(0, 16)], Remote { addr: shown.addr() + 16, key }));
     pair.a.post(request(2, SendOp::Send { invalidate: Some(key) }, &[]));
     pair.drive().unwrap();
-    assert_eq!(shown.bytes()[16..32], near.bytes()[..16]);
+    assert_eq!(shown.octets()[16..32], near.octets()[..16]);
     let received = wc(0, WcOp::Recv, 0, WcStatus::Success);
     assert_eq!(pair.b.received(), [Wc { invalidated: Some(key), ..received }]);
     pair.a.post(write(3, &[near.seg(0, 1)], Remote { addr: shown.addr() + 16, key }));
@@ -209,7 +209,7 @@ fn a_bottleneck_with_a_short_queue() {
     let (near, far) = (pair.a.buf(4 << 20).filled(&mut Rng(4)), pair.b.buf(4 << 20));
     pair.a.post(write(1, &[near.seg(0, 4 << 20)], far.remote(0)));
     pair.drive().unwrap();
-    assert_eq!(near.bytes(), far.bytes());
+    assert_eq!(near.octets(), far.octets());
     let stats = pair.a.rc.stats();
     assert!(stats.repeated * 2 < stats.tx_packets, "{stats:?}");
     let rate = (4 << 20) as f64 * 8.0 / pair.elapsed().as_secs_f64();

@@ -28,7 +28,7 @@ impl Stream {
     /// [`wants_ahead`](Self::wants_ahead) has returned. Completes the writes that reports among the
     /// octets name.
     pub fn rx_ahead(&mut self, octets: &[u8]) {
-        self.stats.rx_bytes += octets.len() as u64;
+        self.stats.rx_octets += octets.len() as u64;
         self.rx.backlog.extend_from_slice(octets);
         self.look_for_reports();
         self.work.retire();

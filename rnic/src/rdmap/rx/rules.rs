@@ -19,8 +19,8 @@ use crate::wr::{Arrival, WcOp, WcStatus};
 impl Stream {
     /// Parses the start of a frame and decides what happens to its payload.
     #[inline]
-    pub(super) fn start(&mut self, bytes: &[u8]) -> Result<Start, Failure> {
-        let Some((len, ulpdu)) = bytes.split_first_chunk::<LENGTH_SIZE>() else {
+    pub(super) fn start(&mut self, octets: &[u8]) -> Result<Start, Failure> {
+        let Some((len, ulpdu)) = octets.split_first_chunk::<LENGTH_SIZE>() else {
             return Ok(Start::Needs(LENGTH_SIZE));
         };
         let ulpdu_len = usize::from(u16::from_be_bytes(*len));
@@ -313,10 +313,10 @@ impl Stream {
                 if let Some(stag) = invalidated {
                     self.invalidate(stag)?;
                 }
-                let bytes = std::mem::take(&mut self.rx.send_placed);
+                let octets = std::mem::take(&mut self.rx.send_placed);
                 self.rx.send_msn = self.rx.send_msn.wrapping_add(1);
                 self.rx.written = 0;
-                let received = Received { invalidated, ..Received::octets(bytes) };
+                let received = Received { invalidated, ..Received::octets(octets) };
                 self.work.finish_recv(received, WcStatus::Success, opcode.solicited());
             }
         }
@@ -342,8 +342,8 @@ impl Stream {
             }
             Body::Immediate(Immediate(data)) => {
                 self.rx.send_msn = msn.wrapping_add(1);
-                let bytes = std::mem::take(&mut self.rx.written);
-                let received = Received { immediate: Some(data), ..Received::octets(bytes) };
+                let octets = std::mem::take(&mut self.rx.written);
+                let received = Received { immediate: Some(data), ..Received::octets(octets) };
                 self.work.finish_recv(received, WcStatus::Success, solicited);
             }
             Body::None => {}
@@ -381,9 +381,9 @@ impl Stream {
 
     /// Handles a TERMINATE message of the peer.
     #[cold]
-    fn terminated(&mut self, bytes: &[u8]) -> Failure {
+    fn terminated(&mut self, octets: &[u8]) -> Failure {
         // A malformed message also shows that its sender has given up the connection.
-        let terminate = Terminate::parse(bytes)
+        let terminate = Terminate::parse(octets)
             .map_or(Terminate::new(Cause::OPERATION_UNSPECIFIED), |(terminate, _)| terminate);
         let cause = terminate.cause;
         self.work.report(told(&terminate, self.oldest_read()));

@@ -25,7 +25,7 @@ fn flush_keeps_the_order() {
     pair.a.stream.tx_done(&mut pair.a.tx, 52 + 120 + 30);
     // A message is partly received.
     let frame = errors::fpdu(&errors::send_frame(3, 0, true, &[1; 100]), false);
-    pair.b.stream.rx_bytes(&frame[..50]).unwrap();
+    pair.b.stream.rx_octets(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
     assert!(
         !arm(&pair.a.requests, false),
@@ -53,7 +53,7 @@ fn flush_keeps_the_order() {
     pair.a.recv(8, &some);
     assert!(!pair.a.stream.wants_tx());
     assert!(pair.a.stream.tx(&mut pair.a.tx).is_err());
-    assert!(pair.b.stream.rx_bytes(&frame[50..]).is_err());
+    assert!(pair.b.stream.rx_octets(&frame[50..]).is_err());
     assert!(arm(&pair.a.requests, true));
     pair.a.stream.flush();
     assert_eq!(pair.a.completions(), [flushed(7, WcOp::Send)]);
@@ -81,9 +81,9 @@ fn work_before_and_after_a_stream() {
     // SAFETY: the test has one thread, and the buffer outlives the receive.
     unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments, quiet: false }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
-    stream.rx_bytes(&errors::fpdu(&errors::send_frame(1, 0, true, &[9; 10]), false)).unwrap();
+    stream.rx_octets(&errors::fpdu(&errors::send_frame(1, 0, true, &[9; 10]), false)).unwrap();
     assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);
-    assert_eq!(buf.bytes(), [9; 10]);
+    assert_eq!(buf.octets(), [9; 10]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn drained_means_answered_too() {
     pair.a.stream.tx_done(&mut pair.a.tx, n);
     assert!(!pair.a.stream.is_drained());
     assert!(pair.b.stream.is_drained());
-    pair.b.stream.rx_bytes(&request_octets).unwrap();
+    pair.b.stream.rx_octets(&request_octets).unwrap();
     assert!(!pair.b.stream.is_drained());
     let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
     pair.b.stream.tx_done(&mut pair.b.tx, n - 1);

@@ -21,10 +21,10 @@ pub(super) fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
 }
 
 pub(super) fn ulpdu(header: Header, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; header.len()];
-    header.emit(&mut bytes);
-    bytes.extend_from_slice(payload);
-    bytes
+    let mut octets = vec![0; header.len()];
+    header.emit(&mut octets);
+    octets.extend_from_slice(payload);
+    octets
 }
 
 pub(super) fn send_frame(msn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u8> {
@@ -97,9 +97,9 @@ impl Target {
 
     /// Feeds frames and sends all that is ready. Returns the failure.
     fn run(&mut self, frames: &[Vec<u8>], crc: bool) -> Option<Failure> {
-        let bytes: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
-        for byte in bytes {
-            if let Err(failure) = self.side.stream.rx_bytes(&[byte]) {
+        let octets: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
+        for octet in octets {
+            if let Err(failure) = self.side.stream.rx_octets(&[octet]) {
                 return Some(failure);
             }
         }
@@ -213,7 +213,7 @@ fn every_rule_of_reception() {
                 target.side.stream.terminate().is_empty(),
                 "the TERMINATE must be sent only once"
             );
-            assert_eq!(target.side.stream.rx_bytes(&[0]), Err(failure), "the stream must be dead");
+            assert_eq!(target.side.stream.rx_octets(&[0]), Err(failure), "the stream must be dead");
 
             target.side.stream.flush();
             let statuses =
@@ -229,7 +229,7 @@ fn every_rule_of_reception() {
                 buf.assert_guarded();
             }
             assert!(
-                target.local.bytes().iter().chain(target.foreign.bytes().iter()).all(|&b| b == 0),
+                target.local.octets().iter().chain(target.foreign.octets().iter()).all(|&b| b == 0),
                 "{what}"
             );
         }
@@ -243,7 +243,7 @@ fn a_message_too_long_completes_its_receive() {
         .run(&[send_frame(1, 0, false, &EMPTY[..96]), send_frame(1, 96, true, &EMPTY[..5])], false)
         .unwrap();
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 101, WcStatus::LocalLength)]);
-    assert!(target.sink.bytes()[100..].iter().all(|&byte| byte == 0));
+    assert!(target.sink.octets()[100..].iter().all(|&octet| octet == 0));
 }
 
 #[test]
@@ -276,14 +276,17 @@ fn a_damaged_frame() {
     let mut target = Target::new(StreamCfg { crc: true, ..cfg() });
     let mut frame = fpdu(&send_frame(1, 0, true, &EMPTY), true);
     frame[60] ^= 1;
-    let failure = target.side.stream.rx_bytes(&frame).unwrap_err();
+    let failure = target.side.stream.rx_octets(&frame).unwrap_err();
     assert_eq!(failure.cause, Cause::MPA_CRC);
-    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "no data may be placed in memory");
+    assert!(
+        target.sink.octets().iter().all(|&octet| octet == 0),
+        "no data may be placed in memory"
+    );
     let terminate = target.side.stream.terminate();
     assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
     // Without CRC, the receiver ignores the field of the CRC.
     let mut target = Target::new(cfg());
-    target.side.stream.rx_bytes(&frame).unwrap();
+    target.side.stream.rx_octets(&frame).unwrap();
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
@@ -334,7 +337,7 @@ fn a_refusal_reaches_the_peer() {
         let request_octets = gathered(&pair.a.tx, 52);
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
-        pair.b.stream.rx_bytes(&request_octets).unwrap();
+        pair.b.stream.rx_octets(&request_octets).unwrap();
         // Until the rest of the partly sent frame is sent, no other octets are ready to be sent.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         let rest = gathered(&pair.b.tx, 10);
@@ -342,13 +345,13 @@ fn a_refusal_reaches_the_peer() {
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
         // The stream fails for another reason before the frame is complete.
         let failure =
-            pair.b.stream.rx_bytes(&fpdu(&write_frame(1, 0, true, &[1]), crc)).unwrap_err();
+            pair.b.stream.rx_octets(&fpdu(&write_frame(1, 0, true, &[1]), crc)).unwrap_err();
         assert_eq!(failure.cause, Cause::TAGGED_STAG);
         let terminate = pair.b.stream.terminate();
 
-        pair.a.stream.rx_bytes(&half).unwrap();
-        pair.a.stream.rx_bytes(&rest).unwrap();
-        let seen = pair.a.stream.rx_bytes(&terminate).unwrap_err();
+        pair.a.stream.rx_octets(&half).unwrap();
+        pair.a.stream.rx_octets(&rest).unwrap();
+        let seen = pair.a.stream.rx_octets(&terminate).unwrap_err();
         assert_eq!(seen, Failure { by_peer: true, cause: Cause::TAGGED_STAG });
         pair.a.stream.flush();
         assert_eq!(
@@ -369,21 +372,21 @@ fn memory_deregistered_meanwhile() {
     let mut buf = side.buf(4000);
     side.recv(1, &[buf.seg(0, 4000)]);
     let frame = fpdu(&send_frame(1, 0, true, &payload), false);
-    side.stream.rx_bytes(&frame[..1000]).unwrap();
+    side.stream.rx_octets(&frame[..1000]).unwrap();
     buf.mr = None;
     assert_eq!(side.stream.rx(&mut side.rx), Err(catastrophic));
     assert_eq!(side.received(), [wc(1, WcOp::Recv, 1000 - 20, WcStatus::LocalProtection)]);
-    assert!(buf.bytes()[980..].iter().all(|&byte| byte == 0));
+    assert!(buf.octets()[980..].iter().all(|&octet| octet == 0));
 
     // The region is the target of a write.
     let mut side = Side::new(cfg());
     let mut buf = side.buf(4000);
     let frame = fpdu(&write_frame(buf.key(), buf.addr(), true, &payload), false);
-    side.stream.rx_bytes(&frame[..1000]).unwrap();
+    side.stream.rx_octets(&frame[..1000]).unwrap();
     buf.mr = None;
-    let failure = side.stream.rx_bytes(&frame[1000..]).unwrap_err();
+    let failure = side.stream.rx_octets(&frame[1000..]).unwrap_err();
     assert_eq!(failure.cause, Cause::TAGGED_STAG);
-    assert!(buf.bytes()[984..].iter().all(|&byte| byte == 0));
+    assert!(buf.octets()[984..].iter().all(|&octet| octet == 0));
 
     // The region is the source of a message. It is deregistered before the message is sent, or in
     // the middle of a frame. The octets that come before this region are sent.
@@ -419,7 +422,7 @@ fn memory_deregistered_meanwhile() {
     let mut source = side.buf(20_000);
     let body = request(source.key(), source.addr(), 20_000);
     let frame = fpdu(&read_frame(1, body), false);
-    side.stream.rx_bytes(&frame).unwrap();
+    side.stream.rx_octets(&frame).unwrap();
     side.stream.tx(&mut side.tx).unwrap();
     side.stream.tx_done(&mut side.tx, 16 + 1428 + 4);
     source.mr = None;

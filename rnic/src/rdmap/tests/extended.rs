@@ -37,8 +37,8 @@ pub(super) fn atomic_response(msn: u32, response: AtomicResponse) -> Vec<u8> {
     untagged(UntaggedOpcode::AtomicResponse, msn, &body)
 }
 
-fn arrived(id: u64, bytes: usize, immediate: u32) -> Wc {
-    Wc { immediate: Some(immediate), ..wc(id, WcOp::Recv, bytes, WcStatus::Success) }
+fn arrived(id: u64, octets: usize, immediate: u32) -> Wc {
+    Wc { immediate: Some(immediate), ..wc(id, WcOp::Recv, octets, WcStatus::Success) }
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn a_write_with_immediate_data_is_one_operation() {
             pair.drive().unwrap();
             assert_eq!(pair.a.completions(), [wc(2, WcOp::WriteImm, size, WcStatus::Success)]);
             assert_eq!(pair.b.received(), [arrived(1, size, immediate)]);
-            assert!(to.bytes()[..size] == from.bytes()[..size]);
-            assert_eq!(buffer.bytes(), [0; 4], "the buffer must be consumed but not written");
-            to.bytes_mut().fill(0);
+            assert!(to.octets()[..size] == from.octets()[..size]);
+            assert_eq!(buffer.octets(), [0; 4], "the buffer must be consumed but not written");
+            to.octets_mut().fill(0);
         }
         assert!(pair.a.stream.is_drained() && !pair.b.stream.is_mid_message());
     }
@@ -98,7 +98,7 @@ fn atomic_operations() {
     pair.a.post(compare_swap(3, &[near.seg(32, 8)], far.remote(16), (42, 0)));
     pair.a.post(fetch_add(4, &[near.seg(40, 8)], far.remote(16), 2));
     pair.drive().unwrap();
-    let original = [&near.bytes()[..3], &near.bytes()[10..15]].concat();
+    let original = [&near.octets()[..3], &near.octets()[10..15]].concat();
     assert_eq!(original, 40u64.to_ne_bytes());
     assert_eq!([24, 32, 40].map(|at| near.number(at)), [42, u64::MAX, u64::MAX]);
     assert_eq!(far.number(16), 1, "the number must wrap around");
@@ -109,7 +109,7 @@ fn atomic_operations() {
         pair.b.received().is_empty() && pair.b.completions().is_empty(),
         "the target's consumer must get no completion"
     );
-    assert!(far.bytes()[..16].iter().chain(&far.bytes()[24..]).all(|&byte| byte == 0));
+    assert!(far.octets()[..16].iter().chain(&far.octets()[24..]).all(|&octet| octet == 0));
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn cut_at_every_octet() {
             let completed: Vec<_> =
                 pair.a.completions().iter().map(|wc| (wc.id, wc.bytes, wc.status)).collect();
             let done = [(1, 150), (2, 8), (3, 8), (4, 0)]
-                .map(|(id, bytes)| (id, bytes, WcStatus::Success));
+                .map(|(id, octets)| (id, octets, WcStatus::Success));
             assert_eq!(completed, done);
             assert_eq!(pair.b.received(), [arrived(1, 150, 0xABCD), arrived(2, 0, 0xEF)]);
-            assert!(far.bytes()[..150] == near.bytes()[..150]);
+            assert!(far.octets()[..150] == near.octets()[..150]);
             assert_eq!((far.number(200), near.number(200), near.number(208)), (7, 5, 6));
         };
         let whole = {
@@ -163,7 +163,7 @@ fn cut_at_every_octet() {
             let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
             let terminate = gathered(&pair.a.tx, n);
             pair.a.stream.tx_done(&mut pair.a.tx, n);
-            pair.b.stream.rx_bytes(&terminate).unwrap();
+            pair.b.stream.rx_octets(&terminate).unwrap();
             check(&mut pair, &near, &far);
             n
         };
@@ -178,7 +178,7 @@ fn cut_at_every_octet() {
             assert_eq!(terminate.len(), whole);
             assert!(!pair.a.stream.wants_tx());
             for part in [&terminate[..cut], &terminate[cut..]] {
-                pair.b.stream.rx_bytes(part).unwrap();
+                pair.b.stream.rx_octets(part).unwrap();
             }
             // The answers are cut in the same way.
             let answered = pair.b.stream.tx(&mut pair.b.tx).unwrap();
@@ -187,7 +187,7 @@ fn cut_at_every_octet() {
                 pair.b.stream.tx(&mut pair.b.tx).unwrap();
                 let part = gathered(&pair.b.tx, accepted);
                 pair.b.stream.tx_done(&mut pair.b.tx, accepted);
-                pair.a.stream.rx_bytes(&part).unwrap();
+                pair.a.stream.rx_octets(&part).unwrap();
             }
             check(&mut pair, &near, &far);
         }
@@ -239,7 +239,7 @@ fn an_atomic_operation_waits_for_earlier_reads() {
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     let asked = gathered(&pair.a.tx, n);
     pair.a.stream.tx_done(&mut pair.a.tx, n);
-    pair.b.stream.rx_bytes(&asked).unwrap();
+    pair.b.stream.rx_octets(&asked).unwrap();
 
     let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
     pair.b.stream.tx_done(&mut pair.b.tx, n - 1);
@@ -392,8 +392,8 @@ fn frames_that_break_a_rule() {
             side.stream.tx_done(&mut side.tx, n);
 
             let frames = frames(&open, &writable, &foreign);
-            let bytes: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
-            let fed = bytes.iter().try_for_each(|&octet| side.stream.rx_bytes(&[octet]));
+            let octets: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
+            let fed = octets.iter().try_for_each(|&octet| side.stream.rx_octets(&[octet]));
             let failure = fed.and_then(|()| {
                 loop {
                     let n = side.stream.tx(&mut side.tx)?;
@@ -418,9 +418,9 @@ fn frames_that_break_a_rule() {
             assert_eq!(side.completions().len(), 2, "{what}");
             assert_eq!(side.received().len(), 1, "{what}");
             for untouched in [&writable, &foreign] {
-                assert!(untouched.bytes().iter().all(|&byte| byte == 0), "{what}");
+                assert!(untouched.octets().iter().all(|&octet| octet == 0), "{what}");
             }
-            assert!(sink.bytes()[108..].iter().all(|&byte| byte == 0), "{what}");
+            assert!(sink.octets()[108..].iter().all(|&octet| octet == 0), "{what}");
         }
     }
 }
@@ -445,7 +445,7 @@ fn refusals_reach_the_requester() {
         while pair.to_a.len() > 0 {
             step_rx(&mut pair.a, &mut pair.to_a, &mut pair.rng, 1 << 20).unwrap();
         }
-        assert!(pair.a.stream.rx_bytes(&words).unwrap_err().by_peer);
+        assert!(pair.a.stream.rx_octets(&words).unwrap_err().by_peer);
         pair.a.stream.flush();
         let done = wc(1, WcOp::FetchAdd, 8, WcStatus::Success);
         assert_eq!(
@@ -465,11 +465,11 @@ fn the_sink_of_an_atomic_operation_goes_away() {
     side.stream.tx_done(&mut side.tx, n);
     sink.mr = None;
     let answer = atomic_response(1, AtomicResponse { id: 1, original: u64::MAX });
-    let failure = side.stream.rx_bytes(&fpdu(&answer, false)).unwrap_err();
+    let failure = side.stream.rx_octets(&fpdu(&answer, false)).unwrap_err();
     assert_eq!(failure.cause, Cause::RDMAP_CATASTROPHIC);
     side.stream.flush();
     assert_eq!(side.completions(), [wc(1, WcOp::FetchAdd, 0, WcStatus::LocalProtection)]);
-    assert_eq!(sink.bytes(), [0; 8]);
+    assert_eq!(sink.octets(), [0; 8]);
 }
 
 #[test]

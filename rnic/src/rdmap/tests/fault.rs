@@ -17,7 +17,7 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
     }
     let all = a.stream.tx(&mut a.tx).unwrap();
     a.stream.tx_fault(&mut a.tx).expect("other messages are in the batch");
-    let first = a.tx.bytes();
+    let first = a.tx.octets();
     assert_eq!(3 * first, all);
     assert_eq!(a.tx.iov().iter().map(|element| element.iov_len).sum::<usize>(), first);
     a.stream.tx_done(&mut a.tx, first);
@@ -47,7 +47,7 @@ fn a_receive_into_unmapped_memory_fails() {
     let n = a.stream.tx(&mut a.tx).unwrap();
     let frame = gathered(&a.tx, n);
     // The first octets are copied through the stage. The rest is read directly to its destination.
-    b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
+    b.stream.rx_octets(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
     assert!(b.rx.iov().len() > 1, "the read must go to a destination, and to the stage after it");
     let direct = b.rx.iov()[0].iov_len;

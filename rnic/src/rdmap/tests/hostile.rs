@@ -15,7 +15,7 @@ struct Peer {
     read_msn: u32,
 }
 
-/// A frame that is valid or nearly valid. `targets` are the keys and first bytes that the peer
+/// A frame that is valid or nearly valid. `targets` are the keys and first octets that the peer
 /// knows.
 fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> Vec<u8> {
     let mut payload = vec![0xEE; rng.below(150)];
@@ -72,22 +72,22 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         }
         _ => write_frame(0, 0, true, &[]),
     };
-    let mut bytes = fpdu(&body, false);
+    let mut octets = fpdu(&body, false);
     let mutations = if rng.chance(4) { 1 + rng.below(3) } else { 0 };
     for _ in 0..mutations {
-        let at = rng.below(bytes.len().min(50));
+        let at = rng.below(octets.len().min(50));
         match rng.below(3) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = rng.next() as u8,
-            _ => bytes.truncate(at.max(1)),
+            0 => octets[at] ^= 1 << rng.below(8),
+            1 => octets[at] = rng.next() as u8,
+            _ => octets.truncate(at.max(1)),
         }
     }
-    if crc && bytes.len() > 6 && !rng.chance(20) {
+    if crc && octets.len() > 6 && !rng.chance(20) {
         // The CRC is corrected, because otherwise the stream would not process the rest.
-        let body = bytes[2..].to_vec();
-        bytes = fpdu(&body[..body.len() - 4], true);
+        let body = octets[2..].to_vec();
+        octets = fpdu(&body[..body.len() - 4], true);
     }
-    bytes
+    octets
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_hundred_thousand_frames() {
                 targets.push((side.bind(3, &window, rng.chance(2).then_some(view)), 0));
                 posted += 1;
             }
-            let bytes = if rng.chance(20) {
+            let octets = if rng.chance(20) {
                 let mut noise = vec![0; 1 + rng.below(100)];
                 rng.fill(&mut noise);
                 noise
@@ -145,10 +145,10 @@ fn a_hundred_thousand_frames() {
                 frame(&mut rng, &mut peer, &targets, cfg.crc)
             };
             let result = match rng.chance(2) {
-                true => side.stream.rx_bytes(&bytes),
+                true => side.stream.rx_octets(&octets),
                 // The octets come in two portions. If the second portion has a known destination in
                 // memory, it is read directly to that destination.
-                false => feed_in_portions(&mut side, &bytes, &mut rng),
+                false => feed_in_portions(&mut side, &octets, &mut rng),
             };
             let result = result.and_then(|()| {
                 let n = side.stream.tx(&mut side.tx)?;
@@ -172,11 +172,13 @@ fn a_hundred_thousand_frames() {
         drop(window);
         assert_eq!(keys.live(), 4, "no key of a window or bind may be left");
         shown.assert_guarded();
-        assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
+        assert!(
+            shown.octets()[..200].iter().chain(&shown.octets()[300..]).all(|&octet| octet == 0)
+        );
         open.assert_guarded();
         sink.assert_guarded();
-        assert!(sink.bytes()[350..].iter().all(|&byte| byte == 0));
-        assert!(closed.bytes().iter().all(|&byte| byte == 0));
+        assert!(sink.octets()[350..].iter().all(|&octet| octet == 0));
+        assert!(closed.octets().iter().all(|&octet| octet == 0));
     }
     if FRAMES < 100_000 {
         return;
@@ -185,12 +187,12 @@ fn a_hundred_thousand_frames() {
     assert!(ends > 10_000 && taken > 25_000, "{ends} streams failed, {taken} messages");
     assert!(invalidated > 100 && rebound > 1_000, "{invalidated} invalidations, {rebound} binds");
     // Some frames have been mutated.
-    let written = shown.bytes()[200..300].iter().filter(|&&byte| byte == 0xEE).count();
+    let written = shown.octets()[200..300].iter().filter(|&&octet| octet == 0xEE).count();
     assert!(written > 80, "{written} octets of the window were written");
 }
 
-fn feed_in_portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
-    let (first, second) = bytes.split_at(1 + rng.below(bytes.len()));
+fn feed_in_portions(side: &mut Side, octets: &[u8], rng: &mut Rng) -> Result<(), Failure> {
+    let (first, second) = octets.split_at(1 + rng.below(octets.len()));
     for mut rest in [first, second] {
         while !rest.is_empty() {
             side.stream.rx(&mut side.rx)?;

@@ -53,7 +53,7 @@ impl Target {
     }
 
     fn take(&mut self, octets: &[u8]) -> Fate {
-        match self.side.stream.rx_bytes(octets) {
+        match self.side.stream.rx_octets(octets) {
             Err(failure) => Refused(failure.cause),
             Ok(()) if self.side.stream.is_mid_message() => Partial,
             Ok(()) => Taken,
@@ -75,7 +75,7 @@ fn damaged(len: usize, from_end: usize) -> Fate {
     let at = octets.len() - from_end;
     octets[at] ^= 1;
     let fate = target.take(&octets);
-    assert_eq!(target.buf.bytes(), [0; SOME], "a damaged frame was placed");
+    assert_eq!(target.buf.octets(), [0; SOME], "a damaged frame was placed");
     fate
 }
 
@@ -180,7 +180,7 @@ fn is_direct(len: usize, arrived: usize) -> bool {
     let mut side = Side::new(cfg());
     let buf = side.buf(len);
     let octets = fpdu(&write_frame(buf.key(), buf.addr(), true, &vec![7; len]), false);
-    side.stream.rx_bytes(&octets[..2 + 14 + arrived]).unwrap();
+    side.stream.rx_octets(&octets[..2 + 14 + arrived]).unwrap();
     side.stream.rx(&mut side.rx).unwrap();
     let direct = side.rx.direct();
     assert!(direct == 0 || direct == len - arrived, "a part is no reason to read the rest apart");

@@ -77,13 +77,13 @@ pub(crate) struct Pair {
 /// The octets in flight.
 #[derive(Default)]
 struct Pipe {
-    bytes: Vec<u8>,
+    octets: Vec<u8>,
     taken: usize,
 }
 
 impl Pipe {
     fn len(&self) -> usize {
-        self.bytes.len() - self.taken
+        self.octets.len() - self.taken
     }
 }
 
@@ -116,27 +116,27 @@ impl Pair {
 
 /// Returns the first `n` octets of a vector.
 pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(tx.bytes());
+    let mut octets = Vec::with_capacity(tx.octets());
     for v in tx.iov() {
         // SAFETY: the memory is valid until the stream is called again.
-        bytes.extend_from_slice(unsafe {
+        octets.extend_from_slice(unsafe {
             std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len)
         });
     }
-    bytes.truncate(n);
-    bytes
+    octets.truncate(n);
+    octets
 }
 
 /// Copies octets into the memory of a vector, as many as fit. Returns their number.
-pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
-    let mut rest = bytes;
+pub(crate) fn scatter(rx: &RxVec, octets: &[u8]) -> usize {
+    let mut rest = octets;
     for v in rx.iov() {
         let (now, later) = rest.split_at(v.iov_len.min(rest.len()));
         // SAFETY: the memory is valid until the stream is called again.
         unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
         rest = later;
     }
-    bytes.len() - rest.len()
+    octets.len() - rest.len()
 }
 
 fn step_tx(
@@ -147,12 +147,12 @@ fn step_tx(
     portion: usize,
 ) -> Result<bool, Failure> {
     let wants = side.stream.wants_tx();
-    let bytes = side.stream.tx(&mut side.tx)?;
+    let octets = side.stream.tx(&mut side.tx)?;
     // `wants_tx` is also true for a bind, which has been carried out when `tx` returns.
-    assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "`wants_tx` and `tx` must agree");
-    assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
-    let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));
-    out.bytes.extend(gathered(&side.tx, accepted));
+    assert_eq!(octets > 0, side.stream.wants_tx() && wants, "`wants_tx` and `tx` must agree");
+    assert_eq!(octets, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
+    let accepted = rng.chunk(portion).min(octets).min(window.saturating_sub(out.len()));
+    out.octets.extend(gathered(&side.tx, accepted));
     side.stream.tx_done(&mut side.tx, accepted);
     Ok(accepted > 0)
 }
@@ -170,11 +170,11 @@ fn step_rx(
         return Ok(false);
     }
     side.stream.rx(&mut side.rx)?;
-    let n = rng.chunk(portion).min(input.len()).min(side.rx.bytes());
-    assert_eq!(scatter(&side.rx, &input.bytes[input.taken..][..n]), n);
+    let n = rng.chunk(portion).min(input.len()).min(side.rx.octets());
+    assert_eq!(scatter(&side.rx, &input.octets[input.taken..][..n]), n);
     input.taken += n;
     if input.len() == 0 || input.taken > 4 << 20 {
-        input.bytes.drain(..std::mem::take(&mut input.taken));
+        input.octets.drain(..std::mem::take(&mut input.taken));
     }
     side.stream.rx_done(&mut side.rx, n)?;
     Ok(true)

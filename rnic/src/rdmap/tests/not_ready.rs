@@ -15,21 +15,21 @@ fn waiting_cfg() -> StreamCfg {
 fn transmit_all(side: &mut Side) -> Vec<u8> {
     let mut all = Vec::new();
     while side.stream.tx(&mut side.tx).unwrap() > 0 {
-        let bytes = side.tx.bytes();
-        all.extend(gathered(&side.tx, bytes));
-        side.stream.tx_done(&mut side.tx, bytes);
+        let octets = side.tx.octets();
+        all.extend(gathered(&side.tx, octets));
+        side.stream.tx_done(&mut side.tx, octets);
     }
     all
 }
 
 /// Writes octets into the memory that the stream determines, at most `portion` at a time, until the
 /// stream stalls. Returns the number of octets that the stream has processed.
-fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
+fn feed_until_stalled(side: &mut Side, octets: &[u8], portion: usize) -> Result<usize, Failure> {
     let mut taken = 0;
-    while taken < bytes.len() && !side.stream.is_stalled() {
+    while taken < octets.len() && !side.stream.is_stalled() {
         side.stream.rx(&mut side.rx)?;
-        let n = portion.min(bytes.len() - taken).min(side.rx.bytes());
-        assert_eq!(scatter(&side.rx, &bytes[taken..][..n]), n);
+        let n = portion.min(octets.len() - taken).min(side.rx.octets());
+        assert_eq!(scatter(&side.rx, &octets[taken..][..n]), n);
         taken += n;
         side.stream.rx_done(&mut side.rx, n)?;
     }
@@ -55,15 +55,15 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     _ => write_imm(id as u64, &segments, to.remote(id * 512), 7),
                 });
             }
-            let bytes = transmit_all(&mut a);
-            (from, to, b, bytes)
+            let sent = transmit_all(&mut a);
+            (from, to, b, sent)
         };
         let len = program().3.len();
         for portion in if whole { len..len + 1 } else { 1..140 } {
-            let (from, to, mut b, bytes) = program();
+            let (from, to, mut b, sent) = program();
             let (mut at, mut stalls) = (0, Vec::new());
             for (id, &len) in sizes.iter().enumerate() {
-                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &sent[at..], portion).unwrap();
                 assert!(b.stream.is_stalled() && b.received().is_empty());
                 assert!(
                     !b.stream.resume().unwrap(),
@@ -77,20 +77,20 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
                 );
                 assert!(b.stream.resume().unwrap());
-                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &sent[at..], portion).unwrap();
                 let received = b.received();
                 let wc = wc(id as u64, WcOp::Recv, len, WcStatus::Success);
                 let immediate = (id == 0 || id == 4).then_some(7);
                 assert_eq!(received, [Wc { immediate, ..wc }], "portions of {portion}, CRC {crc}");
-                assert_eq!(to.bytes()[id * 512..][..len], from.bytes()[id..][..len]);
+                assert_eq!(to.octets()[id * 512..][..len], from.octets()[id..][..len]);
             }
-            assert_eq!(at, bytes.len());
+            assert_eq!(at, sent.len());
             assert!(!b.stream.is_stalled() && !b.stream.is_mid_message());
             assert_eq!(b.stream.stalled(), None);
-            let Stats { rx_bytes, rx_stalls, .. } = b.stream.stats();
+            let Stats { rx_octets, rx_stalls, .. } = b.stream.stats();
             assert_eq!(
-                (rx_bytes, rx_stalls),
-                (bytes.len() as u64, 5),
+                (rx_octets, rx_stalls),
+                (sent.len() as u64, 5),
                 "each stall must be counted once"
             );
             let arrival = |octets, whole| Arrival { octets, whole };
@@ -113,7 +113,7 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     pair.a.post(read(3, &[near.seg(16, 8)], far.remote(16)));
     pair.drive().unwrap();
     assert!(pair.b.stream.is_stalled());
-    assert_eq!(far.bytes(), [0; 64]);
+    assert_eq!(far.octets(), [0; 64]);
     // The stalled side still sends.
     pair.a.recv(9, &[near.seg(32, 8)]);
     pair.b.post(send(4, &[far.seg(0, 8)]));
@@ -133,7 +133,7 @@ fn what_follows_waits_too_and_own_requests_do_not() {
         (pair.a.completions(), pair.b.completions()),
         (vec![done(3, WcOp::Read)], vec![done(6, WcOp::Read)])
     );
-    assert_eq!(far.bytes()[..16], near.bytes()[..16]);
+    assert_eq!(far.octets()[..16], near.octets()[..16]);
     assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
 }
 

@@ -37,7 +37,7 @@ fn a_completed_write_is_placed() {
         let sink = pair.b.buf(4);
         for size in [0, 1, 110, 8193, largest].into_iter().filter(|&size| size <= largest) {
             for immediate in [false, true] {
-                to.bytes_mut().fill(0);
+                to.octets_mut().fill(0);
                 pair.b.recv(1, &[sink.seg(0, 4)]);
                 let segments = [from.seg(0, size)];
                 let op = match immediate {
@@ -51,7 +51,7 @@ fn a_completed_write_is_placed() {
                     assert!(pair.step().unwrap(), "nothing moves, and the write is not complete");
                     completions = pair.a.completions();
                 }
-                assert!(to.bytes()[..size] == from.bytes()[..size], "{size} of {cfg:?}");
+                assert!(to.octets()[..size] == from.octets()[..size], "{size} of {cfg:?}");
                 pair.b.recv(1, &[sink.seg(0, 4)]);
                 pair.drive().unwrap();
                 completions.extend(pair.a.completions());
@@ -84,13 +84,13 @@ fn one_report_completes_all_writes_that_are_placed() {
     let octets = sent(&mut pair.a);
     assert_eq!(pair.a.completions(), [], "TCP has accepted the writes, the peer has placed none");
     assert!(!pair.a.stream.is_drained());
-    pair.b.stream.rx_bytes(&octets).unwrap();
+    pair.b.stream.rx_octets(&octets).unwrap();
     assert!(pair.b.stream.owes_only_report() && !pair.b.stream.is_drained());
     assert_eq!(sent(&mut pair.b), fpdu(&report(2), false), "one report for both");
     assert!(!pair.b.stream.owes_report() && pair.b.stream.is_drained());
-    pair.a.stream.rx_bytes(&fpdu(&report(1), false)).unwrap();
+    pair.a.stream.rx_octets(&fpdu(&report(1), false)).unwrap();
     assert_eq!(pair.a.completions(), [success(1, WcOp::Write, 10)]);
-    pair.a.stream.rx_bytes(&fpdu(&report(2), false)).unwrap();
+    pair.a.stream.rx_octets(&fpdu(&report(2), false)).unwrap();
     let rest = [success(3, WcOp::Write, 10), success(4, WcOp::Send, 10)];
     assert_eq!(pair.a.completions(), rest);
     assert!(pair.a.stream.is_drained());
@@ -117,7 +117,7 @@ fn reports_count_the_writes_of_a_queue_that_stays_full() {
         }
         while !sent(&mut pair.a).is_empty() {}
         reports += 1;
-        pair.a.stream.rx_bytes(&fpdu(&report(reports), false)).unwrap();
+        pair.a.stream.rx_octets(&fpdu(&report(reports), false)).unwrap();
         let mut expected = vec![success(completed, WcOp::Write, 10)];
         if is_send(completed + 1) {
             expected.push(success(completed + 1, WcOp::Send, 10));
@@ -133,7 +133,7 @@ fn a_report_travels_with_a_message_and_before_it() {
     let (near, far) = (pair.a.buf(10), pair.b.buf(10));
     pair.a.post(write(1, &[near.seg(0, 10)], far.remote(0)));
     let octets = sent(&mut pair.a);
-    pair.b.stream.rx_bytes(&octets).unwrap();
+    pair.b.stream.rx_octets(&octets).unwrap();
     pair.b.post(send(2, &[far.seg(0, 10)]));
     assert!(pair.b.stream.owes_report() && !pair.b.stream.owes_only_report());
     let both = [fpdu(&report(1), false), fpdu(&send_frame(1, 0, true, &[0; 10]), false)].concat();
@@ -157,7 +157,7 @@ fn other_writes_are_plain_iwarp() {
         assert_eq!(octets, plain, "{name}");
         assert_eq!(pair.a.completions().len(), usize::from(signalled), "{name}");
         assert!(pair.a.stream.is_drained(), "{name}");
-        pair.b.stream.rx_bytes(&octets).unwrap();
+        pair.b.stream.rx_octets(&octets).unwrap();
         assert!(!pair.b.stream.owes_report() && !pair.b.stream.wants_tx(), "{name}");
     }
 }
@@ -171,9 +171,9 @@ fn reserved_bits_of_another_peer_mean_nothing() {
     for placement in [Placement::Wanted, Placement::Reported] {
         let to = (far.key(), far.addr());
         let frame = tagged_frame(TaggedOpcode::Write, placement, to, true, &[9; 10]);
-        far.bytes_mut().fill(0);
-        side.stream.rx_bytes(&fpdu(&frame, false)).unwrap();
-        assert_eq!(far.bytes(), [9; 10], "{placement:?}");
+        far.octets_mut().fill(0);
+        side.stream.rx_octets(&fpdu(&frame, false)).unwrap();
+        assert_eq!(far.octets(), [9; 10], "{placement:?}");
         assert!(!side.stream.owes_report() && !side.stream.wants_tx());
     }
 }
@@ -188,7 +188,7 @@ fn a_report_of_too_many_writes_ends_the_connection() {
         let (near, far) = (pair.a.buf(10), pair.b.buf(10));
         pair.a.post(write(1, &[near.seg(0, 10)], far.remote(0)));
         sent(&mut pair.a);
-        let failure = pair.a.stream.rx_bytes(&fpdu(&frame, false)).unwrap_err();
+        let failure = pair.a.stream.rx_octets(&fpdu(&frame, false)).unwrap_err();
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::TAGGED_BOUNDS });
         pair.a.stream.flush();
         assert_eq!(pair.a.completions(), [wc(1, WcOp::Write, 0, WcStatus::Flushed)]);
@@ -206,14 +206,14 @@ fn a_write_whose_immediate_data_are_not_sent_yet_is_not_complete() {
         let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
         let octets = gathered(&pair.a.tx, n);
         pair.a.stream.tx_done(&mut pair.a.tx, n - 1);
-        pair.b.stream.rx_bytes(&octets[..n - 1]).unwrap();
+        pair.b.stream.rx_octets(&octets[..n - 1]).unwrap();
         let report = sent(&mut pair.b);
-        pair.a.stream.rx_bytes(&report).unwrap();
+        pair.a.stream.rx_octets(&report).unwrap();
         assert_eq!(pair.a.completions(), [], "one octet is left");
         let rest = sent(&mut pair.a);
         assert_eq!(rest, octets[n - 1..]);
         assert_eq!(pair.a.completions(), [success(id, WcOp::WriteImm, 10)]);
-        pair.b.stream.rx_bytes(&rest).unwrap();
+        pair.b.stream.rx_octets(&rest).unwrap();
         assert_eq!(pair.b.received().len(), 1);
     }
     assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
@@ -229,10 +229,10 @@ fn a_refused_write_says_so_when_it_completes() {
         pair.a.post(write(2, &segments, Remote { key: far.key() ^ 0x100, ..far.remote(0) }));
         pair.a.post(write(3, &segments, far.remote(0)));
         let octets = sent(&mut pair.a);
-        let refused = pair.b.stream.rx_bytes(&octets).unwrap_err();
+        let refused = pair.b.stream.rx_octets(&octets).unwrap_err();
         assert_eq!(refused.cause, Cause::TAGGED_STAG);
         let terminate = pair.b.stream.terminate();
-        assert!(pair.a.stream.rx_bytes(&terminate).unwrap_err().by_peer);
+        assert!(pair.a.stream.rx_octets(&terminate).unwrap_err().by_peer);
         pair.a.stream.flush();
         // The peer has placed the first write. It sends no report after its TERMINATE.
         assert_eq!(
@@ -269,7 +269,7 @@ fn reports_behind_a_message_without_a_receive_count() {
             // The stream stalls within `first` octets, or when the message is whole.
             let (now, ahead) = octets.split_at(first.max(if crc { 68 } else { 21 }));
             for portion in now.chunks(if first == 1 { 1 } else { now.len() }) {
-                pair.a.stream.rx_bytes(portion).unwrap();
+                pair.a.stream.rx_octets(portion).unwrap();
             }
             assert!(pair.a.stream.is_stalled(), "{crc} {first}");
             let mut completions = pair.a.completions();
@@ -285,7 +285,7 @@ fn reports_behind_a_message_without_a_receive_count() {
                 pair.a.recv(id, &[near.seg(0, 200)]);
                 pair.a.stream.resume().unwrap();
                 assert_eq!(pair.a.received(), [success(id, WcOp::Recv, len)], "{crc} {first}");
-                assert_eq!(near.bytes()[..len], vec![octet; len]);
+                assert_eq!(near.octets()[..len], vec![octet; len]);
             }
             assert!(!pair.a.stream.is_stalled() && pair.a.completions().is_empty());
         }
@@ -299,7 +299,7 @@ fn what_is_kept_behind_a_message_is_bounded() {
     let (near, far) = (pair.a.buf(10), pair.b.buf(10));
     pair.a.post(write(1, &[near.seg(0, 10)], far.remote(0)));
     sent(&mut pair.a);
-    pair.a.stream.rx_bytes(&fpdu(&send_frame(1, 0, true, &[]), false)).unwrap();
+    pair.a.stream.rx_octets(&fpdu(&send_frame(1, 0, true, &[]), false)).unwrap();
     let mut kept = 0;
     loop {
         match pair.a.stream.wants_ahead().min(1000) {

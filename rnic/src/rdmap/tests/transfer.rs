@@ -57,19 +57,19 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
 fn a_partly_sent_frame_does_not_change() {
     let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100));
-    near.bytes_mut().fill(1);
+    near.octets_mut().fill(1);
     pair.a.post(write(1, &[near.seg(0, 100)], far.remote(0)));
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     let half = gathered(&pair.a.tx, 60);
     pair.a.stream.tx_done(&mut pair.a.tx, 60);
-    near.bytes_mut().fill(2);
+    near.octets_mut().fill(2);
     let left = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     assert_eq!(left, n - 60);
     let rest = gathered(&pair.a.tx, left);
     pair.a.stream.tx_done(&mut pair.a.tx, left);
-    pair.b.stream.rx_bytes(&half).unwrap();
-    pair.b.stream.rx_bytes(&rest).unwrap();
-    assert_eq!(far.bytes(), [1; 100]);
+    pair.b.stream.rx_octets(&half).unwrap();
+    pair.b.stream.rx_octets(&rest).unwrap();
+    assert_eq!(far.octets(), [1; 100]);
 }
 
 #[test]
@@ -85,24 +85,24 @@ fn every_operation_of_every_size() {
             pair.drive().unwrap();
             assert_eq!(pair.a.completions(), [wc(2, WcOp::Send, size, WcStatus::Success)]);
             assert_eq!(pair.b.received(), [wc(1, WcOp::Recv, size, WcStatus::Success)]);
-            assert!(to.bytes()[..size] == from.bytes()[..size], "send {size} {cfg:?}");
-            to.bytes_mut()[..size].fill(0);
+            assert!(to.octets()[..size] == from.octets()[..size], "send {size} {cfg:?}");
+            to.octets_mut()[..size].fill(0);
 
             pair.a.post(write(3, &[from.seg(0, size)], to.remote(0)));
             pair.drive().unwrap();
             assert_eq!(pair.a.completions(), [wc(3, WcOp::Write, size, WcStatus::Success)]);
-            assert!(to.bytes()[..size] == from.bytes()[..size], "write {size} {cfg:?}");
-            to.bytes_mut()[..size].fill(0);
+            assert!(to.octets()[..size] == from.octets()[..size], "write {size} {cfg:?}");
+            to.octets_mut()[..size].fill(0);
 
             pair.b.post(read(4, &[to.seg(0, size)], from.remote(0)));
             pair.drive().unwrap();
             assert_eq!(pair.b.completions(), [wc(4, WcOp::Read, size, WcStatus::Success)]);
-            assert!(to.bytes()[..size] == from.bytes()[..size], "read {size} {cfg:?}");
+            assert!(to.octets()[..size] == from.octets()[..size], "read {size} {cfg:?}");
             assert!(
-                to.bytes()[size..].iter().all(|&byte| byte == 0),
+                to.octets()[size..].iter().all(|&octet| octet == 0),
                 "nothing may be written after the data"
             );
-            to.bytes_mut()[..size].fill(0);
+            to.octets_mut()[..size].fill(0);
         }
         assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
         assert!(!pair.a.stream.is_mid_message() && !pair.b.stream.is_mid_message());
@@ -176,13 +176,13 @@ fn interleavings() {
             let other = 1 - end;
             let side = if end == 0 { &pair.a } else { &pair.b };
             let (len, fence, signalled) = (size(&mut rng), rng.chance(8), !rng.chance(4));
-            let at = rng.below(sources[0].bytes().len() - len);
+            let at = rng.below(sources[0].octets().len() - len);
             let done = |op| wc(id, op, len, WcStatus::Success);
             let op = match rng.below(5) {
                 0 | 1 if rng.chance(3) => {
                     let (room, to, within) = (rng.below(100), place(other, len), place(other, 100));
                     late[other].push_back((id, cut(&mut rng, &sinks[other], within, room)));
-                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    let data = sources[end].octets()[at..at + len].to_vec();
                     let wc = Wc { immediate: Some(id as u32), ..done(WcOp::Recv) };
                     expected[other].received.push(wc);
                     expected[other].pieces.push((to, data));
@@ -215,7 +215,7 @@ fn interleavings() {
                 0 => {
                     let (room, to) = (len + rng.below(100), place(other, len + 100));
                     late[other].push_back((id, cut(&mut rng, &sinks[other], to, room)));
-                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    let data = sources[end].octets()[at..at + len].to_vec();
                     expected[other].received.push(done(WcOp::Recv));
                     expected[other].pieces.push((to, data));
                     let segments = cut(&mut rng, &sources[end], at, len);
@@ -224,7 +224,7 @@ fn interleavings() {
                 }
                 2 | 3 => {
                     let to = place(end, len);
-                    let data = sources[other].bytes()[at..at + len].to_vec();
+                    let data = sources[other].octets()[at..at + len].to_vec();
                     expected[end].pieces.push((to, data));
                     let segments = cut(&mut rng, &sinks[end], to, len);
                     side.post(SendWr {
@@ -236,7 +236,7 @@ fn interleavings() {
                 }
                 _ => {
                     let to = place(other, len);
-                    let data = sources[end].bytes()[at..at + len].to_vec();
+                    let data = sources[end].octets()[at..at + len].to_vec();
                     expected[other].pieces.push((to, data));
                     let segments = cut(&mut rng, &sources[end], at, len);
                     side.post(SendWr {
@@ -279,7 +279,7 @@ fn interleavings() {
             for (at, data) in &expected[end].pieces {
                 whole[*at..][..data.len()].copy_from_slice(data);
             }
-            assert!(sinks[end].bytes() == whole, "seed {seed}: contents of end {end}");
+            assert!(sinks[end].octets() == whole, "seed {seed}: contents of end {end}");
         }
     }
     assert!(stalls > 100, "{stalls}");
@@ -292,8 +292,8 @@ fn a_window_of_small_sends_is_one_element() {
     for id in 0..64 {
         pair.a.post(send(id, &[buf.seg(0, 64)]));
     }
-    let bytes = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    assert_eq!((pair.a.tx.iov().len(), bytes), (1, 64 * (20 + 64 + 2 + 4 - 2)));
+    let octets = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert_eq!((pair.a.tx.iov().len(), octets), (1, 64 * (20 + 64 + 2 + 4 - 2)));
 }
 
 #[test]
@@ -304,8 +304,8 @@ fn large_messages_are_gathered_together_and_not_copied() {
     for id in 0..64 {
         pair.a.post(write(id, &[from.seg(0, 16 << 10)], to.remote(0)));
     }
-    let bytes = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    assert!(bytes >= 1 << 20, "one call must send at least 1 MiB, but it sent {bytes} octets");
+    let octets = pair.a.stream.tx(&mut pair.a.tx).unwrap();
+    assert!(octets >= 1 << 20, "one call must send at least 1 MiB, but it sent {octets} octets");
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
     pair.drive().unwrap();
     pair.a.completions();
@@ -326,7 +326,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
         rest = &rest[n..];
     }
-    assert!(to.bytes() == from.bytes());
+    assert!(to.octets() == from.octets());
     let direct = pair.b.stream.stats().rx_direct - before.rx_direct;
     assert!(direct > (16 << 20) * 98 / 100, "placed without a copy: {direct} octets");
 }
@@ -352,8 +352,8 @@ fn a_fence_waits_for_reads_and_ord_stalls() {
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
     pair.drive().unwrap();
-    assert_eq!(far.bytes()[..50], far.bytes()[50..]);
-    assert_eq!(far.bytes()[..50], near.bytes()[..50]);
+    assert_eq!(far.octets()[..50], far.octets()[50..]);
+    assert_eq!(far.octets()[..50], near.octets()[..50]);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn answers_do_not_starve_requests() {
     }
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     let requests = gathered(&pair.a.tx, n);
-    pair.b.stream.rx_bytes(&requests).unwrap();
+    pair.b.stream.rx_octets(&requests).unwrap();
     pair.b.post(write(50, &[far.seg(0, 4)], near.remote(0)));
     pair.b.post(write(51, &[far.seg(0, 4)], near.remote(0)));
     let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
@@ -518,7 +518,7 @@ fn a_shared_receive_queue_serves_many() {
     for round in 0..4u8 {
         for (n, pair) in pairs.iter_mut().enumerate() {
             let near = pair.a.buf(10);
-            near.bytes_mut().fill(round * 2 + n as u8);
+            near.octets_mut().fill(round * 2 + n as u8);
             pair.a.post(send(0, &[near.seg(0, 10)]));
             pair.drive().unwrap();
             let expected = wc(u64::from(round * 2) + n as u64, WcOp::Recv, 10, WcStatus::Success);
@@ -527,8 +527,8 @@ fn a_shared_receive_queue_serves_many() {
     }
     assert_eq!(srq.available(), 0);
     assert_eq!(low.load(Ordering::Relaxed), 1, "the watermark must be reported once");
-    for (at, &byte) in sink.bytes().iter().enumerate() {
-        assert_eq!(usize::from(byte), at / 10);
+    for (at, &octet) in sink.octets().iter().enumerate() {
+        assert_eq!(usize::from(octet), at / 10);
     }
     // Flushing one queue pair flushes the buffer into which this queue pair is receiving a message,
     // but not the other buffers of the shared receive queue.
@@ -536,7 +536,7 @@ fn a_shared_receive_queue_serves_many() {
     share(&srq, 21, &[]).unwrap();
     let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);
     let side = &mut pairs[0].b;
-    side.stream.rx_bytes(&frame[..frame.len() - 6]).unwrap();
+    side.stream.rx_octets(&frame[..frame.len() - 6]).unwrap();
     assert_eq!((side.stream.work().allocated(), srq.available()), (1, 1));
     side.stream.flush();
     assert_eq!(side.received(), [wc(20, WcOp::Recv, 0, WcStatus::Flushed)]);

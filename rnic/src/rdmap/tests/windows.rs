@@ -30,7 +30,7 @@ fn a_bind_waits_for_its_turn() {
     assert_eq!(window.state(key), BindState::Bound);
     let done = pair.a.completions();
     let expected = [(1, WcOp::Read, 1000), (2, WcOp::Bind, 0), (3, WcOp::Send, 8)];
-    assert_eq!(done, expected.map(|(id, op, bytes)| wc(id, op, bytes, WcStatus::Success)));
+    assert_eq!(done, expected.map(|(id, op, octets)| wc(id, op, octets, WcStatus::Success)));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_read_into_a_window() {
         let done =
             [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
         assert_eq!(pair.a.completions(), done);
-        assert_eq!(near.bytes(), far.bytes());
+        assert_eq!(near.octets(), far.octets());
         // A region's local key is valid for peers only if the region permits that, and the window's
         // key is not valid for local use.
         // SAFETY: the post is refused.

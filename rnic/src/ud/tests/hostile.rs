@@ -8,26 +8,26 @@ const PACKETS: usize = if cfg!(miri) { 300 } else { 100_000 };
 /// A datagram that is valid or nearly valid, or arbitrary octets.
 fn random_packet(rng: &mut Rng) -> Vec<u8> {
     let len = rng.below(300);
-    let mut bytes = packet(&vec![0xEE; len]);
+    let mut octets = packet(&vec![0xEE; len]);
     if rng.chance(3) {
         let deth = Deth { q_key: Q_KEY, source_qpn: rng.next() as u32 & 0xFF_FFFF };
         let bth = Bth::new(Opcode::DatagramSendOnlyImmediate, QPN, Psn::new(1));
-        bytes = of_bth(bth, Extension::DethImmediate(deth, 1), &vec![0xEE; len]);
+        octets = of_bth(bth, Extension::DethImmediate(deth, 1), &vec![0xEE; len]);
     }
     match rng.below(6) {
         0 => {
-            let at = rng.below(bytes.len());
-            bytes[at] ^= 1 << rng.below(8);
+            let at = rng.below(octets.len());
+            octets[at] ^= 1 << rng.below(8);
         }
-        1 => bytes.truncate(rng.below(bytes.len())),
+        1 => octets.truncate(rng.below(octets.len())),
         2 => {
-            bytes.truncate(rng.below(64));
-            rng.fill(&mut bytes);
+            octets.truncate(rng.below(64));
+            rng.fill(&mut octets);
         }
-        3 => bytes[0] = Opcode::ALL[rng.below(Opcode::ALL.len())].code(),
+        3 => octets[0] = Opcode::ALL[rng.below(Opcode::ALL.len())].code(),
         _ => {}
     }
-    bytes
+    octets
 }
 
 #[test]
@@ -65,6 +65,6 @@ fn arbitrary_packets() {
     }
     end.ud.flush();
     assert_eq!(end.received().len() as u64, posted - received);
-    let bytes = sink.bytes();
-    assert!(bytes[..start].iter().chain(&bytes[start + room..]).all(|&octet| octet == 0));
+    let octets = sink.octets();
+    assert!(octets[..start].iter().chain(&octets[start + room..]).all(|&octet| octet == 0));
 }

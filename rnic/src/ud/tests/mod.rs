@@ -79,7 +79,7 @@ impl End {
 
     /// Takes the packets out of the burst, without their ICRCs.
     fn sent(&mut self) -> Vec<Vec<u8>> {
-        let mut rest = self.burst.bytes();
+        let mut rest = self.burst.octets();
         let packets = self.burst.lens().iter().map(|&len| {
             let (datagram, after) = rest.split_at(len.into());
             rest = after;
@@ -132,9 +132,9 @@ fn packet(payload: &[u8]) -> Vec<u8> {
 }
 
 fn of_bth(bth: Bth, extension: Extension, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; packet_len(bth.opcode, payload.len())];
-    Packet { bth, extension, payload }.emit(&mut bytes);
-    bytes
+    let mut octets = vec![0; packet_len(bth.opcode, payload.len())];
+    Packet { bth, extension, payload }.emit(&mut octets);
+    octets
 }
 
 /// The completion of a receive with this payload.
@@ -160,7 +160,7 @@ fn scattered(rng: &mut Rng, buf: &Buf, len: usize) -> Vec<Segment> {
 fn octets_of(buf: &Buf, segments: &[Segment]) -> Vec<u8> {
     let octets = segments.iter().flat_map(|segment| {
         let at = (segment.addr - buf.addr()) as usize;
-        &buf.bytes()[at..at + segment.len as usize]
+        &buf.octets()[at..at + segment.len as usize]
     });
     octets.copied().collect()
 }

@@ -48,7 +48,7 @@ fn over(conditions: Conditions) {
     while next < DATAGRAMS || link.deadline().is_some() {
         for slot in 0..rng.below(64.min(DATAGRAMS - next) + 1) {
             let octets = payload(next as u32);
-            source.bytes_mut()[slot * MAX_LEN..][..octets.len()].copy_from_slice(&octets);
+            source.octets_mut()[slot * MAX_LEN..][..octets.len()].copy_from_slice(&octets);
             let cut = rng.below(octets.len() + 1);
             let segments = [
                 source.seg(slot * MAX_LEN, cut),

@@ -15,7 +15,7 @@ fn a_datagram_is_placed_after_the_header() {
     end.take(&packet(b"datagram")).unwrap();
     assert_eq!(end.received(), [recv_wc(1, 8)]);
     let expected = [&[0; 5], &HEADER[..], b"datagram", &[0; 7]].concat();
-    assert_eq!(buf.bytes(), expected);
+    assert_eq!(buf.octets(), expected);
     end.assert_received_as("datagrams-received", 1);
 
     // An empty datagram needs a buffer for the header.
@@ -39,7 +39,7 @@ fn datagrams_of_all_lengths_arrive_in_all_segments() {
         let immediate = rng.chance(2).then_some(len as u32);
         from.datagram(DatagramWr { immediate, ..datagram(len as u64, &gather) });
         to.recv(len as u64, &scatter);
-        sink.bytes_mut().fill(0xEE);
+        sink.octets_mut().fill(0xEE);
         from.transmit(PEER).unwrap();
         let packet = from.sent().remove(0);
         to.ud.receive(&Packet::parse(&packet).unwrap(), HOST, &header).unwrap();
@@ -74,10 +74,10 @@ fn immediate_data_are_the_octets_of_the_number() {
     let number = u32::from_ne_bytes([1, 2, 3, 4]);
     let deth = Deth { q_key: Q_KEY, source_qpn: 9 };
     let bth = Bth::new(Opcode::DatagramSendOnlyImmediate, QPN, Psn::new(0));
-    let bytes = of_bth(bth, Extension::DethImmediate(deth, 0x0102_0304), b"abcd");
-    end.take(&bytes).unwrap();
+    let octets = of_bth(bth, Extension::DethImmediate(deth, 0x0102_0304), b"abcd");
+    end.take(&octets).unwrap();
     assert_eq!(end.received(), [Wc { immediate: Some(number), ..recv_wc(1, 4) }]);
-    assert_eq!(&buf.bytes()[HEADER_SIZE..], b"abcd\0\0\0\0");
+    assert_eq!(&buf.octets()[HEADER_SIZE..], b"abcd\0\0\0\0");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn without_a_receive_a_datagram_is_dropped() {
     end.recv(1, &[buf.seg(0, 100)]);
     end.take(&packet(b"later")).unwrap();
     assert_eq!(end.received(), [recv_wc(1, 5)]);
-    assert_eq!(&buf.bytes()[HEADER_SIZE..45], b"later");
+    assert_eq!(&buf.octets()[HEADER_SIZE..45], b"later");
 }
 
 #[test]
@@ -208,13 +208,13 @@ fn a_buffer_that_is_too_small_waits_for_a_datagram_that_fits() {
         end.take(&packet(b"12345")).unwrap();
     }
     end.assert_received_as("dropped-receive-too-small", 2);
-    assert!(end.received().is_empty() && buf.bytes().iter().all(|&octet| octet == 0));
+    assert!(end.received().is_empty() && buf.octets().iter().all(|&octet| octet == 0));
     assert_eq!(end.ud.work().allocated(), 2);
     end.take(&packet(b"1234")).unwrap();
     end.take(&packet(b"12345")).unwrap();
     assert_eq!(end.received(), [recv_wc(1, 4), recv_wc(2, 5)]);
-    assert_eq!(&buf.bytes()[40..44], b"1234");
-    assert_eq!(&buf.bytes()[140..145], b"12345");
+    assert_eq!(&buf.octets()[40..44], b"1234");
+    assert_eq!(&buf.octets()[140..145], b"12345");
     end.recv(3, &[]);
     end.take(&packet(b"")).unwrap();
     end.ud.flush();
@@ -240,12 +240,12 @@ fn a_shared_receive_queue() {
     // The first buffer belongs to the queue pair from now on, although no datagram is in it.
     end.take(&packet(b"long")).unwrap();
     assert_eq!((srq.available(), low.load(Ordering::Relaxed)), (2, 1));
-    let bytes = packet(b"other");
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
+    let octets = packet(b"other");
+    other_ud.receive(&Packet::parse(&octets).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!(other.received(), [recv_wc(2, 5)]);
     end.take(&packet(b"1")).unwrap();
     assert_eq!(end.received(), [recv_wc(1, 1)]);
-    assert_eq!(&buf.bytes()[60..102], &[&HEADER[..], b"1\0"].concat());
+    assert_eq!(&buf.octets()[60..102], &[&HEADER[..], b"1\0"].concat());
 
     // A flush completes the buffer that was too small, and leaves the others in the queue.
     share(&srq, 4, &[buf.seg(0, 60)]).unwrap();
@@ -258,10 +258,10 @@ fn a_shared_receive_queue() {
     let (rc_queues, mut waiting) =
         Queues::new(Some((Arc::clone(&srq), end.pd)), Arc::clone(&end.keys));
     waiting.wait_for_recv(1);
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
+    other_ud.receive(&Packet::parse(&octets).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!((other_ud.stats().rx_no_receive, srq.available()), (1, 1));
     waiting.stop_waiting();
-    other_ud.receive(&Packet::parse(&bytes).unwrap(), HOST, &HEADER).unwrap();
+    other_ud.receive(&Packet::parse(&octets).unwrap(), HOST, &HEADER).unwrap();
     assert_eq!(other.received(), [recv_wc(4, 5)]);
     drop((waiting, rc_queues, other_ud));
 }
@@ -297,7 +297,7 @@ fn memory_that_is_freed_before_a_datagram_arrives() {
     let cause = Cause::LocalMemory { usage: LocalUse::Receive, why: Refusal::Unknown };
     assert_eq!(*causes.lock().unwrap(), [cause]);
     assert_eq!(end.take(&packet(b"")), Err(Failure::Receive));
-    assert!(freed.bytes().iter().all(|&octet| octet == 0));
+    assert!(freed.octets().iter().all(|&octet| octet == 0));
     end.ud.flush();
     assert_eq!(end.received(), [wc(2, WcOp::Recv, 0, WcStatus::Flushed)]);
     end.assert_received_as("dropped-receive-failed", 1);

@@ -35,10 +35,10 @@ fn the_datagrams_of_the_captures() {
             to.recv(1, &[sink.seg(0, HEADER_SIZE + len)]);
             to.take(octets).unwrap();
             assert_eq!(to.received(), [Wc { immediate, ..recv_wc(1, len) }], "{name}");
-            assert_eq!(sink.bytes(), [&HEADER, packet.payload].concat(), "{name}");
+            assert_eq!(sink.octets(), [&HEADER, packet.payload].concat(), "{name}");
 
             let source = from.buf(len.max(1));
-            source.bytes_mut()[..len].copy_from_slice(packet.payload);
+            source.octets_mut()[..len].copy_from_slice(packet.payload);
             let peer = Destination { qpn: dest_qpn, q_key: deth.q_key, ..PEER };
             let segments = [source.seg(0, len)];
             from.datagram(DatagramWr { to: peer, immediate, solicited, ..datagram(1, &segments) });

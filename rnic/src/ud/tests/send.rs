@@ -14,7 +14,7 @@ use super::*;
 fn the_octets_of_a_datagram() {
     let mut end = End::new();
     let buf = end.buf(8);
-    buf.bytes_mut().copy_from_slice(b"datagram");
+    buf.octets_mut().copy_from_slice(b"datagram");
     end.datagram(datagram(1, &[buf.seg(0, 5)]));
     let immediate = Some(u32::from_ne_bytes(*b"imm!"));
     end.datagram(DatagramWr { immediate, solicited: true, ..datagram(2, &[buf.seg(0, 8)]) });

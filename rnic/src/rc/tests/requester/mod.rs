@@ -227,7 +227,7 @@ fn local_memory_that_goes_away() {
     sink.mr = None;
     assert_eq!(fixture.response(wire::rocev2::Position::Only, 0, 8), Err(Failure::Local));
     assert_eq!(fixture.flush(), [(1, WcStatus::LocalProtection)]);
-    assert_eq!(sink.bytes(), [0; 8]);
+    assert_eq!(sink.octets(), [0; 8]);
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn a_probe_is_a_full_packet_that_changes_nothing() {
     let [ours, peer] = [path.ours.rc.stats(), path.peer.rc.stats()];
     assert_eq!((ours.unexpected, peer.duplicates, peer.rx_messages), (0, 1, 0));
     assert_eq!(path.ours.rc.deadline(), None);
-    assert_eq!(shown.bytes(), [0; OCTETS]);
+    assert_eq!(shown.octets(), [0; OCTETS]);
     // A probe that is lost has no effect.
     path.ours.rc.probe_path(&mut path.ours.burst);
     assert_eq!(path.run().1, Ok(()));

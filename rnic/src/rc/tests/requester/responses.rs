@@ -95,8 +95,8 @@ fn a_read_and_its_responses() {
     assert_eq!(fixture.sent_words(), [missing]);
     fixture.ack(5);
     assert_eq!(fixture.sent_words(), [""; 0]);
-    assert_eq!(sink.bytes()[OCTETS..3 * OCTETS], [0; 2 * OCTETS]);
-    assert_eq!(sink.bytes()[3 * OCTETS..], [9]);
+    assert_eq!(sink.octets()[OCTETS..3 * OCTETS], [0; 2 * OCTETS]);
+    assert_eq!(sink.octets()[3 * OCTETS..], [9]);
     // The responder may continue the old response or start a new response.
     fixture.response(Middle, 2, OCTETS).unwrap();
     fixture.response(First, 3, OCTETS).unwrap();
@@ -104,7 +104,7 @@ fn a_read_and_its_responses() {
     fixture.response(First, 1, OCTETS).unwrap();
     fixture.response(Last, 4, 1).unwrap();
     assert_eq!(fixture.done(), ok([2]));
-    assert_eq!(sink.bytes(), [9; 3 * OCTETS + 1]);
+    assert_eq!(sink.octets(), [9; 3 * OCTETS + 1]);
     fixture.ack(5);
     assert_eq!(fixture.done(), ok([3]));
     fixture.response(Only, 5, 1).unwrap();
@@ -216,14 +216,14 @@ fn a_long_read_is_asked_for_in_parts() {
     }
     fixture.response(wire::rocev2::Position::Only, 16, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
-    assert_eq!(sink.bytes(), [9; 17 * OCTETS]);
+    assert_eq!(sink.octets(), [9; 17 * OCTETS]);
 }
 
 impl Fixture {
     /// The READ requests that are sent now: the number of the packet, the offset and the length.
     fn reads(&mut self) -> Vec<(i32, u64, u32)> {
-        let reth = |bytes: &Vec<u8>| {
-            let Packet { bth, extension, .. } = Packet::parse(bytes).unwrap();
+        let reth = |octets: &Vec<u8>| {
+            let Packet { bth, extension, .. } = Packet::parse(octets).unwrap();
             let Extension::Reth(reth) = extension else { panic!("{extension:?}") };
             (bth.psn.distance(PSNS[0]), reth.va - NOWHERE.addr, reth.len)
         };
@@ -340,7 +340,7 @@ fn only_missing_responses_are_requested_again() {
     fixture.now += Duration::from_millis(2);
     fixture.response(Only, 10, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
-    assert_eq!(sink.bytes(), [9; 20 * OCTETS]);
+    assert_eq!(sink.octets(), [9; 20 * OCTETS]);
     assert_eq!(fixture.side.rc.stats().repeated, 2);
     assert_eq!(fixture.side.rc.deadline(), None);
 }
@@ -424,5 +424,5 @@ fn a_read_into_a_window() {
     fixture.sent();
     fixture.response(wire::rocev2::Position::Only, 0, 4).unwrap();
     assert_eq!(fixture.done(), ok([1, 2]));
-    assert_eq!(sink.bytes(), [9, 9, 9, 9, 0, 0, 0, 0]);
+    assert_eq!(sink.octets(), [9, 9, 9, 9, 0, 0, 0, 0]);
 }
