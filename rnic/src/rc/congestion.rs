@@ -129,7 +129,7 @@ pub(super) trait CongestionControl {
     fn advance(&mut self, now: Instant);
     /// The maximum number of PSNs that may be in flight: those that have been sent and are neither
     /// acknowledged nor, as responses to a READ, have arrived. (While a packet is missing, new ones
-    /// may be sent beyond it: see `Recovery`.)
+    /// may be sent beyond it.)
     fn window(&self) -> u32;
     /// The time before which no further packet may leave. `None` if packets may leave now.
     fn blocked_until(&self) -> Option<Instant>;

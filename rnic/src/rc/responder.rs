@@ -1,9 +1,9 @@
 //! The responder, which decides which packets of the peer are carried out and how they are answered
 //! (IBA, section 9.7.5.1).
 //!
-//! A packet that arrives early, because an earlier packet is missing, is [kept](super::reorder_buffer) until
-//! the missing packet arrives. The responder then carries out both, in order. [`super::gap`] says
-//! when it sends a NAK for the missing packet.
+//! A packet that arrives early, because an earlier packet is missing, is kept in the
+//! [reorder buffer](super::reorder_buffer) until the missing packet arrives. The responder then
+//! carries out both, in order. [`super::gap`] says when it sends a NAK for the missing packet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
