@@ -13,7 +13,7 @@
 mod softroce;
 
 use dat_core::OpenError;
-use dat_core::export::register;
+use dat_core::export::{AnyProvider, register};
 use registry::{Builtin, FNS};
 
 /// All built-in adapters, in the order in which programs list them.
@@ -31,7 +31,7 @@ pub static ADAPTERS: &[Builtin] = &[
 pub const TCP_EMU: Builtin = Builtin {
     name: "tcp-emu",
     params: "",
-    table: |info, params| register(providers::TCP_EMU, FNS, info, params),
+    table: |info, params| register(tcp_emu(), FNS, info, params),
     discover: None,
 };
 
@@ -40,7 +40,7 @@ pub const TCP_EMU: Builtin = Builtin {
 pub const SOFTROCE: Builtin = Builtin {
     name: "softroce",
     params: "",
-    table: |info, params| register(providers::SOFTROCE, FNS, info, params),
+    table: |info, params| register(softroce(), FNS, info, params),
     discover: None,
 };
 
@@ -49,9 +49,30 @@ pub const SOFTROCE: Builtin = Builtin {
 pub const VERBS: Builtin = Builtin {
     name: "verbs",
     params: "",
-    table: |info, params| register(providers::VERBS, FNS, info, params),
+    table: |info, params| register(verbs(), FNS, info, params),
     discover: Some(provider_verbs::entries),
 };
+
+// These functions are not inlined, so that a crate that uses the list calls them. If it used the
+// constants of `providers`, the code of all providers would be compiled in that crate again.
+
+#[cfg(feature = "tcp-emu")]
+#[inline(never)]
+fn tcp_emu() -> AnyProvider {
+    providers::TCP_EMU
+}
+
+#[cfg(feature = "softroce")]
+#[inline(never)]
+fn softroce() -> AnyProvider {
+    providers::SOFTROCE
+}
+
+#[cfg(feature = "verbs")]
+#[inline(never)]
+fn verbs() -> AnyProvider {
+    providers::VERBS
+}
 
 /// The providers.
 pub mod providers {
