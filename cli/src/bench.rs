@@ -1,10 +1,8 @@
 //! `dat bench`: measures latency, bandwidth, message rate and processor time for operations, sizes,
-//! depths and numbers of connections. It measures one adapter, or two side by side. With --network
-//! it simulates instead.
+//! depths and numbers of connections. It measures one adapter, or two side by side.
 
 mod csv;
 mod html;
-mod network;
 mod result;
 mod text;
 
@@ -12,25 +10,25 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use measurement::arguments::{Common, report_registry_errors};
+use measurement::machine::MeasurementInfo;
+use measurement::operation::{ATOMIC_BYTES, Operation};
+use measurement::pair::{Pair, Placement, exit_code_of};
+use measurement::peer::{ConnectionInfo, Message, Plan};
+use measurement::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
+use measurement::wait::{Role, Wait};
+use measurement::{cpu, units};
 
 use self::result::{Document, Measured, Subject};
-use crate::arguments::{Common, report_registry_errors, resolve, size};
-use crate::machine::MeasurementInfo;
-use crate::operation::{ATOMIC_BYTES, Operation};
+use crate::arguments::{resolve, size};
 use crate::output::{Output, print_json};
-use crate::pair::{Pair, Placement, exit_code_of};
-use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
-use crate::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
-use crate::wait::{Role, Wait};
-use crate::work::Work;
 use crate::work::bench::{
     self, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_ROUNDS, Point,
 };
-use crate::{cpu, plain, units};
+use crate::work::{Report, Work};
 
 #[derive(Args)]
-#[command(after_help = network::CONDITIONS)]
 pub(crate) struct Options {
     /// The host where `dat serve` runs, with the port after a colon if it is not 7471; without
     /// HOST, the peer is a process on this host
@@ -54,10 +52,13 @@ pub(crate) struct Options {
     /// sleep while they wait
     #[arg(long, short, value_delimiter = ',', default_value = "1", value_parser = connections)]
     connections: Vec<usize>,
-    /// Rounds per row, whose median is printed: 5 by default, 7 with --plain; fewer than 5 are not
-    /// reliable
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
-    rounds: Option<u32>,
+    /// Rounds per row, whose median is printed; fewer than 5 are not reliable
+    #[arg(
+        long,
+        default_value_t = DEFAULT_ROUNDS as u32,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)),
+    )]
+    rounds: u32,
     /// Measure each row for this many seconds per adapter, in as many rounds as fit
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
     duration: Option<f64>,
@@ -79,29 +80,6 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md instead of the operations: each compares DAT with
-    /// plain sockets, two threads with one, or a consumer that blocks with one that polls
-    #[arg(long, conflicts_with_all = [
-        "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
-        "csv", "html",
-    ])]
-    plain: bool,
-    #[command(flatten)]
-    rows: plain::RowOptions,
-    /// Instead of measuring, move messages through a simulated network with softroce's engine, TCP
-    /// (CUBIC, Reno) and a model of the kernel's rxe, and compare the results. CONDITIONS are the
-    /// keys below, as in rate=200mbit,delay=1ms,queue=128K,operation=read,flows=8
-    #[arg(
-        long,
-        value_name = "CONDITIONS",
-        value_parser = network::network,
-        conflicts_with_all = [
-            "host", "adapter", "address", "vs", "operations", "sizes", "depths", "connections",
-            "rounds", "duration", "cpus", "block", "wide", "csv", "html", "plain", "row", "watched",
-            "udp",
-        ],
-    )]
-    network: Option<network::Network>,
 }
 
 fn depth(text: &str) -> Result<usize, String> {
@@ -131,26 +109,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let common = &options.common;
-    if let Some(network) = &options.network {
-        return network::run(network, common.json);
-    }
     report_registry_errors();
     let host = options.host.as_deref().map(resolve).transpose()?;
     let processors = cpu::assign(&options.cpus, host.is_none())?;
-    if options.plain {
-        plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows)?;
-        return Ok(true);
-    }
-    // Clap does not require --plain for these options if an option that conflicts with --plain is
-    // given.
-    ensure!(
-        !options.rows.is_any_given(),
-        "--row and --watched need --plain: add --plain, and remove the options that --plain \
-         excludes, such as HOST and --sizes"
-    );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
-    let rounds = options.rounds.unwrap_or(DEFAULT_ROUNDS as u32);
     let wait = if options.block || !cpu::may_poll(processors) { Wait::Block } else { Wait::Poll };
     let address = match host {
         None => common.address(&names[1..])?.to_string(),
@@ -158,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let work = bench::Work {
         points: points.clone(),
-        rounds,
+        rounds: options.rounds,
         seconds: options.duration.unwrap_or(0.0),
         wait,
         server_cpu: processors[1].filter(|_| processors[0] != processors[1]),
@@ -180,7 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: Work::Bench(work),
     };
-    let circumstances = MeasurementInfo::now();
+    let circumstances = MeasurementInfo::now("dat");
     let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
     // The page is opened before the first round, so that a file that cannot be written is an error
     // at once. It is not opened earlier, because a signal that ends this program while the
@@ -191,11 +154,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // The result of each point, after as many of its rounds as have ended.
     let mut measured: Vec<Option<Measured>> = points.iter().map(|_| None).collect();
     let progress = Progress::new(points.len());
-    while let Some(message) = pair.next()? {
+    while let Some(message) = pair.next_message()? {
         match message {
             (Role::Client, Message::Connected(connected)) => info = connected,
             (Role::Client, Message::Progress(done)) => progress.show(done),
-            (Role::Client, Message::Measured(outcome)) => {
+            (Role::Client, Message::Report(Report::Measured(outcome))) => {
                 let point = *points
                     .get(outcome.point)
                     .context("the client measured a row that was not requested")?;
@@ -225,7 +188,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         address,
         circumstances,
         pinned: processors.iter().any(Option::is_some).then_some(processors),
-        rounds,
+        rounds: options.rounds,
         interrupted: interrupted.is_some(),
         points,
     };

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use measurement::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
+use measurement::units::{self, plural};
 use registry::entry::{Entry, Origin, Space};
 use registry::host::Devices;
 use registry::{Candidate, List};
@@ -17,8 +19,6 @@ use telemetry::printable;
 use crate::convert::{self, File};
 use crate::output::{print, print_json};
 use crate::parameters;
-use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
-use crate::units::{self, plural};
 pub(crate) use start::inspect;
 use start::{LibraryFault, inspect_library};
 

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cpu;
-use crate::states::quantile;
+use measurement::cpu;
+use measurement::states::quantile;
 
 /// The number of octets that are copied at a time. They fit into the caches of a processor.
 pub(crate) const COPY_BYTES: usize = 64 << 10;

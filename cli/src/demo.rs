@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 use clap::Args;
+use measurement::arguments::{Common, report_registry_errors};
+use measurement::cpu;
+use measurement::operation::Operation;
+use measurement::pair::Pair;
+use measurement::peer::{ConnectionInfo, Message, Plan};
+use measurement::rounds::DEFAULT_ROUNDS;
+use measurement::wait::{Role, Wait};
 use serde::Serialize;
 
-use crate::arguments::{Common, report_registry_errors};
-use crate::cpu;
-use crate::operation::Operation;
 use crate::output::print_json;
-use crate::pair::Pair;
-use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
-use crate::rounds::DEFAULT_ROUNDS;
-use crate::wait::{Role, Wait};
-use crate::work::Work;
 use crate::work::demo::{self, Row, SIZES, UNMEASURED};
+use crate::work::{Report, Work};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut rows = Vec::new();
     // A row counts only when both processes have finished it.
     let (mut measured, mut checked) = (VecDeque::new(), 0);
-    while let Some(message) = pair.next()? {
+    while let Some(message) = pair.next_message()? {
         match message {
             (Role::Client, Message::Connected(connected)) => {
                 info = connected;
@@ -89,8 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 }
             }
             (Role::Client, Message::Progress(done)) => progress.show(done),
-            (_, Message::Row(Some(row))) => measured.push_back(*row),
-            (_, Message::Row(None)) => checked += 1,
+            (_, Message::Report(Report::Row(Some(row)))) => measured.push_back(*row),
+            (_, Message::Report(Report::Row(None))) => checked += 1,
             _ => {}
         }
         while checked > 0

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use measurement::table::{Colour, colour, wrapped};
+use measurement::units::{plural, ranges};
 use registry::List;
 use registry::host::names_in;
 use rustix::process::{Resource, getrlimit};
@@ -18,8 +20,6 @@ use telemetry::printable;
 
 use crate::check::{DEFAULT_LIMIT, Unusable};
 use crate::output::{print, print_json};
-use crate::table::{Colour, colour, wrapped};
-use crate::units::{plural, ranges};
 use crate::{check, list, parameters, programs};
 
 #[derive(Args)]

@@ -11,7 +11,6 @@ mod doctor;
 mod generate;
 mod list;
 mod ping;
-mod plain;
 mod query;
 mod register;
 mod serve;
@@ -21,45 +20,28 @@ mod trace;
 // The arguments that several commands have:
 mod arguments;
 
-// The two processes of a measurement, and what they do:
-mod pair;
-mod peer;
+// What the two processes of a measurement do. The crate `measurement` starts them:
 mod work;
 
-// Measurements with DAT and with plain sockets:
-mod connection;
+// Further measurements:
 mod copying;
-mod datagrams;
-mod measure;
-mod operation;
-mod plain_sockets;
-mod requests;
-mod rounds;
-mod states;
 mod times;
 mod verify;
-mod wait;
-
-// The processes that this program starts:
-mod parent;
 
 // Facts about this host, its programs and its registry:
-mod cpu;
-mod machine;
 mod parameters;
 mod programs;
 
 // The output of all commands:
 mod output;
 mod progress;
-mod table;
-mod units;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+use measurement::table;
 use rustix::io::Errno;
 use telemetry::printable;
 
@@ -207,10 +189,7 @@ fn main() -> ExitCode {
         Some(Command::Completions(options)) => generate::completions(&options, &Cli::command()),
         Some(Command::Manual(options)) => generate::manual(&options, Cli::command()),
         Some(Command::Probe) => list::probe(),
-        Some(Command::Peer) => {
-            dat::registry().read_silently();
-            return peer::run();
-        }
+        Some(Command::Peer) => return measurement::peer::run::<work::Work>(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

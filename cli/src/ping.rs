@@ -4,20 +4,21 @@ use std::io::{Write, stdout};
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use measurement::arguments::{Common, report_registry_errors};
+use measurement::operation::{ATOMIC_BYTES, Operation};
+use measurement::pair::{Pair, Placement, exit_code_of};
+use measurement::peer::{ConnectionInfo, Message, Plan};
+use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::wait::{Role, Wait};
+use measurement::{cpu, units};
 use serde::Serialize;
 
-use crate::arguments::{Common, report_registry_errors, resolve, size};
-use crate::operation::{ATOMIC_BYTES, Operation};
+use crate::arguments::{resolve, size};
 use crate::output::{print, print_json};
-use crate::pair::{Pair, Placement, exit_code_of};
-use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
-use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
-use crate::wait::{Role, Wait};
-use crate::work::Work;
 use crate::work::ping::{self, MAX_COUNT, MAX_INTERVAL_SECONDS};
-use crate::{cpu, units};
+use crate::work::{Report, Work};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -114,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
     let (mut info, mut answers, mut interrupted) = (ConnectionInfo::default(), Vec::new(), None);
     let progress = Progress::new(*count as usize);
-    while let Some(message) = pair.next()? {
+    while let Some(message) = pair.next_message()? {
         match message {
             (Role::Client, Message::Connected(connected)) => {
                 info = connected;
@@ -123,7 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                     progress.suspend(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
                 }
             }
-            (Role::Client, Message::Answered(times)) => {
+            (Role::Client, Message::Report(Report::Answered(times))) => {
                 for time in times {
                     answers.push(time);
                     if tells_each && !common.json {

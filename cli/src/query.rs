@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use dat::{Adapter, StandardAttributes, Value};
+use measurement::arguments::report_registry_errors;
+use measurement::table::{Colour, colour, wrapped};
 use serde_json::{Map, json};
 use telemetry::printable;
 
-use crate::arguments::report_registry_errors;
 use crate::output::{print, print_json};
-use crate::table::{Colour, colour, wrapped};
 
 #[derive(Args)]
 pub(crate) struct Options {

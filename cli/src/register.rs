@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use measurement::table::{Colour, colour};
 use registry::entry::{Api, Entry, Origin, ParseError, ProviderVersion};
 use registry::list::DEFAULT_FILE;
 use registry::{conf, toml};
@@ -23,7 +24,6 @@ use telemetry::printable;
 use crate::check::{self, Concern};
 use crate::output::print_json;
 use crate::programs;
-use crate::table::{Colour, colour};
 
 #[derive(Args)]
 pub(crate) struct Register {

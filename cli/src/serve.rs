@@ -13,17 +13,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use measurement::arguments::report_registry_errors;
+use measurement::peer::{Message, Plan};
+use measurement::wait::Role;
+use measurement::{pair, parent};
 use serde::Serialize;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use self::places::{Place, Places};
 use self::waiting_clients::WaitingClients;
-use crate::arguments::{SERVE_PORT, report_registry_errors};
+use crate::arguments::SERVE_PORT;
 use crate::output::print_json_line;
-use crate::peer::{Message, Plan};
-use crate::wait::Role;
-use crate::work::Work;
-use crate::{pair, parent};
+use crate::work::{Report, Work};
 
 /// The number of clients that the kernel queues until they are accepted.
 const KERNEL_BACKLOG: i32 = 4096;
@@ -109,8 +110,8 @@ fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, place
         .and_then(|requested| server_plan(client, requested, adapters))
         .and_then(|plan| serve(client, &plan, &places.enter(client)?));
     if let Err(error) = result {
-        let failure =
-            serde_json::to_string(&Message::Failed(format!("{error:#}"))).unwrap_or_default();
+        let failure = serde_json::to_string(&Message::<Report>::Failed(format!("{error:#}")))
+            .unwrap_or_default();
         // An error is ignored, because the client may have disconnected already.
         let _ = writeln!(&**client, "{failure}");
     }
@@ -118,7 +119,7 @@ fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, place
 }
 
 /// Parses a client's plan, which is the first line of what it has sent.
-fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan> {
+fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan<Work>> {
     // Without keepalive, a client whose host has crashed would stay connected for ever.
     let probes =
         TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME).with_retries(3);
@@ -129,11 +130,15 @@ fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan> {
 }
 
 /// Checks what a client requests, and returns the plan of the process that serves it.
-fn server_plan(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Result<Plan> {
+fn server_plan(
+    client: &TcpStream,
+    requested: Plan<Work>,
+    mut adapters: Vec<String>,
+) -> Result<Plan<Work>> {
     let is_valid = match &requested.work {
         Work::Ping(work) => work.is_valid(),
         Work::Bench(work) => work.is_valid(requested.adapters.len()),
-        Work::Demo(_) | Work::Plain(_) => false,
+        Work::Demo(_) => false,
     };
     ensure!(is_valid, "only `dat ping` and `dat bench` are served here");
     let (asks, has) = (requested.adapters.len(), adapters.len());
@@ -147,7 +152,7 @@ fn server_plan(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -
     Ok(Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested })
 }
 
-fn serve(client: &TcpStream, plan: &Plan, place: &Place<'_>) -> Result<()> {
+fn serve(client: &TcpStream, plan: &Plan<Work>, place: &Place<'_>) -> Result<()> {
     let (mut child, socket) = pair::command("")?;
     let served = parent::send_plan(&socket, plan).and_then(|()| relay(client, &socket, place));
     // The process ends when its socket is closed.
@@ -171,7 +176,8 @@ fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<(
     let mut messages = BufReader::new(socket);
     let mut line = String::new();
     while messages.read_line(&mut line)? > 0 {
-        let is_connected = matches!(serde_json::from_str(&line), Ok(Message::Connected(_)));
+        let is_connected =
+            matches!(serde_json::from_str(&line), Ok(Message::<Report>::Connected(_)));
         if is_connected {
             place.set_connected()?;
         }

@@ -1,8 +1,7 @@
 //! Statistics of repeated time measurements.
 
+use measurement::rounds::median;
 use serde::{Deserialize, Serialize};
-
-use crate::rounds::median;
 
 /// Statistics of times in seconds. A percentile is `None` if less than one sample would be above
 /// it.

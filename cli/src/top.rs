@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use measurement::table::{Align::*, Colour, Table, colour};
+use measurement::units::{self, plural};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -18,8 +20,6 @@ use telemetry::stats::{DIRECTORY, has_listener, sockets_in};
 use telemetry::{printable, user_directory};
 
 use crate::output::print_json_line;
-use crate::table::{Align::*, Colour, Table, colour};
-use crate::units::{self, plural};
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -1,11 +1,10 @@
 //! Verifies that every byte arrives unchanged, and that nothing else in memory changes.
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::connection::{Connection, GUARD_BYTES};
-use crate::operation::Operation;
-use crate::plain_sockets::PlainSockets;
-use crate::wait::Role;
+use measurement::connection::{Connection, GUARD_BYTES};
+use measurement::operation::Operation;
+use measurement::plain_sockets::PlainSockets;
+use measurement::wait::Role;
 
 /// The value of bytes that were not written to.
 const UNTOUCHED_BYTE: u8 = 0xa5;

@@ -549,47 +549,6 @@ fn convert_reports_errors_and_prints_no_partial_file() {
 }
 
 #[test]
-fn bench_measures_a_row_against_plain_tcp() {
-    let row = ["bench", "--plain", "--json", "--rounds", "5", "--row", "64 B ping-pong, polling"];
-    let output = run(&mut dat(&row));
-    let document = json(&output);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let [row] = document["rows"].as_array().expect("rows").as_slice() else {
-        panic!("the table must have one row: {document}")
-    };
-    // On a very busy machine there are fewer rounds.
-    assert!(
-        row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())),
-        "{row}"
-    );
-    let number = |field: &str| row[field].as_f64().expect("a number");
-    assert!(number("ratio_min") > 0.0 && number("ratio_min") <= number("ratio"));
-    assert!(number("ratio") <= number("ratio_max"));
-    let output = run(&mut dat(&["bench", "--plain", "--row", "no such row"]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("the rows are"), "{}", stderr(&output));
-}
-
-#[test]
-fn bench_measures_datagrams_against_plain_udp() {
-    let rows = ["bench", "--plain", "--adapter", "softroce", "--json", "--rounds", "1"];
-    let output = run(&mut dat(&[&rows[..], &["--row", "datagrams"]].concat()));
-    assert!(output.status.success(), "{}", stderr(&output));
-    let document = json(&output);
-    let rows = document["rows"].as_array().expect("rows").iter();
-    let row = |row: &Value| {
-        assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
-        [&row["name"], &row["unit"], &row["against"]].map(|text| text.as_str().map(str::to_owned))
-    };
-    let expected = [
-        ["64 B datagrams, ping-pong", "seconds", "udp"],
-        ["64 B datagrams, 64 outst.", "bytes_per_second", "udp"],
-    ];
-    let expected = expected.map(|row| row.map(|text| Some(text.to_owned())));
-    assert_eq!(rows.map(row).collect::<Vec<_>>(), expected);
-}
-
-#[test]
 fn conformance_counts_unsupported_separately() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let junit = dir.path().join("result.xml");

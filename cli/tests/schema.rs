@@ -79,45 +79,6 @@ fn the_demonstration_is_as_its_schema_says() {
 }
 
 #[test]
-fn the_rows_beside_a_baseline_are_as_their_schema_says() {
-    for (name, against) in [
-        ("64 B ping-pong, polling", "tcp"),
-        ("64 B sends, blocking", "polling"),
-        ("64 B blocking, 2 threads", "one_thread"),
-    ] {
-        let output = dat(&["bench", "--plain", "--rounds", "1", "--row", name, "--json"])
-            .env("DAT_OVERRIDE", "/dev/null")
-            .output()
-            .expect("the program starts");
-        let document = serde_json::from_slice(&output.stdout).expect("JSON");
-        is_valid(&["bench-plain"], &document);
-        assert_eq!(document["rows"][0]["against"], against, "{document}");
-    }
-}
-
-#[test]
-fn a_simulated_network_is_as_its_schema_says() {
-    let conditions = "rate=100mbit,delay=1ms,queue=64K,flows=3,size=64K,cubic=1";
-    let output = dat(&["bench", "--network", conditions, "--json"]).output();
-    let output = output.expect("the program starts");
-    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    is_valid(&["bench-network"], &document);
-    assert_eq!(document["network"], conditions);
-    let protocols: Vec<&str> = document["results"]
-        .as_array()
-        .expect("results")
-        .iter()
-        .filter_map(|r| r["protocol"].as_str())
-        .collect();
-    assert_eq!(protocols, ["opendat", "cubic", "reno", "rxe"]);
-    let output = dat(&["bench", "--network", "rate=100mbit,flows=0"]).output();
-    let output = output.expect("the program starts");
-    assert_eq!(output.status.code(), Some(2));
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(why.contains("flows=0: expected a number of flows from 1 to 1000"), "{why}");
-}
-
-#[test]
 fn an_error_document_has_the_reason() {
     for (arguments, code) in [
         (&["query", "no-such-ia"][..], 1),

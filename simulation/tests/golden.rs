@@ -1,7 +1,7 @@
 //! The results of experiments, in tables that are reviewed like code. A change of the engine
 //! changes them: `INSTA_UPDATE=always cargo test -p simulation --test golden` writes them anew.
 //!
-//! A table has a line for each scenario, with the text that `dat bench --network` takes, and below
+//! A table has a line for each scenario, with the text that `cargo xtask network` takes, and below
 //! it a line for each protocol. Below these lines are the bars that apply, with softroce's results.
 //! `known_misses` counts the missed bars of all tables, so it fails if another bar is missed and if
 //! one of these is met.

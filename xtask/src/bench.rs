@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures DAT next to a baseline with `dat bench --plain`, and checks that
-//! each row meets its bar, which is a required ratio (docs/performance.md).
+//! `cargo xtask bench`: measures DAT next to a baseline with `workshop bench`, and checks that each
+//! row meets its bar, which is a required ratio (docs/performance.md).
 
 mod peers;
 
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// Number of rounds; with --peers 3 by default
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Options of `dat bench --plain`, such as --adapter softroce or --watched
+    /// Options of `workshop bench`, such as --adapter softroce or --watched
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -123,7 +123,7 @@ const MIN_STEP: f64 = 0.90;
 
 const DEFAULT_PEER_ROUNDS: u32 = 3;
 
-/// The output of `dat bench --plain --json`.
+/// The output of `workshop bench --json`.
 #[derive(Deserialize)]
 struct Document {
     rows: Vec<Row>,
@@ -150,14 +150,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let mut command = cargo();
-    command.args(["run", "--release", "-p", "cli", "--", "bench", "--plain", "--json"]);
+    command.args(["run", "--release", "-p", "workshop", "--", "bench", "--json"]);
     if let Some(rounds) = options.rounds {
         command.args(["--rounds", &rounds.to_string()]);
     }
     let (status, text) = run_with_progress(command.args(&options.arguments), "measuring")?;
-    ensure!(status.success(), "dat bench --plain failed ({status})");
-    let Document { rows } = serde_json::from_str(&text)
-        .context("the JSON of dat bench --plain has an unexpected form")?;
+    ensure!(status.success(), "workshop bench failed ({status})");
+    let Document { rows } =
+        serde_json::from_str(&text).context("the JSON of workshop bench has an unexpected form")?;
     let mut all_met = true;
     println!("\n| row | ratio (min–max) | bar | |\n|---|---|---|---|");
     for (index, row) in rows.iter().enumerate() {

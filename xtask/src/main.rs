@@ -1,5 +1,5 @@
-//! Development tasks: `cargo xtask test | loom | arm64 | mutants | miri | tsan | bench | mpi |
-//! guest | attacks | dist | package | reference | deny`.
+//! Development tasks: `cargo xtask test | loom | arm64 | mutants | miri | tsan | bench | network |
+//! mpi | guest | attacks | dist | package | reference | deny`.
 #![forbid(unsafe_code)]
 
 mod arm64;
@@ -15,6 +15,7 @@ mod loom;
 mod miri;
 mod mpi;
 mod mutants;
+mod network;
 mod notices;
 mod package;
 mod prerequisites;
@@ -57,6 +58,9 @@ enum Task {
     /// Measure DAT next to plain sockets, and two threads next to one, and check that each row
     /// meets its required ratio (not part of test)
     Bench(bench::Options),
+    /// Move messages through a simulated network with softroce's engine, TCP and a model of the
+    /// kernel's rxe, and compare the results (not part of test)
+    Network(network::Options),
     /// Measure MPI messages over our adapters, compared with the MPI library's own TCP and shared
     /// memory (not part of test)
     Mpi(mpi::speed::Options),
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Task::Tsan(options) => tsan::stage(&options).and_then(|stage| test::run_only(vec![stage])),
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Bench(options) => bench::run(&options),
+        Task::Network(options) => network::run(&options),
         Task::Mpi(options) => mpi::speed::run(&options),
         Task::Reference(options) => reference::run(&options),
         Task::Deny(options) => deny::run(&options),

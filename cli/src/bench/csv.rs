@@ -4,9 +4,9 @@
 use std::io::{Write, stdout};
 
 use anyhow::Result;
+use measurement::rounds::State;
 
 use super::result::{Document, Measured};
-use crate::rounds::State;
 use crate::work::bench::Figures;
 
 /// The column names. Latencies and processor times are in seconds; a spread is a share of the

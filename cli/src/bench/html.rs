@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use measurement::machine::MeasurementInfo;
+use measurement::operation::Operation;
+use measurement::units;
+
 use super::result::{Document, Measured};
 use super::text;
-use crate::machine::MeasurementInfo;
-use crate::operation::Operation;
 use crate::times::Times;
-use crate::units;
 use crate::work::bench::Figures;
 
 /// The size of a plot and the margins around its area, in pixels.

@@ -1,11 +1,11 @@
 //! The result of `dat bench`.
 
+use measurement::machine::MeasurementInfo;
+use measurement::operation::Operation;
+use measurement::rounds::Figure;
+use measurement::wait::Wait;
 use serde::Serialize;
 
-use crate::machine::MeasurementInfo;
-use crate::operation::Operation;
-use crate::rounds::Figure;
-use crate::wait::Wait;
 use crate::work::bench::{Figures, Outcome, Point};
 
 /// An adapter: its name in the registry, and the name of its provider.
@@ -56,8 +56,8 @@ impl Measured {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::rounds::State;
     use crate::times::Times;
+    use measurement::rounds::State;
 
     /// A row whose figures have the maximum width.
     pub(in crate::bench) fn measured(size: usize, depth: usize) -> Measured {

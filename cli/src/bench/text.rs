@@ -3,14 +3,14 @@
 use std::io::{Write, stdout};
 
 use anyhow::Result;
+use measurement::rounds::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
+use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::units;
+use measurement::wait::Wait;
 
 use super::result::{Document, Measured, Subject};
 use crate::copying::COPY_BYTES;
-use crate::rounds::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
-use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
-use crate::units;
-use crate::wait::Wait;
 use crate::work::bench::{Figures, MAX_TRIAL_TIME};
 
 /// The table of one adapter.
@@ -424,7 +424,7 @@ mod tests {
     /// A row with figures of the maximum width.
     fn longest() -> Measured {
         let mut row = measured(64 << 10, 1);
-        row.operation = crate::operation::Operation::CompareSwap;
+        row.operation = measurement::operation::Operation::CompareSwap;
         row.figures[0].latency.p99 = Some(12.34e-3);
         row
     }

@@ -5,11 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use measurement::parent::{self, START_LIMIT};
 use registry::LoadError;
 use registry::entry::Entry;
 use serde::{Deserialize, Serialize};
-
-use crate::parent::{self, START_LIMIT};
 
 /// Why a library does not provide an entry, and the remedy, if one is known.
 #[derive(Clone, Serialize, Deserialize)]

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
 
 use anyhow::Result;
+use measurement::peer::ConnectionInfo;
+use measurement::rounds::{self, MIN_OPERATIONS};
+use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::{cpu, units};
 
-use crate::peer::ConnectionInfo;
-use crate::rounds::{self, MIN_OPERATIONS};
-use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::work::demo::{RULES, Row, UNMEASURED};
-use crate::{cpu, units};
 
 const NARROW: Table<8> = Table {
     columns: [
@@ -177,8 +177,8 @@ fn noise(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Operation;
-    use crate::rounds::State;
+    use measurement::operation::Operation;
+    use measurement::rounds::State;
 
     /// A row whose figures have the maximum width.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {

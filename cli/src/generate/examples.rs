@@ -122,16 +122,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "bench",
-        &[
-            Example {
-                purpose: "Compares two adapters, and writes a page with plots:",
-                lines: &["dat bench -o send -s 64,64K --vs softroce --rounds 1 --html a.html"],
-            },
-            Example {
-                purpose: "Simulates eight flows of RDMA reads that share a link of 200 Mbit/s:",
-                lines: &["dat bench --network rate=200mbit,delay=100us,operation=read,flows=8"],
-            },
-        ],
+        &[Example {
+            purpose: "Compares two adapters, and writes a page with plots:",
+            lines: &["dat bench -o send -s 64,64K --vs softroce --rounds 1 --html a.html"],
+        }],
     ),
     (
         "conformance",

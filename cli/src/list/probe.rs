@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use dat::Adapter;
+use measurement::parent::{self, START_LIMIT};
 use registry::{Candidate, Entry, Origin};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
-
-use crate::parent::{self, START_LIMIT};
 
 /// Opens an entry. Returns why it does not open.
 pub(crate) fn open(candidate: &Candidate) -> std::result::Result<(), String> {

@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use measurement::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
+use measurement::units::{plural, ranges};
 use registry::entry::Excerpt;
 
 use super::document::{Document, Item, State};
-use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
-use crate::units::{plural, ranges};
 
 /// Which entries are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]

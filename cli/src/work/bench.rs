@@ -3,20 +3,21 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-
-use crate::connection::Connection;
-use crate::measure::{agree_on_step, latency, on_each_connection, stream};
-use crate::operation::{ATOMIC_BYTES, Operation};
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{
+use measurement::connection::Connection;
+use measurement::cpu;
+use measurement::measure::{agree_on_step, latency, on_each_connection, stream};
+use measurement::operation::{ATOMIC_BYTES, Operation};
+use measurement::plain_sockets::PlainSockets;
+use measurement::rounds::{
     DEFAULT_ROUNDS, Figure, Interleaved, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample,
     State, Step, Trial, median,
 };
-use crate::states::states;
+use measurement::states::states;
+use measurement::wait::{Role, Wait};
+use serde::{Deserialize, Serialize};
+
+use crate::copying;
 use crate::times::Times;
-use crate::wait::{Role, Wait};
-use crate::{copying, cpu};
 
 /// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
 /// take longer.

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-
-use crate::connection::Connection;
-use crate::measure::{Workload, agree_on_step};
-use crate::operation::Operation;
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{
+use measurement::connection::Connection;
+use measurement::measure::{Workload, agree_on_step};
+use measurement::operation::Operation;
+use measurement::plain_sockets::PlainSockets;
+use measurement::rounds::{
     DEFAULT_ROUNDS, Figure, Interleaved, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, State,
     Step, Trial, Value,
 };
+use measurement::wait::Role;
+use serde::{Deserialize, Serialize};
+
 use crate::verify;
-use crate::wait::Role;
 
 /// The sizes in bytes of messages that are measured and verified.
 pub(crate) const SIZES: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
@@ -63,7 +63,7 @@ pub(crate) struct Row {
     pub(crate) rounds: usize,
     /// The smallest number of operations in a round.
     pub(crate) operations: usize,
-    /// Whether the row is noisy: see [`Rounds::is_noisy`](crate::rounds::Rounds::is_noisy).
+    /// Whether the row is noisy: see [`Rounds::is_noisy`](measurement::rounds::Rounds::is_noisy).
     pub(crate) noisy: bool,
 }
 

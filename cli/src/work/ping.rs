@@ -5,13 +5,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Result;
+use measurement::connection::Connection;
+use measurement::measure::{latency, report_latencies};
+use measurement::operation::Operation;
+use measurement::plain_sockets::PlainSockets;
+use measurement::wait::Role;
 use serde::{Deserialize, Serialize};
-
-use crate::connection::Connection;
-use crate::measure::{latency, report_latencies};
-use crate::operation::Operation;
-use crate::plain_sockets::PlainSockets;
-use crate::wait::Role;
 
 /// The maximum message size.
 const MAX_MESSAGE_BYTES: u32 = 1 << 24;

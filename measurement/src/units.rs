@@ -1,7 +1,7 @@
 //! Formats numbers.
 
 /// Formats a size in bytes, for example as `64 B`, `4 KiB` or `16 MiB`.
-pub(crate) fn size(bytes: usize) -> String {
+pub fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     match bytes {
@@ -12,7 +12,7 @@ pub(crate) fn size(bytes: usize) -> String {
 }
 
 /// Formats seconds as microseconds, milliseconds or seconds.
-pub(crate) fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     match seconds * 1e6 {
         us if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
         us if us >= 999.5 => format!("{} ms", digits(us / 1000.0)),
@@ -21,7 +21,7 @@ pub(crate) fn time(seconds: f64) -> String {
 }
 
 /// Formats bytes per second, in powers of ten as is usual for networks.
-pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
+pub fn bandwidth(bytes_per_second: f64) -> String {
     match bytes_per_second / 1e6 {
         mb if mb >= 999_500.0 => format!("{} TB/s", digits(mb / 1e6)),
         mb if mb >= 999.5 => format!("{} GB/s", digits(mb / 1000.0)),
@@ -31,7 +31,7 @@ pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
 }
 
 /// Formats messages per second.
-pub(crate) fn rate(messages_per_second: f64) -> String {
+pub fn rate(messages_per_second: f64) -> String {
     match messages_per_second {
         rate if rate >= 999.5 => format!("{}/s", count(rate)),
         rate => format!("{} /s", count(rate)),
@@ -39,7 +39,7 @@ pub(crate) fn rate(messages_per_second: f64) -> String {
 }
 
 /// Formats a number, with k for thousands and M for millions.
-pub(crate) fn count(number: f64) -> String {
+pub fn count(number: f64) -> String {
     match number {
         number if number >= 99_950.0 => format!("{} M", digits(number / 1e6)),
         number if number >= 999.5 => format!("{} k", digits(number / 1e3)),
@@ -48,17 +48,17 @@ pub(crate) fn count(number: f64) -> String {
 }
 
 /// Formats a ratio.
-pub(crate) fn ratio(ratio: f64) -> String {
+pub fn ratio(ratio: f64) -> String {
     digits(ratio)
 }
 
 /// Formats a spread (see `rounds.rs`), which is a share, in per cent, such as `±3 %`.
-pub(crate) fn spread(share: f64) -> String {
+pub fn spread(share: f64) -> String {
     format!("±{:.0} %", share * 100.0)
 }
 
 /// Formats an integer with separators, such as `1,000`.
-pub(crate) fn thousands(number: usize) -> String {
+pub fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -71,7 +71,7 @@ pub(crate) fn thousands(number: usize) -> String {
 }
 
 /// Formats sorted integers as ranges, such as `1-3,7`.
-pub(crate) fn ranges(numbers: &[usize]) -> String {
+pub fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.map(|run| match run {
         [first, .., last] => format!("{first}-{last}"),
@@ -81,12 +81,12 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
 }
 
 /// Formats a count with its noun, such as `1 entry` or `2 entries`.
-pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
+pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Formats the number of rounds of several rows, such as `5 rounds` or `2 to 5 rounds`.
-pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
+pub fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     let (fewest, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
     match fewest == most {
         true => plural(fewest, "round", "rounds"),

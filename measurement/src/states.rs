@@ -17,7 +17,7 @@ const OUTLIERS: f64 = 0.1;
 /// Divides rounds into one state, or into two if there is a clear gap between two clusters of their
 /// values. Returns the indexes of the rounds of each state, the state with more rounds first. If
 /// both have the same number, the state with the smaller values is first.
-pub(crate) fn states(values: &[f64]) -> Vec<Vec<usize>> {
+pub fn states(values: &[f64]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let logarithms: Vec<f64> = order.iter().map(|&round| values[round].ln()).collect();
@@ -39,7 +39,7 @@ fn width(sorted: &[f64]) -> f64 {
 }
 
 /// Returns a quantile of sorted values, interpolated between two values.
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = share * last as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

@@ -1,51 +1,51 @@
-//! `dat bench --plain`: measures DAT against a baseline, row by row. The baseline is a plain
-//! socket, or DAT used in another way. Each round measures both, one after the other, in the same
-//! two processes. The result is the median of the rounds' ratios, because the speed of a machine
+//! `workshop bench`: measures DAT against a baseline, row by row. The baseline is a plain socket,
+//! or DAT used in another way. Each round measures both, one after the other, in the same two
+//! processes. The result is the median of the rounds' ratios, because the speed of a machine
 //! changes from one second to the next.
 
 use std::borrow::Cow;
 use std::io::{Write, stdout};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
+use measurement::arguments::{Common, report_registry_errors};
+use measurement::machine::MeasurementInfo;
+use measurement::measure;
+use measurement::operation::Operation;
+use measurement::pair::{Pair, Placement};
+use measurement::peer::{ConnectionInfo, Message, Plan};
+use measurement::rounds::median;
+use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::wait::{Role, Wait};
+use measurement::{cpu, units};
 use serde::Serialize;
 
-use crate::arguments::Common;
-use crate::machine;
-use crate::measure::Workload;
-use crate::operation::Operation;
-use crate::output::print_json;
-use crate::pair::{Pair, Placement};
-use crate::peer::{ConnectionInfo, Message, Plan};
 use crate::requests::Requests;
-use crate::rounds::median;
-use crate::table::{Align::*, Colour, Table, colour, wrapped};
-use crate::wait::{Role, Wait};
-use crate::work::Work;
-use crate::work::plain::{self, Against, MIN_TRIAL_TIME, Round, What};
-use crate::{cpu, units};
+use crate::work::{Against, MIN_TRIAL_TIME, Round, What, Work};
+use crate::workload::Workload;
 
-/// The options of `--plain`.
 #[derive(Args)]
-pub(crate) struct RowOptions {
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Rounds per row, whose median is printed; fewer than 5 are not reliable
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// The processors on which the client and the server run, as in 0,1; the default is two
+    /// different processors, if this host has two
+    #[arg(long, value_delimiter = ',', value_name = "CPUS")]
+    cpus: Vec<usize>,
     /// Measure only rows whose name contains this text
-    #[arg(long, value_name = "TEXT", requires = "plain")]
+    #[arg(long, value_name = "TEXT")]
     row: Option<String>,
     /// Instead of the other rows, measure consumers that poll their memory: all sizes, with 0, 1
     /// and 100 calls of DAT per millisecond
-    #[arg(long, requires = "plain")]
+    #[arg(long)]
     watched: bool,
     /// Compare the rows of --watched with plain UDP instead of TCP: the lower bound for an adapter
     /// that uses datagrams
     #[arg(long, requires = "watched")]
     udp: bool,
-}
-
-impl RowOptions {
-    /// Returns whether --row or --watched is given.
-    pub(crate) fn is_any_given(&self) -> bool {
-        self.watched || self.row.is_some()
-    }
 }
 
 /// A row of the benchmark.
@@ -78,20 +78,26 @@ enum Pinning {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-const ROUND_TRIPS: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
-const MANY_SENDS: Workload = Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
+const ROUND_TRIPS: measure::Workload =
+    measure::Workload::Latency { operation: Operation::Send, size: 64 };
+const MANY_SENDS: measure::Workload =
+    measure::Workload::Stream { operation: Operation::Send, size: 64, window: 64 };
 
 const WRITE_COMPLETION: Workload = Workload::WriteCompletion { size: 64 };
 const WRITE_AND_NOTIFY: Workload = Workload::WriteAndNotify { size: 64 };
 
-const PING_PONG: What = What::One(ROUND_TRIPS);
-const SENDS: What = What::One(MANY_SENDS);
-const WRITES: What = What::One(many_writes(MIB, 16));
+const PING_PONG: What = one(ROUND_TRIPS);
+const SENDS: What = one(MANY_SENDS);
+const WRITES: What = one(many_writes(MIB, 16));
 const READS: What =
-    What::One(Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 });
+    one(measure::Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 });
 
-const fn many_writes(size: usize, window: usize) -> Workload {
-    Workload::Stream { operation: Operation::RdmaWrite, size, window }
+const fn one(workload: measure::Workload) -> What {
+    What::One(Workload::Usual(workload))
+}
+
+const fn many_writes(size: usize, window: usize) -> measure::Workload {
+    measure::Workload::Stream { operation: Operation::RdmaWrite, size, window }
 }
 
 const fn row(
@@ -127,11 +133,15 @@ const fn unpinned_row(
 }
 
 /// Returns a row for a consumer that waits with dat_evd_wait, against a consumer that polls.
-const fn blocking_row(name: &'static str, workload: Workload, params: &'static str) -> Row {
+const fn blocking_row(
+    name: &'static str,
+    workload: measure::Workload,
+    params: &'static str,
+) -> Row {
     Row {
         name: Cow::Borrowed(name),
         provider: None,
-        what: What::One(workload),
+        what: one(workload),
         against: Against::Polling,
         wait: Wait::Block,
         baseline_wait: Wait::Poll,
@@ -151,7 +161,7 @@ const fn placed_row(name: &'static str, workload: Workload, params: &'static str
 const fn threads_row(
     name: &'static str,
     provider: Option<&'static str>,
-    workload: Workload,
+    workload: measure::Workload,
     wait: Wait,
     params: &'static str,
 ) -> Row {
@@ -185,7 +195,7 @@ const fn softroce_requests_row(name: &'static str, connections: usize) -> Row {
 }
 
 /// Returns a row of softroce for datagram endpoints.
-const fn datagrams_row(name: &'static str, workload: Workload) -> Row {
+const fn datagrams_row(name: &'static str, workload: measure::Workload) -> Row {
     row(name, "softroce", What::Datagrams(workload), Against::Udp, [Wait::Poll; 2], "")
 }
 
@@ -318,14 +328,14 @@ const ROWS: [Row; 54] = [
     ),
     placed_row("64 B write", WRITE_COMPLETION, "shm=off"),
     placed_row("64 B write and send", WRITE_AND_NOTIFY, "shm=off"),
-    placed_row("64 B writes, 64 outstanding", many_writes(64, 64), "shm=off"),
-    placed_row("64 KiB writes, window 16", many_writes(64 * KIB, 16), "shm=off"),
-    placed_row("1 MiB writes, window 16", many_writes(MIB, 16), "shm=off"),
+    placed_row("64 B writes, 64 outstanding", Workload::Usual(many_writes(64, 64)), "shm=off"),
+    placed_row("64 KiB writes, window 16", Workload::Usual(many_writes(64 * KIB, 16)), "shm=off"),
+    placed_row("1 MiB writes, window 16", Workload::Usual(many_writes(MIB, 16)), "shm=off"),
     placed_row("64 B write, shm", WRITE_COMPLETION, ""),
     placed_row("64 B write and send, shm", WRITE_AND_NOTIFY, ""),
-    placed_row("64 B writes, 64 outst., shm", many_writes(64, 64), ""),
-    placed_row("64 KiB wr., window 16, shm", many_writes(64 * KIB, 16), ""),
-    placed_row("1 MiB writes, 16, shm", many_writes(MIB, 16), ""),
+    placed_row("64 B writes, 64 outst., shm", Workload::Usual(many_writes(64, 64)), ""),
+    placed_row("64 KiB wr., window 16, shm", Workload::Usual(many_writes(64 * KIB, 16)), ""),
+    placed_row("1 MiB writes, 16, shm", Workload::Usual(many_writes(MIB, 16)), ""),
 ];
 
 /// The sizes in bytes of the rows with polled memory, in ascending order.
@@ -353,29 +363,29 @@ struct Measured {
     ratio_max: f64,
 }
 
+/// The JSON output.
 #[derive(Serialize)]
 struct Document<'a> {
+    #[serde(flatten)]
+    circumstances: MeasurementInfo,
     adapter: &'a str,
     provider: &'a str,
     congestion_control: &'a str,
-    processors: usize,
     /// The processors of the client and the server, in rows whose processes are pinned.
     pinned: Option<[usize; 2]>,
-    kernel: String,
     rows: Vec<Measured>,
 }
 
 const TABLE: Table<4> = Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16)] };
 
 /// Runs all rows.
-pub(crate) fn run(
-    common: &Common,
-    rounds: u32,
-    processors: [Option<usize>; 2],
-    options: &RowOptions,
-) -> Result<()> {
-    let Common { adapter, json, .. } = common;
-    let address = common.address(&[])?;
+pub(crate) fn run(options: &Options) -> Result<()> {
+    report_registry_errors();
+    let Common { adapter, json, .. } = &options.common;
+    let rounds = options.rounds;
+    let processors = cpu::assign(&options.cpus, true)?;
+    let address = options.common.address(&[])?;
+    let circumstances = MeasurementInfo::now("workshop");
     let provider = dat::Adapter::open(adapter)?.attributes().provider.clone();
     let of_provider = match (options.watched, options.udp) {
         (false, _) => rows_of(&provider),
@@ -387,10 +397,7 @@ pub(crate) fn run(
     let is_wanted =
         |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
     let rows: Vec<Row> = of_provider.into_iter().filter(is_wanted).collect();
-    anyhow::ensure!(
-        !rows.is_empty(),
-        "no row has the text of --row in its name; the rows are: {names}"
-    );
+    ensure!(!rows.is_empty(), "no row has the text of --row in its name; the rows are: {names}");
     let mut info = ConnectionInfo::default();
     let mut measured: Vec<Measured> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -409,18 +416,21 @@ pub(crate) fn run(
         measured.push(result);
     }
     let document = Document {
+        circumstances,
         adapter,
         provider: info.provider(),
         congestion_control: &info.congestion_control,
-        processors: cpu::allowed().len(),
         pinned: match processors {
             [Some(client), Some(server)] => Some([client, server]),
             _ => None,
         },
-        kernel: machine::kernel(),
         rows: measured,
     };
-    if *json { print_json(&document) } else { print_foot(&document, rounds) }
+    if *json {
+        writeln!(stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
+        return Ok(());
+    }
+    print_foot(&document, rounds)
 }
 
 /// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu, except
@@ -458,7 +468,7 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.baseline_wait,
-            work: Work::Plain(plain::Work { what: self.what, against: self.against, rounds }),
+            work: Work { what: self.what, against: self.against, rounds },
         };
         let processors = match self.pinning {
             Pinning::Apart => processors,
@@ -468,10 +478,10 @@ impl Row {
         let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
         let (mut info, mut rounds) = (ConnectionInfo::default(), Vec::new());
-        while let Some(message) = pair.next()? {
+        while let Some(message) = pair.next_message()? {
             match message {
                 (Role::Client, Message::Connected(connected)) => info = connected,
-                (Role::Client, Message::Round(round)) => rounds.push(round),
+                (Role::Client, Message::Report(round)) => rounds.push(round),
                 _ => {}
             }
         }
@@ -542,7 +552,7 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
          connection. Placed next to local: RDMA writes, which complete when they are placed in the \
          peer's memory, compared with completion=local; \"write\": from the post to its \
          completion; \"write and send\": half a round trip of both on one connection.",
-        document.kernel,
+        document.circumstances.kernel,
         MIN_TRIAL_TIME.as_millis(),
         document.adapter,
         document.provider,

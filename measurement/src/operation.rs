@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// An operation that moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Operation {
+#[expect(missing_docs, reason = "`--help` would print the comments of the variants")]
+pub enum Operation {
     Send,
     #[value(name = "write")]
     #[serde(rename = "write")]
@@ -19,10 +20,10 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// The operations of the standard, which every adapter has.
-    pub(crate) const ALL: [Operation; 3] =
-        [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
+    pub const ALL: [Operation; 3] = [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Returns the name in tables.
+    pub fn name(self) -> &'static str {
         match self {
             Operation::Send => "send/receive",
             Operation::RdmaWrite => "RDMA write",
@@ -33,7 +34,7 @@ impl Operation {
     }
 
     /// Returns the name in the command line, and in the results as CSV and JSON.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Operation::Send => "send",
             Operation::RdmaWrite => "write",
@@ -44,25 +45,25 @@ impl Operation {
     }
 
     /// Returns a name of at most 12 characters.
-    pub(crate) fn short(self) -> &'static str {
+    pub fn short(self) -> &'static str {
         if self.is_atomic() { self.word() } else { self.name() }
     }
 
     /// Returns whether this is an atomic operation of the extension, which works on
     /// [`ATOMIC_BYTES`] bytes.
-    pub(crate) fn is_atomic(self) -> bool {
+    pub fn is_atomic(self) -> bool {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
     }
 
     /// Returns whether the operation completes only when data of the peer have arrived, after a
     /// whole round trip.
-    pub(crate) fn is_round_trip(self) -> bool {
+    pub fn is_round_trip(self) -> bool {
         self == Operation::RdmaRead || self.is_atomic()
     }
 }
 
 /// The size of an atomic operation's operand.
-pub(crate) const ATOMIC_BYTES: usize = 8;
+pub const ATOMIC_BYTES: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
 
-use crate::peer::{Message, Plan};
+use crate::peer::{Message, Plan, Work};
 use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::{cpu, parent};
 
@@ -26,16 +27,19 @@ const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_SERVER_OUTPUT_BYTES: u64 = 256 << 20;
 
 /// The two processes.
-pub(crate) struct Pair {
-    receiver: Receiver<(Role, Received)>,
+pub struct Pair<W: Work> {
+    receiver: Receiver<Incoming<W::Report>>,
     /// The number of processes that have finished.
     done: usize,
     /// The processes, which are killed when this value is dropped.
     _processes: [Process; 2],
 }
 
-enum Received {
-    Message(Message),
+/// What has arrived, and the process that has sent it.
+type Incoming<R> = (Role, Received<R>);
+
+enum Received<R> {
+    Message(Message<R>),
     /// The process has closed its socket.
     Closed,
 }
@@ -63,20 +67,20 @@ impl Drop for Process {
 
 /// Where and how the two processes run.
 #[derive(Clone, Copy)]
-pub(crate) struct Placement<'a> {
+pub struct Placement<'a> {
     /// Parameters for OPENDAT_PARAMS of the processes on this host. They take precedence over the
     /// parameters in the environment of this process.
-    pub(crate) params: &'a str,
+    pub params: &'a str,
     /// The host of the server, if it is another host. `dat serve` listens there.
-    pub(crate) host: Option<SocketAddr>,
+    pub host: Option<SocketAddr>,
     /// The processors of the client and the server. `None` means that the process is not pinned.
-    pub(crate) processors: [Option<usize>; 2],
+    pub processors: [Option<usize>; 2],
 }
 
 impl Placement<'_> {
     /// Returns a placement with both processes on this host, each on its own processor if there are
     /// two.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         Placement {
             params: "",
             host: None,
@@ -85,24 +89,24 @@ impl Placement<'_> {
     }
 }
 
-impl Pair {
+impl<W: Work> Pair<W> {
     /// Starts both processes on this host. Role, processor and ports in `plan` are set for each
     /// process.
-    pub(crate) fn start(plan: &Plan) -> Result<Self> {
+    pub fn start(plan: &Plan<W>) -> Result<Self> {
         Pair::start_with(plan, Placement::here())
     }
 
     /// Starts both processes.
-    pub(crate) fn start_with(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
+    pub fn start_with(plan: &Plan<W>, setting: Placement<'_>) -> Result<Self> {
         let (sender, receiver) = channel();
         Pair::start_and_report(plan, setting, sender, receiver)
     }
 
     /// Starts both processes. If a signal asks this process to end after this call has returned,
-    /// [`next`](Self::next) returns [`Message::Interrupted`], so that the caller can print the
-    /// result so far. An earlier signal, or a second one, ends this process at once, without
-    /// running destructors. The two processes ignore these signals and end with this one.
-    pub(crate) fn start_interruptible(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
+    /// [`next_message`](Self::next_message) returns [`Message::Interrupted`], so that the caller
+    /// can print the result so far. An earlier signal, or a second one, ends this process at once,
+    /// without running destructors. The two processes ignore these signals and end with this one.
+    pub fn start_interruptible(plan: &Plan<W>, setting: Placement<'_>) -> Result<Self> {
         let (sender, receiver) = channel();
         let (interrupt, mut is_first) = (sender.clone(), true);
         let started = Arc::new(AtomicBool::new(false));
@@ -124,10 +128,10 @@ impl Pair {
     }
 
     fn start_and_report(
-        plan: &Plan,
+        plan: &Plan<W>,
         setting: Placement<'_>,
-        sender: Sender<(Role, Received)>,
-        receiver: Receiver<(Role, Received)>,
+        sender: Sender<Incoming<W::Report>>,
+        receiver: Receiver<Incoming<W::Report>>,
     ) -> Result<Self> {
         let Placement { params, host, processors: [client_cpu, server_cpu] } = setting;
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
@@ -149,7 +153,7 @@ impl Pair {
     /// # Errors
     ///
     /// A process failed, ended early, or sent no message for too long.
-    pub(crate) fn next(&mut self) -> Result<Option<(Role, Message)>> {
+    pub fn next_message(&mut self) -> Result<Option<(Role, Message<W::Report>)>> {
         while self.done < 2 {
             match receive(&self.receiver)? {
                 (_, Message::Done) => self.done += 1,
@@ -161,10 +165,10 @@ impl Pair {
 }
 
 /// Makes `dat serve` on another host start a server.
-fn connect_to_server(
+fn connect_to_server<W: Work>(
     host: SocketAddr,
-    plan: &Plan,
-    sender: &Sender<(Role, Received)>,
+    plan: &Plan<W>,
+    sender: &Sender<Incoming<W::Report>>,
 ) -> Result<Process> {
     let stream = TcpStream::connect_timeout(&host, CONNECT_TIMEOUT).with_context(|| {
         format!(
@@ -179,10 +183,10 @@ fn connect_to_server(
 }
 
 /// Forwards the messages of a process from a thread of its own, until there are no more.
-fn forward_messages(
+fn forward_messages<R: DeserializeOwned + Send + 'static>(
     role: Role,
     lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
-    sender: &Sender<(Role, Received)>,
+    sender: &Sender<Incoming<R>>,
 ) {
     let sender = sender.clone();
     std::thread::spawn(move || {
@@ -213,7 +217,11 @@ fn is_terminal_control(c: char) -> bool {
     c.is_control() && c != '\n'
 }
 
-fn spawn(plan: &Plan, params: &str, sender: &Sender<(Role, Received)>) -> Result<Process> {
+fn spawn<W: Work>(
+    plan: &Plan<W>,
+    params: &str,
+    sender: &Sender<Incoming<W::Report>>,
+) -> Result<Process> {
     let role = plan.role;
     let (child, socket) = command(params)?;
     let lines = BufReader::new(socket.try_clone()?).lines();
@@ -225,7 +233,7 @@ fn spawn(plan: &Plan, params: &str, sender: &Sender<(Role, Received)>) -> Result
 }
 
 /// Starts a process that waits for its plan. `params` is [`Placement::params`].
-pub(crate) fn command(params: &str) -> Result<(Child, UnixStream)> {
+pub fn command(params: &str) -> Result<(Child, UnixStream)> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     // A provider's output must not mix with the result, so it goes to standard error.
@@ -242,7 +250,7 @@ pub(crate) fn command(params: &str) -> Result<(Child, UnixStream)> {
     Ok((child, socket)) // dropping `command` closes our copy of the child's end of the socket
 }
 
-fn receive(receiver: &Receiver<(Role, Received)>) -> Result<(Role, Message)> {
+fn receive<R>(receiver: &Receiver<Incoming<R>>) -> Result<(Role, Message<R>)> {
     match receiver.recv_timeout(MESSAGE_TIMEOUT) {
         Ok((role, Received::Message(Message::Failed(error)))) => {
             Err(failure(receiver, role, error))
@@ -261,7 +269,7 @@ fn receive(receiver: &Receiver<(Role, Received)>) -> Result<(Role, Message)> {
 }
 
 /// Returns the errors of both processes, because either may be the cause.
-fn failure(receiver: &Receiver<(Role, Received)>, role: Role, error: String) -> anyhow::Error {
+fn failure<R>(receiver: &Receiver<Incoming<R>>, role: Role, error: String) -> anyhow::Error {
     let mut text = format!("the {}: {error}", process_name(role));
     while let Ok((role, received)) = receiver.recv_timeout(FAILURE_REPORT_TIMEOUT) {
         if let Received::Message(Message::Failed(error)) = received {
@@ -273,7 +281,7 @@ fn failure(receiver: &Receiver<(Role, Received)>, role: Role, error: String) -> 
 }
 
 /// Returns the exit code that a shell reports for a process that this signal has killed.
-pub(crate) fn exit_code_of(signal: i32) -> i32 {
+pub fn exit_code_of(signal: i32) -> i32 {
     128 + signal
 }
 

@@ -4,48 +4,48 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cpu;
 use serde::Serialize;
 
-use crate::cpu;
-
+/// The circumstances of a measurement.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct MeasurementInfo {
+pub struct MeasurementInfo {
     /// The start time in UTC, such as `2026-11-25T07:03:04Z`.
-    pub(crate) date: String,
+    pub date: String,
     /// The version of this program. Every JSON document has it already.
     #[serde(skip)]
-    pub(crate) version: &'static str,
+    pub version: &'static str,
     /// The command line.
-    pub(crate) command: String,
+    pub command: String,
     /// The model of the processors.
-    pub(crate) cpu: String,
+    pub cpu: String,
     /// The number of processors that this process may use.
-    pub(crate) processors: usize,
-    pub(crate) kernel: String,
+    pub processors: usize,
+    /// The release of the kernel.
+    pub kernel: String,
 }
 
 impl MeasurementInfo {
-    pub(crate) fn now() -> MeasurementInfo {
+    /// Describes a measurement that this process, a run of `program`, begins now.
+    pub fn now(program: &str) -> MeasurementInfo {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let arguments = std::env::args_os().skip(1);
         let arguments = arguments.map(|argument| quoted(&argument.to_string_lossy()));
         MeasurementInfo {
             date: date(since.as_secs()),
             version: env!("CARGO_PKG_VERSION"),
-            command: std::iter::once("dat".to_owned())
+            command: std::iter::once(program.to_owned())
                 .chain(arguments)
                 .collect::<Vec<_>>()
                 .join(" "),
             cpu: model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             processors: cpu::allowed().len(),
-            kernel: kernel(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
         }
     }
-}
-
-/// Returns the release of the kernel.
-pub(crate) fn kernel() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
 /// Quotes an argument for a shell.

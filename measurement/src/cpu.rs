@@ -8,14 +8,14 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use crate::units;
 
 /// Returns the processors that this process may use.
-pub(crate) fn allowed() -> Vec<usize> {
+pub fn allowed() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
 /// Returns two processors, the first for the client and the second for the server, or `None` if
 /// there is only one.
-pub(crate) fn two_processors() -> Option<[usize; 2]> {
+pub fn two_processors() -> Option<[usize; 2]> {
     match allowed()[..] {
         [first, second, ..] => Some([first, second]),
         _ => None,
@@ -25,7 +25,7 @@ pub(crate) fn two_processors() -> Option<[usize; 2]> {
 /// Returns the processors of client and server that `--cpus` names. Without the option, returns two
 /// different processors if the host has two. For a server on another host, returns `None`, because
 /// that host chooses the processor.
-pub(crate) fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
+pub fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
     let allowed = allowed();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         bail!(
@@ -48,7 +48,7 @@ pub(crate) fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usi
 }
 
 /// Returns whether both processes may poll without taking processor time from each other.
-pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
+pub fn may_poll(processors: [Option<usize>; 2]) -> bool {
     match processors {
         [Some(client), Some(server)] => client != server,
         _ => two_processors().is_some(),
@@ -56,14 +56,14 @@ pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
 }
 
 /// Returns the processor time of all threads of this process.
-pub(crate) fn time() -> Duration {
+pub fn time() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     // The clock of a process starts at zero, so it is never negative.
     Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Pins the calling thread to one processor.
-pub(crate) fn pin_thread(cpu: usize) -> std::io::Result<()> {
+pub fn pin_thread(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &only(cpu))?)
 }
 
@@ -74,7 +74,7 @@ fn only(cpu: usize) -> CpuSet {
 }
 
 /// Pins this process to one processor: all of its threads, and those that they start later.
-pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
+pub fn pin(cpu: usize) -> std::io::Result<()> {
     let set = only(cpu);
     for thread in std::fs::read_dir("/proc/self/task")? {
         let name = thread?.file_name();

@@ -6,19 +6,22 @@ use anstyle::{AnsiColor, Style};
 
 /// The alignment of a column.
 #[derive(Clone, Copy)]
-pub(crate) enum Align {
+pub enum Align {
+    /// Blanks follow the text.
     Left,
+    /// Blanks precede the text.
     Right,
 }
 
 /// A table with columns of fixed width, so that rows can be printed before all rows are known.
-pub(crate) struct Table<const N: usize> {
-    pub(crate) columns: [(Align, usize); N],
+pub struct Table<const N: usize> {
+    /// The alignment and the width of each column.
+    pub columns: [(Align, usize); N],
 }
 
 impl<const N: usize> Table<N> {
     /// Returns a line without its newline.
-    pub(crate) fn row<S: AsRef<str>>(&self, cells: [S; N]) -> String {
+    pub fn row<S: AsRef<str>>(&self, cells: [S; N]) -> String {
         let mut line = String::new();
         for (cell, (align, width)) in cells.iter().zip(self.columns) {
             let cell = cell.as_ref();
@@ -33,11 +36,11 @@ impl<const N: usize> Table<N> {
 }
 
 /// The usual width of a terminal.
-pub(crate) const TERMINAL_WIDTH: usize = 80;
+pub const TERMINAL_WIDTH: usize = 80;
 
 /// Wraps text to the width of a terminal, without a final newline. Each line after the first begins
 /// with `indent`. A word that does not fit stays whole.
-pub(crate) fn wrapped(text: &str, indent: &str) -> String {
+pub fn wrapped(text: &str, indent: &str) -> String {
     let options = textwrap::Options::new(TERMINAL_WIDTH)
         .subsequent_indent(indent)
         .break_words(false)
@@ -49,15 +52,19 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> String {
 
 /// A colour, named by its meaning.
 #[derive(Clone, Copy)]
-pub(crate) enum Colour {
+pub enum Colour {
+    /// Something is as it should be.
     Good,
+    /// Something is wrong.
     Bad,
+    /// A remark.
     Faint,
+    /// A heading.
     Strong,
 }
 
 /// Colours the text if standard output is a terminal that supports it (<https://no-color.org>).
-pub(crate) fn colour(text: &str, colour: Colour) -> String {
+pub fn colour(text: &str, colour: Colour) -> String {
     if anstream::AutoStream::choice(&stdout()) == anstream::ColorChoice::Never {
         return text.to_owned();
     }

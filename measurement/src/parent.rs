@@ -18,25 +18,25 @@ use serde::de::DeserializeOwned;
 /// In the parent: makes a pair of sockets, and gives one end to the new process as its standard
 /// input. Returns the other end. When the parent ends in any way, the kernel closes that end, and
 /// the process reads the end of its input.
-pub(crate) fn connect(child: &mut Command) -> Result<UnixStream> {
+pub fn connect(child: &mut Command) -> Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair().context("making a pair of sockets")?;
     child.stdin(Stdio::from(OwnedFd::from(theirs)));
     Ok(ours)
 }
 
 /// In the parent: sends the one line that tells the process what to do.
-pub(crate) fn send_plan(mut child: &UnixStream, plan: &impl Serialize) -> Result<()> {
+pub fn send_plan(mut child: &UnixStream, plan: &impl Serialize) -> Result<()> {
     Ok(writeln!(child, "{}", serde_json::to_string(plan)?)?)
 }
 
 /// How long a provider may take to start. Every known provider needs far less.
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
+pub const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// In the parent: runs a process that starts a provider, because the provider may crash or hang.
 /// Sends the plan to the process. The first value is the answer of the process, or `None` if it
 /// sent none. The second value is the exit status, or `None` if the process still ran after `limit`
 /// and was killed.
-pub(crate) fn ask<T: DeserializeOwned>(
+pub fn ask<T: DeserializeOwned>(
     mut command: Command,
     plan: &impl Serialize,
     limit: Duration,
@@ -75,17 +75,17 @@ fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStat
 }
 
 /// In the child: reads its plan.
-pub(crate) fn receive_plan<T: DeserializeOwned>() -> Result<T> {
+pub fn receive_plan<T: DeserializeOwned>() -> Result<T> {
     let mut line = String::new();
     BufReader::new(socket()?).read_line(&mut line).context(WRONG_USE)?;
     serde_json::from_str(&line).context(WRONG_USE)
 }
 
-const WRONG_USE: &str = "this command is for internal use by `dat`, which starts it with a socket \
+const WRONG_USE: &str = "this command is for internal use: its parent starts it with a socket \
                          and a line of JSON as its input";
 
 /// In the child: sends a message to the parent. If the parent has ended, the process ends, too.
-pub(crate) fn send(message: &impl Serialize) {
+pub fn send(message: &impl Serialize) {
     let line = serde_json::to_string(message).unwrap_or_default() + "\n";
     if socket().and_then(|mut socket| Ok(socket.write_all(line.as_bytes())?)).is_err() {
         std::process::exit(1);
@@ -93,7 +93,7 @@ pub(crate) fn send(message: &impl Serialize) {
 }
 
 /// In the child: ends the process when its parent ends. No other input is read from the parent.
-pub(crate) fn exit_with_parent() -> Result<()> {
+pub fn exit_with_parent() -> Result<()> {
     let mut socket = socket()?;
     thread::spawn(move || {
         while socket.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}

@@ -6,12 +6,14 @@ use anyhow::{Context, Result, ensure};
 use dat::{
     Access, Adapter, Address, DatagramPeer, Endpoint, EventDispatcher, Flags, MemoryRegion, Segment,
 };
+use measurement::connection::expect_success;
+use measurement::measure::{Workload, latency_trial};
+use measurement::plain_sockets::PlainSockets;
+use measurement::rounds::{Trial, Value};
+use measurement::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait, round_trips};
 
-use crate::connection::expect_success;
-use crate::measure::{Workload, datagrams_trial, latency_trial};
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{Trial, Value};
-use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait};
+use crate::udp::{ask_for_arrivals, count_arrivals};
+use crate::workload::datagrams_trial;
 
 /// The number of receives that are always posted.
 const POSTED_RECEIVES: usize = 512;
@@ -119,23 +121,11 @@ impl Datagrams {
     /// Runs `count` round trips. Returns half of each round trip's time at the client, in seconds.
     /// Within a host no datagram of these round trips is lost.
     fn ping_pong(&mut self, role: Role, count: usize) -> Result<Vec<f64>> {
-        let mut times = Vec::with_capacity(count);
-        for _ in 0..count {
-            match role {
-                Role::Client => {
-                    let start = Instant::now();
-                    self.send()?;
-                    self.tidy()?;
-                    self.receive()?;
-                    times.push(start.elapsed().as_secs_f64() / 2.0);
-                }
-                Role::Server => {
-                    self.receive()?;
-                    self.send()?;
-                    self.tidy()?;
-                }
-            }
-        }
+        let send = |datagrams: &mut Self| {
+            datagrams.send()?;
+            datagrams.tidy()
+        };
+        let times = round_trips(role, count, self, send, Self::receive)?;
         self.complete(0)?;
         Ok(times)
     }
@@ -158,9 +148,9 @@ impl Datagrams {
                     self.send()?;
                 }
                 self.complete(0)?;
-                sockets.ask_for_arrivals()?
+                ask_for_arrivals(sockets)?
             }
-            Role::Server => sockets.count_arrivals(count, |_| {
+            Role::Server => count_arrivals(sockets, count, || {
                 let has_received = self.try_receive()?;
                 self.post_receives()?;
                 Ok(has_received)

@@ -4,22 +4,22 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dat::{
     Access, Adapter, Address, Endpoint, Event, EventDispatcher, Flags, MemoryRegion, Segment,
 };
+use measurement::connection::expect_success;
+use measurement::measure::bandwidth_trial;
+use measurement::plain_sockets::{PlainSockets, prepare};
+use measurement::rounds::{Trial, Value};
+use measurement::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-
-use crate::connection::expect_success;
-use crate::measure::bandwidth_trial;
-use crate::plain_sockets::PlainSockets;
-use crate::rounds::{Trial, Value};
-use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait};
 
 /// The number of events that one call of epoll_wait returns, as in the provider.
 const EVENT_CAPACITY: usize = 256;
@@ -205,8 +205,7 @@ impl WatchedSockets {
         role: Role,
     ) -> Result<Self> {
         let Requests { size, connections, .. } = requests;
-        let sockets = sockets.connect_more(role, connections)?;
-        let mut sockets: Vec<_> = sockets.into_iter().map(TcpStream::from_std).collect();
+        let mut sockets = connect_more(sockets, role, connections)?;
         let poll = Poll::new()?;
         for (index, socket) in sockets.iter_mut().enumerate() {
             poll.registry().register(socket, Token(index), Interest::READABLE)?;
@@ -243,6 +242,24 @@ impl WatchedSockets {
         }
         Ok(())
     }
+}
+
+/// Connects further TCP streams to the other process. They do not block.
+fn connect_more(sockets: &mut PlainSockets, role: Role, count: usize) -> Result<Vec<TcpStream>> {
+    let (local, peer) = (sockets.socket().local_addr()?.ip(), sockets.socket().peer_addr()?.ip());
+    let listener = TcpListener::bind((local, 0))?;
+    let port = sockets.tell(Role::Server, role, listener.local_addr()?.port().into())?;
+    let server = (peer, u16::try_from(port)?);
+    let connect = |_| -> Result<TcpStream> {
+        let stream = match role {
+            Role::Client => std::net::TcpStream::connect(server)?,
+            Role::Server => listener.accept()?.0,
+        };
+        prepare(&stream)?;
+        stream.set_nonblocking(true)?;
+        Ok(TcpStream::from_std(stream))
+    };
+    (0..count).map(connect).collect::<Result<_>>().context("connecting further TCP sockets")
 }
 
 impl Connections for WatchedSockets {

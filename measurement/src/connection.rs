@@ -5,7 +5,7 @@
 //! than the other side has receives for: each notification from the other side permits another
 //! [`MESSAGES_PER_CREDIT`] messages.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use dat::{
@@ -17,86 +17,61 @@ use crate::operation::{ATOMIC_BYTES, Operation};
 use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Wait};
 
 /// The number of receives that are always posted.
-pub(crate) const POSTED_RECEIVES: usize = 512;
+pub const POSTED_RECEIVES: usize = 512;
 /// The receiver of a stream sends a notification after this many messages.
-pub(crate) const MESSAGES_PER_CREDIT: usize = 128;
+pub const MESSAGES_PER_CREDIT: usize = 128;
 /// The maximum number of outstanding requests, including notifications. Each of them may follow a
 /// write without a completion, so an endpoint has room for twice this number.
-pub(crate) const MAX_REQUESTS: usize = 128;
+pub const MAX_REQUESTS: usize = 128;
 /// The maximum number of outstanding RDMA reads in each direction. The requester does not start
 /// further reads before one of these completes.
 const MAX_READS: usize = 16;
 /// The number of bytes after the incoming data that must stay unchanged.
-pub(crate) const GUARD_BYTES: usize = 64;
+pub const GUARD_BYTES: usize = 64;
 
 /// The prefix of the private data of each side. The description of the side's memory follows it.
 const PRIVATE_DATA_PREFIX: &[u8] = b"opendat 1 ";
 
 /// One end of a DAT connection.
-pub(crate) struct Connection {
+pub struct Connection {
     endpoint: Endpoint,
     /// The outgoing data, then the incoming data, then the guard.
-    pub(crate) memory: MemoryRegion<'static>,
+    pub memory: MemoryRegion<'static>,
     peer: RemoteRegion,
     /// The size of the largest message in bytes.
     largest: usize,
     receives: EventDispatcher,
-    requests: EventDispatcher,
+    /// The completions of requests.
+    pub requests: EventDispatcher,
     connections: EventDispatcher,
     /// The number of requests that have not completed.
-    pub(crate) outstanding: usize,
+    pub outstanding: usize,
     /// The number of receives that have completed and were not posted again.
     unposted_receives: usize,
-    sequence: SequenceNumbers,
-    call_counter: CallCounter,
     wait: Wait,
 }
 
-/// The latest sequence numbers: `sent` was written to a peer that watches its memory, and `seen`
-/// was found in the memory of this process.
-#[derive(Default)]
-struct SequenceNumbers {
-    sent: u8,
-    seen: u8,
-}
-
-/// Counts the calls of DAT that are due while a consumer watches memory. The count continues over
-/// all messages, because most messages take less time than there is between two calls.
-struct CallCounter {
-    since: Instant,
-    /// The number of calls that were due so far. Calls that were due while no consumer watched are
-    /// replaced by a single call.
-    due: u128,
-}
-
-impl CallCounter {
-    /// Returns whether a call is due, at `calls` per millisecond.
-    fn is_due(&mut self, now: Instant, calls: u32) -> bool {
-        let due = (now - self.since).as_micros() * u128::from(calls) / 1000;
-        std::mem::replace(&mut self.due, due) < due
-    }
-}
-
 /// A connection that waits for its peer.
-pub(crate) struct Listening {
+pub struct Listening {
     connection: Connection,
     listener: dat::Listener,
 }
 
 impl Listening {
     /// Listens on a free connection qualifier.
-    pub(crate) fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+    pub fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
         let connection = Connection::new(adapter, largest, wait)?;
         let listener = adapter.listen_any(&connection.connections)?;
         Ok(Listening { connection, listener })
     }
 
-    pub(crate) fn qualifier(&self) -> u64 {
+    /// Returns the connection qualifier.
+    pub fn qualifier(&self) -> u64 {
         self.listener.qualifier()
     }
 
     /// Accepts the first request whose private data are valid.
-    pub(crate) fn accept(mut self) -> Result<Connection> {
+    pub fn accept(mut self) -> Result<Connection> {
         let request = self
             .connection
             .connections
@@ -154,14 +129,12 @@ impl Connection {
             connections,
             outstanding: 0,
             unposted_receives: 0,
-            sequence: SequenceNumbers::default(),
-            call_counter: CallCounter { since: Instant::now(), due: 0 },
             wait,
         })
     }
 
     /// Connects to a peer that is [`Listening`].
-    pub(crate) fn connect(
+    pub fn connect(
         adapter: &Adapter,
         peer: Address,
         qualifier: u64,
@@ -194,7 +167,7 @@ impl Connection {
     }
 
     /// Disconnects, or waits for the peer's disconnect.
-    pub(crate) fn disconnect(mut self) -> Result<()> {
+    pub fn disconnect(mut self) -> Result<()> {
         self.endpoint.disconnect(Close::Graceful)?;
         Ok(self
             .connections
@@ -204,18 +177,18 @@ impl Connection {
     }
 
     /// Returns the segment of the outgoing data of this size.
-    pub(crate) fn outgoing(&self, size: usize) -> Result<Segment> {
+    pub fn outgoing(&self, size: usize) -> Result<Segment> {
         Ok(self.memory.segment(0..size)?)
     }
 
     /// Returns the offset at which incoming data begin in the memory.
-    pub(crate) fn incoming_offset(&self) -> usize {
+    pub fn incoming_offset(&self) -> usize {
         self.largest
     }
 
     /// Posts a send of the outgoing data.
     #[inline]
-    pub(crate) fn send(&mut self, data: Segment) -> Result<()> {
+    pub fn send(&mut self, data: Segment) -> Result<()> {
         self.endpoint.post_send(&[data], 0, Flags::default())?;
         self.outstanding += 1;
         Ok(())
@@ -223,7 +196,7 @@ impl Connection {
 
     /// Posts a notification.
     #[inline]
-    pub(crate) fn notify(&mut self) -> Result<()> {
+    pub fn notify(&mut self) -> Result<()> {
         self.endpoint.post_send(&[], 0, Flags::default())?;
         self.outstanding += 1;
         Ok(())
@@ -231,7 +204,7 @@ impl Connection {
 
     /// Posts an RDMA write from the outgoing data to the peer's incoming data.
     #[inline]
-    pub(crate) fn write(&mut self, size: usize) -> Result<()> {
+    pub fn write(&mut self, size: usize) -> Result<()> {
         self.post_write(size, Flags::default())?;
         self.outstanding += 1;
         Ok(())
@@ -240,60 +213,23 @@ impl Connection {
     /// Posts a write as [`write`](Self::write) does, and a notification after it. Only the
     /// notification has a completion, which also covers the write.
     #[inline]
-    pub(crate) fn write_and_notify(&mut self, size: usize) -> Result<()> {
+    pub fn write_and_notify(&mut self, size: usize) -> Result<()> {
         self.post_write(size, Flags::SUPPRESS)?;
         self.notify()
     }
 
+    /// Posts a write as [`write`](Self::write) does, with these flags. It does not count as
+    /// outstanding.
     #[inline]
-    fn post_write(&mut self, size: usize, flags: Flags) -> Result<()> {
+    pub fn post_write(&mut self, size: usize, flags: Flags) -> Result<()> {
         let local = self.memory.segment(0..size)?;
         let remote = self.peer.segment(self.largest..self.largest + size)?;
         Ok(self.endpoint.post_write(&[local], remote, 0, flags)?)
     }
 
-    /// Posts a write as [`write`](Self::write) does, with a new sequence number in the last octet.
-    /// The write has no completion.
-    pub(crate) fn write_numbered(&mut self, size: usize) -> Result<()> {
-        self.sequence.sent = self.sequence.sent.wrapping_add(1);
-        self.memory.store(size - 1, &[self.sequence.sent])?;
-        self.post_write(size, Flags::SUPPRESS)
-    }
-
-    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile,
-    /// it also calls DAT `calls` times per millisecond to poll for completions, although no
-    /// operation has a completion.
-    pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
-        const POLLS_PER_CLOCK_CHECK: u32 = 32;
-        self.sequence.seen = self.sequence.seen.wrapping_add(1);
-        let start = Instant::now();
-        let mut last = [0];
-        loop {
-            for _ in 0..POLLS_PER_CLOCK_CHECK {
-                self.memory.load(self.largest + size - 1, &mut last)?;
-                if last == [self.sequence.seen] {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
-            let now = Instant::now();
-            ensure!(
-                now - start < PEER_TIMEOUT,
-                "waited {} s for a write of the other process",
-                PEER_TIMEOUT.as_secs()
-            );
-            if self.call_counter.is_due(now, calls) {
-                ensure!(
-                    self.requests.dequeue()?.is_none(),
-                    "the EVD has a completion, although all writes suppress their completions"
-                );
-            }
-        }
-    }
-
     /// Posts an RDMA read, or an atomic operation on the first word of the peer's outgoing data.
     #[inline]
-    pub(crate) fn post_read_or_atomic(&mut self, operation: Operation, size: usize) -> Result<()> {
+    pub fn post_read_or_atomic(&mut self, operation: Operation, size: usize) -> Result<()> {
         if !operation.is_atomic() {
             return self.read(size);
         }
@@ -310,7 +246,7 @@ impl Connection {
     }
 
     /// Sets how later calls wait.
-    pub(crate) fn set_wait(&mut self, wait: Wait) {
+    pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
     }
 
@@ -326,7 +262,7 @@ impl Connection {
 
     /// Waits for a message and posts the receive again. Returns the length of the message.
     #[inline]
-    pub(crate) fn receive(&mut self) -> Result<usize> {
+    pub fn receive(&mut self) -> Result<usize> {
         let length = self.take_message()?;
         self.post_receives()?;
         Ok(length)
@@ -335,7 +271,7 @@ impl Connection {
     /// Waits for a message and returns its length. [`post_receives`](Self::post_receives) posts the
     /// receive again when there is time.
     #[inline]
-    pub(crate) fn take_message(&mut self) -> Result<usize> {
+    pub fn take_message(&mut self) -> Result<usize> {
         self.take_message_within(PEER_TIMEOUT)
     }
 
@@ -348,7 +284,7 @@ impl Connection {
 
     /// Posts the completed receives again.
     #[inline]
-    pub(crate) fn post_receives(&mut self) -> Result<()> {
+    pub fn post_receives(&mut self) -> Result<()> {
         while self.unposted_receives > 0 {
             self.unposted_receives -= 1;
             let incoming = self.memory.segment(self.largest..2 * self.largest)?;
@@ -359,7 +295,7 @@ impl Connection {
 
     /// Returns the length of a message if one has arrived.
     #[inline]
-    pub(crate) fn try_receive(&mut self) -> Result<Option<usize>> {
+    pub fn try_receive(&mut self) -> Result<Option<usize>> {
         match self.receives.dequeue()? {
             Some(event) => {
                 let length = expect_success(event)?.length as usize;
@@ -372,12 +308,12 @@ impl Connection {
     }
 
     /// Waits for a message that must be a notification.
-    pub(crate) fn receive_notification(&mut self) -> Result<()> {
+    pub fn receive_notification(&mut self) -> Result<()> {
         self.receive_notification_within(PEER_TIMEOUT)
     }
 
     /// As [`receive_notification`](Self::receive_notification), with a time limit.
-    pub(crate) fn receive_notification_within(&mut self, limit: Duration) -> Result<()> {
+    pub fn receive_notification_within(&mut self, limit: Duration) -> Result<()> {
         let length = self.take_message_within(limit)?;
         self.post_receives()?;
         match length {
@@ -388,7 +324,7 @@ impl Connection {
 
     /// Takes the completions that have already arrived.
     #[inline]
-    pub(crate) fn reap(&mut self) -> Result<()> {
+    pub fn reap(&mut self) -> Result<()> {
         while self.outstanding > 0
             && let Some(event) = self.requests.dequeue()?
         {
@@ -400,7 +336,7 @@ impl Connection {
 
     /// Waits until at most `left` requests are outstanding.
     #[inline]
-    pub(crate) fn complete(&mut self, left: usize) -> Result<()> {
+    pub fn complete(&mut self, left: usize) -> Result<()> {
         while self.outstanding > left {
             next_completion(&mut self.requests, self.wait, "a completion", PEER_TIMEOUT)?;
             self.outstanding -= 1;
@@ -443,40 +379,12 @@ fn next_completion(
     expect_success(event)
 }
 
+/// Returns the completion of an operation that succeeded.
 #[inline]
-pub(crate) fn expect_success(event: Event) -> Result<Completion> {
+pub fn expect_success(event: Event) -> Result<Completion> {
     match event {
         Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
         Event::Completion(failed) => bail!("{} failed: {}", failed.operation, failed.status),
         other => bail!("expected a completion, got {other:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// Returns the number of calls that are due if the clock is read `steps` times, once every
-    /// `step` microseconds.
-    fn calls(step: u64, steps: u32, calls: u32) -> usize {
-        let since = Instant::now();
-        let mut call_counter = CallCounter { since, due: 0 };
-        (1..=steps)
-            .filter(|&at| call_counter.is_due(since + at * Duration::from_micros(step), calls))
-            .count()
-    }
-
-    #[test]
-    fn calls_are_counted_over_all_messages() {
-        assert_eq!(calls(7, 1000, 1), 7, "one call must be due for each of the 7 milliseconds");
-        assert_eq!(calls(7, 1000, 100), 700);
-        assert_eq!(calls(7, 1000, 0), 0);
-        assert_eq!(
-            calls(5000, 2, 1),
-            2,
-            "after each pause, one call must replace all calls that are overdue"
-        );
     }
 }

@@ -15,28 +15,28 @@ use crate::units;
 
 /// The requirements for the rounds of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// The minimum number of rounds.
-    pub(crate) rounds: usize,
+    pub rounds: usize,
     /// The minimum duration of all rounds together.
-    pub(crate) duration: Duration,
+    pub duration: Duration,
     /// The minimum duration of a round's trial.
-    pub(crate) min_trial_time: Duration,
+    pub min_trial_time: Duration,
     /// The minimum number of operations in a round's trial, unless they take longer than
     /// `max_trial_time`.
-    pub(crate) operations: usize,
+    pub operations: usize,
     /// The maximum duration of a trial that has fewer than `operations`.
-    pub(crate) max_trial_time: Duration,
+    pub max_trial_time: Duration,
     /// A noisy row gets further rounds, until it has this many times the minimum number of rounds.
-    pub(crate) attempts: usize,
+    pub attempts: usize,
 }
 
 /// The default number of rounds. The median of fewer rounds is not reliable.
-pub(crate) const DEFAULT_ROUNDS: usize = 5;
+pub const DEFAULT_ROUNDS: usize = 5;
 /// The default minimum duration of a round's trial.
-pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(50);
+pub const MIN_TRIAL_TIME: Duration = Duration::from_millis(50);
 /// The default minimum number of operations in a round's trial.
-pub(crate) const MIN_OPERATIONS: usize = 1000;
+pub const MIN_OPERATIONS: usize = 1000;
 /// The maximum spread (see [`spread`]). A row is noisy if one of its values has a larger spread.
 const MAX_SPREAD: f64 = 0.15;
 /// The maximum ratio of mean and median latency. A row with a larger ratio is also noisy, because a
@@ -63,7 +63,7 @@ const MAX_RESIZES: usize = 3;
 const OVERDUE_FACTOR: f64 = 4.0;
 
 /// The result of a trial.
-pub(crate) trait Sample: Copy {
+pub trait Sample: Copy {
     /// Returns the values that must agree between rounds.
     fn values(&self) -> [f64; 2];
 
@@ -73,10 +73,11 @@ pub(crate) trait Sample: Copy {
 
 /// A value, which is a latency or a bandwidth.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Value {
-    pub(crate) value: f64,
+pub struct Value {
+    /// The value, in the unit of the row.
+    pub value: f64,
     /// The ratio of mean and median latency: see [`Sample::tail`].
-    pub(crate) tail: f64,
+    pub tail: f64,
 }
 
 impl Sample for Value {
@@ -91,30 +92,36 @@ impl Sample for Value {
 
 /// One trial of a part.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Trial<T> {
-    pub(crate) operations: usize,
+pub struct Trial<T> {
+    /// The number of operations.
+    pub operations: usize,
     /// The duration of the trial.
-    pub(crate) seconds: f64,
-    pub(crate) sample: T,
+    pub seconds: f64,
+    /// What the trial has measured.
+    pub sample: T,
 }
 
 /// The next step: a trial of one part, with at least this many operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Step {
-    pub(crate) part: usize,
-    pub(crate) operations: usize,
+pub struct Step {
+    /// The index of the part.
+    pub part: usize,
+    /// The minimum number of operations.
+    pub operations: usize,
 }
 
 /// The rounds of a row: the trials of each part, in the order of the rounds.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Rounds<T> {
-    pub(crate) parts: Vec<Vec<Trial<T>>>,
+pub struct Rounds<T> {
+    /// The trials of each part.
+    pub parts: Vec<Vec<Trial<T>>>,
     /// Whether there are fewer rounds than requested, because they took too long.
-    pub(crate) is_incomplete: bool,
+    pub is_incomplete: bool,
 }
 
 impl<T> Rounds<T> {
-    pub(crate) fn of(parts: Vec<Vec<Trial<T>>>) -> Self {
+    /// Returns rounds with these trials of each part.
+    pub fn of(parts: Vec<Vec<Trial<T>>>) -> Self {
         Rounds { parts, is_incomplete: false }
     }
 
@@ -127,20 +134,23 @@ impl<T> Rounds<T> {
 /// A value over all rounds. If the machine had two states (see `states.rs`), the value is that of
 /// the state with more rounds, and the other state is beside it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Figure {
+pub struct Figure {
+    /// The value of the state with more rounds.
     #[serde(flatten)]
-    pub(crate) main: State,
-    pub(crate) other_state: Option<State>,
+    pub main: State,
+    /// The value of the other state, if there are two.
+    pub other_state: Option<State>,
 }
 
 /// A value over the rounds of one state of the machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct State {
+pub struct State {
     /// The number of rounds.
-    pub(crate) rounds: usize,
-    pub(crate) median: f64,
+    pub rounds: usize,
+    /// The median of the values.
+    pub median: f64,
     /// The spread of the value: see [`spread`].
-    pub(crate) spread: Option<f64>,
+    pub spread: Option<f64>,
 }
 
 impl State {
@@ -150,7 +160,8 @@ impl State {
 }
 
 impl Figure {
-    pub(crate) fn of(values: &[f64]) -> Figure {
+    /// Returns the figure of the rounds with these values.
+    pub fn of(values: &[f64]) -> Figure {
         let of = |rounds: &Vec<usize>| {
             State::of(&rounds.iter().map(|&round| values[round]).collect::<Vec<_>>())
         };
@@ -159,7 +170,7 @@ impl Figure {
     }
 
     /// Returns the larger one of the spreads of the states.
-    pub(crate) fn spread(&self) -> Option<f64> {
+    pub fn spread(&self) -> Option<f64> {
         let spreads = [self.main.spread, self.other_state.and_then(|state| state.spread)];
         spreads.into_iter().flatten().max_by(f64::total_cmp)
     }
@@ -167,18 +178,18 @@ impl Figure {
 
 impl<T: Sample> Rounds<T> {
     /// Returns a value of one part over all rounds.
-    pub(crate) fn figure(&self, part: usize, value: impl Fn(&T) -> f64) -> Figure {
+    pub fn figure(&self, part: usize, value: impl Fn(&T) -> f64) -> Figure {
         let values: Vec<f64> = self.parts[part].iter().map(|trial| value(&trial.sample)).collect();
         Figure::of(&values)
     }
 
     /// Returns the number of rounds.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.parts.iter().map(Vec::len).min().unwrap_or(0)
     }
 
     /// Returns the smallest number of operations in a trial.
-    pub(crate) fn operations(&self) -> usize {
+    pub fn operations(&self) -> usize {
         self.parts.iter().flatten().map(|trial| trial.operations).min().unwrap_or(0)
     }
 
@@ -197,13 +208,15 @@ impl<T: Sample> Rounds<T> {
         if self.is_incomplete { f64::INFINITY } else { most }
     }
 
-    pub(crate) fn is_noisy(&self) -> bool {
+    /// Returns whether the row is noisy: a spread is above the limit, the mean latency is far above
+    /// the median, or there are fewer rounds than requested.
+    pub fn is_noisy(&self) -> bool {
         self.noise() > 1.0
     }
 }
 
 /// Decides what is measured next.
-pub(crate) struct Schedule<T> {
+pub struct Schedule<T> {
     rules: Rules,
     sizes: Vec<TrialSize>,
     rounds: Rounds<T>,
@@ -218,7 +231,8 @@ pub(crate) struct Schedule<T> {
 }
 
 impl<T: Sample> Schedule<T> {
-    pub(crate) fn new(rules: Rules, parts: usize) -> Self {
+    /// Creates the schedule of a row with this number of parts.
+    pub fn new(rules: Rules, parts: usize) -> Self {
         Schedule {
             rules,
             sizes: vec![TrialSize::probing(FIRST_PROBE_OPERATIONS); parts],
@@ -232,7 +246,7 @@ impl<T: Sample> Schedule<T> {
     }
 
     /// Returns the next step, or `None` if there are enough rounds.
-    pub(crate) fn next(&self) -> Option<Step> {
+    pub fn next(&self) -> Option<Step> {
         if self.done {
             return None;
         }
@@ -248,7 +262,7 @@ impl<T: Sample> Schedule<T> {
     }
 
     /// Records the trial of the next step. Returns whether the trial ends a round.
-    pub(crate) fn record(&mut self, trial: Trial<T>) -> bool {
+    pub fn record(&mut self, trial: Trial<T>) -> bool {
         let Some(Step { part, .. }) = self.next() else { return false };
         self.total_seconds += trial.seconds;
         let size = &mut self.sizes[part];
@@ -267,7 +281,7 @@ impl<T: Sample> Schedule<T> {
     }
 
     /// Returns the completed share of the row.
-    pub(crate) fn progress(&self) -> f64 {
+    pub fn progress(&self) -> f64 {
         let Rules { rounds, duration, .. } = self.rules;
         let share = self.rounds.count() as f64 / rounds as f64;
         let of_time = self.rounds_seconds / duration.as_secs_f64();
@@ -276,7 +290,7 @@ impl<T: Sample> Schedule<T> {
     }
 
     /// Returns the rounds that have ended, or `None` if there is none.
-    pub(crate) fn rounds(&self) -> Option<&Rounds<T>> {
+    pub fn rounds(&self) -> Option<&Rounds<T>> {
         (self.rounds.count() > 0).then_some(&self.rounds)
     }
 
@@ -325,7 +339,7 @@ impl<T: Sample> Schedule<T> {
 /// The schedules of several rows, whose rounds take turns. First each row has a round, then each
 /// row has another, and so on. So the rounds of a row are spread over the whole measurement, and
 /// all rows find the machine in the same states.
-pub(crate) struct Interleaved<T> {
+pub struct Interleaved<T> {
     rows: Vec<Schedule<T>>,
     /// The row whose turn it is.
     row: usize,
@@ -333,20 +347,20 @@ pub(crate) struct Interleaved<T> {
 
 impl<T: Sample> Interleaved<T> {
     /// Creates schedules of rows that have these numbers of parts.
-    pub(crate) fn new(rules: Rules, parts: impl IntoIterator<Item = usize>) -> Self {
+    pub fn new(rules: Rules, parts: impl IntoIterator<Item = usize>) -> Self {
         let rows = parts.into_iter().map(|parts| Schedule::new(rules, parts)).collect();
         Interleaved { rows, row: 0 }
     }
 
     /// Returns the row whose turn it is and its next step, or `None` if all rows have enough
     /// rounds.
-    pub(crate) fn next(&self) -> Option<(usize, Step)> {
+    pub fn next(&self) -> Option<(usize, Step)> {
         self.rows.get(self.row)?.next().map(|step| (self.row, step))
     }
 
     /// Records the trial of the next step. If the trial ends a round, returns the rounds of the row
     /// so far, and the next row has its turn.
-    pub(crate) fn record(&mut self, trial: Trial<T>) -> Option<&Rounds<T>> {
+    pub fn record(&mut self, trial: Trial<T>) -> Option<&Rounds<T>> {
         let row = self.row;
         if !self.rows.get_mut(row)?.record(trial) {
             return None;
@@ -357,7 +371,7 @@ impl<T: Sample> Interleaved<T> {
     }
 
     /// Returns the number of completed rows, with the completed shares of the others.
-    pub(crate) fn progress(&self) -> f64 {
+    pub fn progress(&self) -> f64 {
         self.rows.iter().map(Schedule::progress).sum()
     }
 }
@@ -401,14 +415,14 @@ impl TrialSize {
 }
 
 /// Returns the median.
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     quantile(&sorted(values), 0.5)
 }
 
 /// Returns half the distance between the quartiles as a share of the median: half of all rounds are
 /// within the median plus or minus about this share. A single disturbed round hardly changes the
 /// spread. Returns `None` for a single value.
-pub(crate) fn spread(values: &[f64]) -> Option<f64> {
+pub fn spread(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let distance = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
     (sorted.len() > 1).then(|| distance / 2.0 / quantile(&sorted, 0.5))
@@ -421,7 +435,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 }
 
 /// Returns a remark on noisy rows, or an empty text if no row is noisy.
-pub(crate) fn noise(rows: usize) -> String {
+pub fn noise(rows: usize) -> String {
     let subject = match rows {
         0 => return String::new(),
         1 => "One row is".to_owned(),
@@ -440,7 +454,7 @@ const NOISY_MARK: char = '!';
 
 /// Formats the spread of a row, with a mark if the row is noisy. The text has at most six columns
 /// if the spread is below 1,000 %.
-pub(crate) fn spread_with_mark(spread: Option<f64>, is_noisy: bool) -> String {
+pub fn spread_with_mark(spread: Option<f64>, is_noisy: bool) -> String {
     let spread = spread.map_or_else(String::new, units::spread);
     match (is_noisy, spread.chars().count()) {
         (false, _) => spread,
@@ -451,11 +465,7 @@ pub(crate) fn spread_with_mark(spread: Option<f64>, is_noisy: bool) -> String {
 
 /// Returns a remark on a figure that has two states, or `None` if it has one. `format` formats a
 /// value.
-pub(crate) fn two_states(
-    what: &str,
-    figure: &Figure,
-    format: impl Fn(f64) -> String,
-) -> Option<String> {
+pub fn two_states(what: &str, figure: &Figure, format: impl Fn(f64) -> String) -> Option<String> {
     let (main, other) = (figure.main, figure.other_state?);
     let value = |state: &State| {
         let spread = state.spread.map_or_else(String::new, |s| format!(" {}", units::spread(s)));

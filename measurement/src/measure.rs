@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RECEIVES};
 use crate::operation::Operation;
 use crate::plain_sockets::{Direction, PlainSockets};
-use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
+use crate::rounds::{Step, Trial, Value, median};
 use crate::wait::{PEER_TIMEOUT, Role};
 
 /// The maximum time per operation, even if both processes poll on a single shared processor.
@@ -19,35 +19,36 @@ const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A workload of one connection.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Workload {
+pub enum Workload {
     /// Latency in seconds. It is half a round trip for a send, and for an RDMA write with the
     /// notification after it. It is the whole round trip for a read or an atomic operation.
-    Latency { operation: Operation, size: usize },
+    Latency {
+        /// The operation.
+        operation: Operation,
+        /// The size of a message in bytes.
+        size: usize,
+    },
     /// Bandwidth in bytes per second, with `window` operations outstanding.
-    Stream { operation: Operation, size: usize, window: usize },
-    /// Latency in seconds: half a round trip of RDMA writes. Each process finds a write by polling
-    /// the last octet in its memory, and polls DAT for completions `calls` times per millisecond.
-    Watch { size: usize, calls: u32 },
-    /// Latency in seconds of one RDMA write: from the post to the completion.
-    WriteCompletion { size: usize },
-    /// Latency in seconds: half a round trip of an RDMA write that has a completion, and the
-    /// notification behind it on the same connection.
-    WriteAndNotify { size: usize },
+    Stream {
+        /// The operation.
+        operation: Operation,
+        /// The size of a message in bytes.
+        size: usize,
+        /// The number of outstanding operations.
+        window: usize,
+    },
 }
 
 impl Workload {
-    pub(crate) fn size(self) -> usize {
+    /// Returns the size of a message in bytes.
+    pub fn size(self) -> usize {
         match self {
-            Workload::Latency { size, .. }
-            | Workload::Stream { size, .. }
-            | Workload::Watch { size, .. }
-            | Workload::WriteCompletion { size }
-            | Workload::WriteAndNotify { size } => size,
+            Workload::Latency { size, .. } | Workload::Stream { size, .. } => size,
         }
     }
 
-    /// Runs the workload with DAT. Returns the client's measurement.
-    pub(crate) fn run_dat(
+    /// Runs the workload with DAT, when both processes are ready. Returns the client's measurement.
+    pub fn run_dat(
         self,
         connection: &mut Connection,
         sockets: &mut PlainSockets,
@@ -55,6 +56,16 @@ impl Workload {
         count: usize,
     ) -> Result<Trial<Value>> {
         sockets.barrier()?;
+        self.run_connection(connection, role, count)
+    }
+
+    /// As [`run_dat`](Self::run_dat), without waiting for the other process.
+    pub fn run_connection(
+        self,
+        connection: &mut Connection,
+        role: Role,
+        count: usize,
+    ) -> Result<Trial<Value>> {
         let start = Instant::now();
         Ok(match self {
             Workload::Latency { operation, size } => {
@@ -65,53 +76,11 @@ impl Workload {
                 size,
                 count,
             ),
-            Workload::Watch { size, calls } => {
-                latency_trial(start, &watched(connection, role, size, calls, count)?)
-            }
-            Workload::WriteCompletion { size } => {
-                latency_trial(start, &write_completions(connection, role, size, count)?)
-            }
-            Workload::WriteAndNotify { size } => {
-                latency_trial(start, &writes_and_notifications(connection, role, size, count)?)
-            }
         })
     }
 
-    /// Runs the workload with DAT on each connection, in a thread of its own if there are several.
-    /// Returns the client's measurement of all connections together, in bytes per second.
-    pub(crate) fn run_dat_threads(
-        self,
-        connections: &mut [Connection],
-        sockets: &mut PlainSockets,
-        role: Role,
-        count: usize,
-    ) -> Result<Trial<Value>> {
-        let each = count.div_ceil(connections.len());
-        sockets.barrier()?;
-        let start = Instant::now();
-        on_each_connection(connections, |connection| match self {
-            Workload::Latency { operation, size } => {
-                latency(connection, role, operation, size, each, 1).map(drop)
-            }
-            Workload::Stream { operation, size, window } => {
-                stream(connection, role, operation, size, each, window).map(drop)
-            }
-            Workload::Watch { size, calls } => {
-                watched(connection, role, size, calls, each).map(drop)
-            }
-            Workload::WriteCompletion { size } => {
-                write_completions(connection, role, size, each).map(drop)
-            }
-            Workload::WriteAndNotify { size } => {
-                writes_and_notifications(connection, role, size, each).map(drop)
-            }
-        })?;
-        let seconds = start.elapsed().as_secs_f64();
-        Ok(bandwidth_trial(seconds, self.size(), each * connections.len()))
-    }
-
     /// Runs the workload with plain sockets. Returns the client's measurement.
-    pub(crate) fn run_plain(
+    pub fn run_plain(
         self,
         sockets: &mut PlainSockets,
         role: Role,
@@ -123,17 +92,8 @@ impl Workload {
             Workload::Latency { operation, size } if operation.is_round_trip() => {
                 latency_trial(start, &sockets.ask(role, size, count)?)
             }
-            Workload::Latency { size, .. }
-            | Workload::WriteCompletion { size }
-            | Workload::WriteAndNotify { size } => {
+            Workload::Latency { size, .. } => {
                 latency_trial(start, &sockets.ping_pong(role, size, count)?)
-            }
-            Workload::Watch { size, .. } => {
-                latency_trial(start, &sockets.watched(role, size, count)?)
-            }
-            Workload::Stream { size, .. } if sockets.uses_udp => {
-                let (arrived, seconds) = sockets.datagrams(role, size, count)?;
-                datagrams_trial(seconds, size, count, arrived)
             }
             Workload::Stream { operation, size, .. } => {
                 let direction = if operation.is_round_trip() {
@@ -148,25 +108,14 @@ impl Workload {
 }
 
 /// Returns a trial that began at `start`, with the median of its latencies as the value.
-pub(crate) fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
+pub fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
     let seconds = start.elapsed().as_secs_f64();
     let (value, mean) = (median(times), times.iter().sum::<f64>() / times.len() as f64);
     Trial { operations: times.len(), seconds, sample: Value { value, tail: mean / value } }
 }
 
-/// Returns a trial that sent `sent` datagrams, with the bytes per second of the `arrived` ones as
-/// the value.
-pub(crate) fn datagrams_trial(
-    seconds: f64,
-    size: usize,
-    sent: usize,
-    arrived: usize,
-) -> Trial<Value> {
-    Trial { operations: sent, ..bandwidth_trial(seconds, size, arrived) }
-}
-
 /// Returns a trial whose value is in bytes per second.
-pub(crate) fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<Value> {
+pub fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<Value> {
     Trial {
         operations: count,
         seconds,
@@ -175,7 +124,7 @@ pub(crate) fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<
 }
 
 /// Runs `work` on each connection. If there are several connections, each has a thread of its own.
-pub(crate) fn on_each_connection<T: Send>(
+pub fn on_each_connection<T: Send>(
     connections: &mut [Connection],
     work: impl Fn(&mut Connection) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
@@ -192,29 +141,9 @@ pub(crate) fn on_each_connection<T: Send>(
     })
 }
 
-/// Runs the steps of the client's schedule at both processes until it has no further step.
-/// `report_progress` is called with the completed share of the row.
-pub(crate) fn run_schedule<T: Sample>(
-    schedule: &mut Schedule<T>,
-    sockets: &mut PlainSockets,
-    role: Role,
-    mut report_progress: impl FnMut(f64),
-    mut run: impl FnMut(&mut PlainSockets, Step) -> Result<Trial<T>>,
-) -> Result<()> {
-    while let Some((_, step)) = agree_on_step(schedule.next().map(|step| (0, step)), sockets, role)?
-    {
-        let trial = run(sockets, step)?;
-        if role == Role::Client {
-            schedule.record(trial);
-            report_progress(schedule.progress());
-        }
-    }
-    Ok(())
-}
-
 /// Sends the number of the next row and the next step from the client to the server. Returns both
 /// at both processes, or `None` after the last step. The server ignores its own `next`.
-pub(crate) fn agree_on_step(
+pub fn agree_on_step(
     next: Option<(usize, Step)>,
     sockets: &mut PlainSockets,
     role: Role,
@@ -230,7 +159,7 @@ pub(crate) fn agree_on_step(
 
 /// Returns how long a process waits for a notification that the other process sends after this
 /// number of operations. The waiting process does not notice the operations themselves.
-fn timeout_for(operations: usize) -> Duration {
+pub fn timeout_for(operations: usize) -> Duration {
     PEER_TIMEOUT
         .max(OPERATION_TIMEOUT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
 }
@@ -240,7 +169,7 @@ fn timeout_for(operations: usize) -> Duration {
 ///
 /// The latency is half a round trip for a send, and for an RDMA write with the notification after
 /// it. It is the whole round trip for a read or an atomic operation.
-pub(crate) fn latency(
+pub fn latency(
     connection: &mut Connection,
     role: Role,
     operation: Operation,
@@ -254,7 +183,7 @@ pub(crate) fn latency(
 }
 
 /// As [`latency`]. At the client, `report` is called with each latency as soon as it is known.
-pub(crate) fn report_latencies(
+pub fn report_latencies(
     connection: &mut Connection,
     role: Role,
     operation: Operation,
@@ -320,7 +249,7 @@ fn echoed_latencies(
 
 /// Posts `count` operations, at most `depth` at a time, and waits for each. `wait` gets the number
 /// of operations that may stay outstanding. `report` gets each operation's time in seconds.
-fn run_pipelined(
+pub fn run_pipelined(
     connection: &mut Connection,
     (count, depth): (usize, usize),
     post: impl Fn(&mut Connection) -> Result<()>,
@@ -368,7 +297,7 @@ fn receive_expected(connection: &mut Connection, operation: Operation, size: usi
 /// Takes the completions of requests if many requests are outstanding. The caller has just received
 /// a message, which shows that some of them have completed.
 #[inline]
-fn reap_if_many(connection: &mut Connection) -> Result<()> {
+pub fn reap_if_many(connection: &mut Connection) -> Result<()> {
     if connection.outstanding > 8 { connection.reap() } else { Ok(()) }
 }
 
@@ -381,85 +310,9 @@ fn send_or_write(connection: &mut Connection, operation: Operation, size: usize)
     }
 }
 
-/// Runs `count` round trips of RDMA writes that the processes find in their memory. Returns half of
-/// each round trip's time at the client, in seconds.
-fn watched(
-    connection: &mut Connection,
-    role: Role,
-    size: usize,
-    calls: u32,
-    count: usize,
-) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
-    for _ in 0..count {
-        match role {
-            Role::Client => {
-                let start = Instant::now();
-                connection.write_numbered(size)?;
-                connection.watch(size, calls)?;
-                times.push(start.elapsed().as_secs_f64() / 2.0);
-            }
-            Role::Server => {
-                connection.watch(size, calls)?;
-                connection.write_numbered(size)?;
-            }
-        }
-    }
-    Ok(times)
-}
-
-/// Runs `count` RDMA writes, one at a time. Returns the time from the post to the completion of
-/// each at the client, in seconds.
-fn write_completions(
-    connection: &mut Connection,
-    role: Role,
-    size: usize,
-    count: usize,
-) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
-    match role {
-        Role::Client => {
-            let (write, wait) =
-                (|connection: &mut Connection| connection.write(size), Connection::complete);
-            run_pipelined(connection, (count, 1), write, wait, |time| times.push(time))?;
-            connection.notify()?;
-            connection.complete(0)?;
-        }
-        Role::Server => connection.receive_notification_within(timeout_for(count))?,
-    }
-    Ok(times)
-}
-
-/// Runs `count` round trips. Each way is an RDMA write that has a completion, and a notification.
-/// Returns half of each round trip's time at the client, in seconds.
-fn writes_and_notifications(
-    connection: &mut Connection,
-    role: Role,
-    size: usize,
-    count: usize,
-) -> Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
-    for _ in 0..count {
-        let start = Instant::now();
-        if role == Role::Server {
-            connection.receive_notification()?;
-        }
-        connection.complete(MAX_REQUESTS - 2)?;
-        connection.write(size)?;
-        connection.notify()?;
-        reap_if_many(connection)?;
-        if role == Role::Client {
-            connection.receive_notification()?;
-            times.push(start.elapsed().as_secs_f64() / 2.0);
-        }
-    }
-    connection.complete(0)?;
-    Ok(times)
-}
-
 /// Moves `count` messages of `size` bytes with `window` operations outstanding. Returns the seconds
 /// until the client knows that all have arrived.
-pub(crate) fn stream(
+pub fn stream(
     connection: &mut Connection,
     role: Role,
     operation: Operation,

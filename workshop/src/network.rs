@@ -1,33 +1,32 @@
-//! `dat bench --network`: moves messages through a simulated network, with softroce's engine and
+//! `workshop network`: moves messages through a simulated network, with softroce's engine and
 //! with models of other protocols. No adapter is opened, and no time is measured: the result is the
 //! same on every host.
 
-use std::fmt::Write;
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
 
 use anyhow::Result;
-use serde::Serialize;
+use clap::Args;
+use measurement::table::{Align::*, Colour, Table, colour};
+use measurement::units;
 use simulation::{Bar, Protocol, Report, Scenario, bars};
 
-use crate::output::{print, print_json};
-use crate::table::{Align::*, Colour, Table, colour};
-use crate::units;
-
-/// A scenario with its text.
-#[derive(Clone)]
-pub(super) struct Network {
-    text: String,
-    scenario: Box<Scenario>,
+#[derive(Args)]
+#[command(after_help = CONDITIONS)]
+pub(crate) struct Options {
+    /// The network and its load: keys as below, as in
+    /// rate=200mbit,delay=1ms,queue=128K,operation=read,flows=8
+    #[arg(value_parser = scenario)]
+    conditions: Box<Scenario>,
 }
 
-/// Parses the argument of `--network`.
-pub(super) fn network(text: &str) -> Result<Network, netem::ConditionsError> {
-    Ok(Network { text: text.to_owned(), scenario: Box::new(text.parse()?) })
+fn scenario(text: &str) -> Result<Box<Scenario>, netem::ConditionsError> {
+    Ok(Box::new(text.parse()?))
 }
 
-/// The keys of the conditions, for `--help` and the manual page.
-pub(super) const CONDITIONS: &str = "\
-Conditions of --network, separated by commas without spaces. Without rate and
+/// The keys of the conditions, for `--help`.
+const CONDITIONS: &str = "\
+Conditions, separated by commas without spaces. Without rate and
 delay, packets take no time.
   loss, duplicate, reorder=PERCENTAGE
                         as in net=, in each direction of the bottleneck
@@ -85,16 +84,13 @@ const TABLE: Table<8> = Table {
     ],
 };
 
-pub(super) fn run(Network { text, scenario }: &Network, json: bool) -> Result<bool> {
-    let suited = PROTOCOLS.into_iter().filter(|&protocol| scenario.suits(protocol));
-    let reports: Vec<Report> = suited.map(|protocol| simulation::run(scenario, protocol)).collect();
-    let bars = bars(scenario, &reports);
-    if json {
-        print_json(&Document::new(text, &reports, &bars))?;
-    } else {
-        print(&page(&reports, &bars))?;
-    }
-    Ok(true)
+/// Runs the scenario for each protocol that suits it, and prints the results.
+pub(crate) fn run(Options { conditions }: &Options) -> Result<()> {
+    let suited = PROTOCOLS.into_iter().filter(|&protocol| conditions.suits(protocol));
+    let reports: Vec<Report> =
+        suited.map(|protocol| simulation::run(conditions, protocol)).collect();
+    write!(stdout(), "{}", page(&reports, &bars(conditions, &reports)))?;
+    Ok(())
 }
 
 /// Returns the drawings, the table and the bars.
@@ -230,103 +226,6 @@ fn number(value: f64) -> String {
 /// Formats octets in KiB, without the unit.
 fn kib(octets: u64) -> String {
     format!("{:.0}", octets as f64 / 1024.0)
-}
-
-/// The result as JSON.
-#[derive(Serialize)]
-struct Document<'a> {
-    network: &'a str,
-    results: Vec<ResultEntry<'a>>,
-    bars: Vec<BarEntry>,
-}
-
-#[derive(Serialize)]
-struct ResultEntry<'a> {
-    protocol: &'static str,
-    seconds: f64,
-    messages: u64,
-    unfinished: usize,
-    failures: &'a [String],
-    bits_per_second: u64,
-    waste: f64,
-    fairness: f64,
-    completion_median: f64,
-    completion_p99: f64,
-    queue_mean: u64,
-    queue_max: u64,
-    packets: u64,
-    dropped: u64,
-    marked: u64,
-    cross_traffic: Vec<CrossTrafficEntry>,
-    /// The seconds of one value of the series.
-    interval: f64,
-    arrived: Vec<Vec<u64>>,
-    queue: Vec<u64>,
-}
-
-#[derive(Serialize)]
-struct CrossTrafficEntry {
-    protocol: &'static str,
-    bits_per_second: u64,
-}
-
-#[derive(Serialize)]
-struct BarEntry {
-    what: &'static str,
-    value: f64,
-    limit: f64,
-    is_minimum: bool,
-    met: bool,
-}
-
-impl<'a> Document<'a> {
-    fn new(network: &'a str, reports: &'a [Report], bars: &[Bar]) -> Self {
-        let bars = bars.iter().map(|bar| BarEntry {
-            what: bar.what,
-            value: bar.value,
-            limit: bar.limit,
-            is_minimum: bar.is_minimum,
-            met: bar.is_met(),
-        });
-        let results = reports.iter().map(ResultEntry::new).collect();
-        Document { network, results, bars: bars.collect() }
-    }
-}
-
-impl<'a> ResultEntry<'a> {
-    fn new(report: &'a Report) -> Self {
-        let part: Duration = report.elapsed / COLUMNS as u32;
-        // A value of the series is in octets per interval of the series.
-        let per_part = |series: &simulation::Series| -> Vec<u64> {
-            let scale = part.as_secs_f64() / series.interval().as_secs_f64();
-            let values = series.parts(report.elapsed, COLUMNS).into_iter();
-            values.map(|value| (value as f64 * scale).round() as u64).collect()
-        };
-        let cross_traffic = report.cross_traffic.iter().map(|&(protocol, bits_per_second)| {
-            CrossTrafficEntry { protocol: protocol.word(), bits_per_second }
-        });
-        ResultEntry {
-            protocol: report.protocol.word(),
-            seconds: report.elapsed.as_secs_f64(),
-            messages: report.messages,
-            unfinished: report.unfinished,
-            failures: &report.failures,
-            bits_per_second: report.goodput,
-            waste: report.waste,
-            fairness: report.fairness,
-            completion_median: report.completion_median.as_secs_f64(),
-            completion_p99: report.completion_p99.as_secs_f64(),
-            queue_mean: report.queue_mean,
-            queue_max: report.queue_max,
-            packets: report.packets,
-            dropped: report.dropped,
-            marked: report.marked,
-            cross_traffic: cross_traffic.collect(),
-            interval: part.as_secs_f64(),
-            arrived: report.arrivals.iter().map(per_part).collect(),
-            queue: report.queue.parts(report.elapsed, COLUMNS),
-        }
-    }
 }
 
 #[cfg(test)]
