@@ -36,8 +36,9 @@ pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
 /// sends a probe. A probe makes siw look at its socket again. The time doubles with each probe,
 /// because on a slow host the change of the callbacks is slow as well.
 pub const PROBE_DELAY: Duration = Duration::from_millis(20);
-/// The maximum number of probes to a peer that sends nothing.
-pub const MAX_PROBES: u8 = 6;
+/// The maximum number of probes to a peer that sends nothing. The last one leaves 5.1 s after the
+/// gate has opened.
+pub const MAX_PROBES: u8 = 8;
 /// The maximum number of RDMA READs in flight, in each direction.
 pub const MAX_READ_DEPTH: u32 = 128;
 /// The maximum size of private data. It fits in a request, in an acceptance and in a rejection.
