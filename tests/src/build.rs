@@ -98,12 +98,7 @@ pub fn c_program_sanitized(
 
 /// Compiles a vendor's provider for this version of uDAPL, `programs/<name>.c` with VENDOR defined.
 /// The compiled library is in the directory `into`.
-pub fn c_vendor(
-    dist: &Dist,
-    name: &str,
-    version: Version,
-    into: &Path,
-) -> Result<PathBuf, Skip> {
+pub fn c_vendor(dist: &Dist, name: &str, version: Version, into: &Path) -> Result<PathBuf, Skip> {
     let options = ["-DVENDOR", version.define(), "-shared", "-fPIC"];
     compile(dist, name, &into.join(name).with_extension("so"), &options, &[])
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use opendat_tests::{
-    Dist, PROVIDERS, Registry, Skip, VERBS, Version, c_program_by_pkg_config, c_vendor, find_program, skip,
+    Dist, PROVIDERS, Registry, Skip, VERBS, Version, c_program_by_pkg_config, c_vendor,
+    find_program, skip,
 };
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, Version, c_program_1_2, c_vendor, ends_with_ok, find_program,
-    skip,
+    Dist, PROVIDERS, Provider, Registry, Skip, Version, c_program_1_2, c_vendor, ends_with_ok,
+    find_program, skip,
 };
 
 /// The functions of uDAPL 1.2, and the one further function that providers on Linux need.
