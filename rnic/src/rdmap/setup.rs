@@ -10,7 +10,9 @@
 //! The request offers the operations of RFC 7306, and with them everything that OpenDAT does only
 //! with another OpenDAT, by a private flag. Other implementations may use this flag for something
 //! else. So a responder takes the peer for another implementation until the peer's first frame has
-//! proved the opposite ([`Recognition`]).
+//! proved the opposite ([`Recognition`]). An initiator trusts a reply with the flag and with siw's
+//! flag `gso` that agrees to the peer-to-peer model with a WRITE as the first frame: siw copies
+//! `gso`, but does not set the flag.
 //!
 //! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
 //! octets to read next, so that the FPDUs after the frame stay in the socket. The [`Gate`] holds
