@@ -89,10 +89,11 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
 
-/// The peer has received two messages, their acknowledgement is lost, and the peer disconnects. This
-/// side asks about the first message before it sends the DREP. The messages do not count as lost if
-/// the peer answers in time; `rnic/src/rc/tests/requester/peer_close.rs`, which has its own clock,
-/// holds what is in time. Here the answer may come too late, but both messages have one fate.
+/// The peer has received two messages, their acknowledgement is lost, and the peer disconnects.
+/// This side asks about the first message before it sends the DREP. The messages do not count as
+/// lost if the peer answers in time; `rnic/src/rc/tests/requester/peer_close.rs`, which has its own
+/// clock, holds what is in time. Here the answer may come too late, but both messages have one
+/// fate.
 #[test]
 fn a_disconnected_peer_is_asked_about_messages_in_flight() {
     let _peer_port = lock_peer_port();
