@@ -1,5 +1,7 @@
 //! `dat conformance`: runs the conformance suite against a provider.
 
+mod describe;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,11 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use conformance::{
-    Binding, Case, DEFAULT_EVENT_TIMEOUT, Format, Level, MAX_EVENT_TIMEOUT, Pool, Report, Target,
+    Binding, Case, DEFAULT_EVENT_TIMEOUT, Format, MAX_EVENT_TIMEOUT, Pool, Report, Target,
 };
-use serde::Serialize;
 
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print};
 use crate::progress::Progress;
 
 /// The option with which this program starts itself to run cases.
@@ -22,8 +23,8 @@ const WORKER: &str = "--worker";
 /// nothing could be tested.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The cases to run: names, prefixes of names (`dat_ep_create`), or patterns
-    /// (`*/in-connected`); all by default
+    /// The cases: names, prefixes of names (`dat_ep_create`), or patterns (`*/in-connected`); all
+    /// by default
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The provider, by its name in the registry; `mem` is the loopback transport
@@ -59,8 +60,17 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Print the cases and what they require, without running them
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["explain", "returns"])]
     list: bool,
+    /// Explain the cases without running them: the part of the standard that each tests, the
+    /// statuses that it expects, and where it is known not to pass. For a whole function, also
+    /// print what no case tests
+    #[arg(long, conflicts_with = "returns")]
+    explain: bool,
+    /// Print which cases cause which return values of the functions, or why none does, without
+    /// running them
+    #[arg(long)]
+    returns: bool,
     /// Run the cases that standard input names
     #[arg(long, hide = true, value_name = "TARGET")]
     worker: Option<String>,
@@ -72,13 +82,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         conformance::serve(target).context("--worker is for internal use by `dat`")?;
         return Ok(true);
     }
+    if options.explain || options.returns {
+        let cases = select_cases(&options.ids, |_| true)?;
+        match options.explain {
+            true => describe::explain(&options.ids, cases, options.json)?,
+            false => describe::returns(&cases, options.json)?,
+        }
+        return Ok(true);
+    }
     let binding = match &options.library {
         Some(path) => Binding::library(path).map_err(anyhow::Error::msg)?,
         None => Binding::Linked,
     };
-    let cases = select_cases(&options.ids, &binding)?;
+    let cases = select_cases(&options.ids, |case| case.is_for(&binding))?;
     if options.list {
-        list(&cases, options.json)?;
+        describe::list(&cases, options.json)?;
         return Ok(true);
     }
     if let Some(file) = &options.registry {
@@ -134,7 +152,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(report.is_good(options.strict))
 }
 
-fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
+/// Returns the cases that the IDs select and that are possible.
+fn select_cases(ids: &[String], is_possible: impl Fn(&Case) -> bool) -> Result<Vec<Case>> {
     let all = conformance::all();
     for id in ids {
         let named = all.iter().any(|case| case.is_selected_by(id));
@@ -144,36 +163,7 @@ fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
         );
     }
     let wanted = |case: &Case| {
-        case.is_for(binding) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
+        is_possible(case) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
     };
     Ok(all.into_iter().filter(wanted).collect())
-}
-
-/// A case in the JSON output.
-#[derive(Serialize)]
-struct Item<'a> {
-    id: &'a str,
-    function: &'a str,
-    level: Level,
-    clause: &'a str,
-    requirement: &'a str,
-}
-
-impl<'a> From<&'a Case> for Item<'a> {
-    fn from(case: &'a Case) -> Self {
-        let Case { id, level, clause, requirement, .. } = case;
-        Item { id, function: case.function(), level: *level, clause, requirement }
-    }
-}
-
-fn list(cases: &[Case], json: bool) -> Result<()> {
-    if json {
-        let cases: Vec<Item<'_>> = cases.iter().map(Item::from).collect();
-        return print_json(&serde_json::json!({ "cases": cases }));
-    }
-    let width = cases.iter().map(|case| case.id.len()).max().unwrap_or(0);
-    let line = |Case { id, clause, requirement, level, .. }: &Case| {
-        format!("{id:width$}  {:6}  {requirement} [{clause}]\n", level.to_string())
-    };
-    print(&cases.iter().map(line).collect::<String>())
 }

@@ -263,11 +263,6 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let mut set: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
     set.sort();
     let faults = set.iter().filter_map(|(name, value)| {
-        if let Some(replacement) = parameters::replacement(name) {
-            let message = format!("{name} is no longer read");
-            let fix = format!("unset the variable, and {replacement}");
-            return Some(Finding::problem("environment", message, fix));
-        }
         if let Some(meant) = parameters::misspelt(name) {
             let message = format!("{name} is not a variable that OpenDAT reads");
             return Some(Finding::problem(
@@ -279,9 +274,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct the value, or unset {name}")))
     });
-    let known = set.iter().filter(|(name, _)| {
-        parameters::misspelt(name).is_none() && parameters::replacement(name).is_none()
-    });
+    let known = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
     let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
         true => Finding::fine("environment", "no environment variable changes the behavior"),
@@ -724,16 +717,5 @@ mod tests {
         );
         let findings = environment([set("OPENDAT_PARAM", "mtu=1024")].into_iter());
         assert_eq!(findings[1].fix.as_deref(), Some("did you mean OPENDAT_PARAMS?"));
-        let findings = environment([set("OPENDAT_SPIN_US", "0")].into_iter());
-        assert_eq!(
-            (findings.len(), findings[0].state),
-            (2, State::Fine),
-            "a variable that is no longer read must not be a problem"
-        );
-        assert_eq!(findings[1].message, "OPENDAT_SPIN_US is no longer read");
-        assert_eq!(
-            findings[1].fix.as_deref(),
-            Some("unset the variable, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
-        );
     }
 }

@@ -29,23 +29,6 @@ const KNOWN_VARIABLES: [&str; 7] = [
     "OPENDAT_PARAMS",
 ];
 
-/// Environment variables that earlier versions read, and what to do instead of setting them.
-const REPLACEMENTS: [(&str, &str); 8] = [
-    ("OPENDAT_BUILTIN", "set OPENDAT_PARAMS=\"builtin=off\""),
-    ("OPENDAT_CAPTURE", "set OPENDAT_PARAMS=\"capture=FILE\""),
-    ("OPENDAT_CONFORMANCE_PATIENCE", "run dat conformance --event-timeout SECONDS"),
-    ("OPENDAT_LOG_FORMAT", "set OPENDAT_LOG=json,LEVELS"),
-    ("OPENDAT_MTU", "set OPENDAT_PARAMS=\"mtu=OCTETS\""),
-    ("OPENDAT_NET", "set OPENDAT_PARAMS=\"net=CONDITIONS\""),
-    ("OPENDAT_SPIN_US", "set OPENDAT_PARAMS=\"spin=MICROSECONDS\""),
-    ("OPENDAT_STATS", "set OPENDAT_PARAMS=\"stats=on\""),
-];
-
-/// Returns what to do instead of setting a variable that earlier versions read.
-pub(crate) fn replacement(name: &str) -> Option<&'static str> {
-    REPLACEMENTS.iter().find(|(removed, _)| *removed == name).map(|(_, replacement)| *replacement)
-}
-
 /// Returns the known variable that a name resembles so much that it is probably a misspelling.
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
     // A short name is not compared: if it differs from a known name by a letter or two, it may be
@@ -155,7 +138,6 @@ mod tests {
         assert_eq!(misspelt("DAT_OVERIDE"), Some("DAT_OVERRIDE"));
         assert_eq!(misspelt("OPENDAT_PARAM"), Some("OPENDAT_PARAMS"));
         assert_eq!(misspelt("OPENDAT_PARAMS"), None);
-        assert!(REPLACEMENTS.iter().all(|(removed, _)| misspelt(removed).is_none()));
         assert_eq!(
             misspelt("DAPL_MAX_INLINE"),
             None,

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// dat::cm=debug,dat::ep=trace
     #[arg(long, value_name = "WHAT", default_value = log::DEFAULT_LEVEL, value_parser = log::check)]
     log: String,
-    /// Log one JSON object per line
+    /// Log one JSON object per line, with the version of the program's library
     #[arg(long)]
     json: bool,
     /// The program and its arguments

@@ -571,6 +571,88 @@ fn conformance_counts_unsupported_separately() {
     assert_eq!(strict.status.code(), Some(1), "{}", stderr(&strict));
 }
 
+/// Returns what `dat conformance` prints.
+fn conformance(arguments: &[&str]) -> String {
+    let output = run(&mut dat(&[&["conformance"], arguments].concat()));
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn conformance_explains_cases() {
+    let names = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("dat_")).map(str::to_owned).collect()
+    };
+    // A name stands for its case, although other names begin with it. Other IDs are prefixes.
+    let one = conformance(&["--explain", "dat_ep_reset/in-connected"]);
+    assert_eq!(names(&one), ["dat_ep_reset/in-connected"], "{one}");
+    assert!(one.contains("DAT_INVALID_STATE, and the state stays the same."), "{one}");
+    assert_eq!(names(&conformance(&["--explain", "dat_ep_reset/in-conn"])).len(), 3);
+
+    let known = conformance(&["--explain", "dat_ia_query/private-data-size"]);
+    assert!(known.contains("  known       fails over softroce: RoCE's REQ has room"), "{known}");
+    assert!(known.contains("  attribute   DAT_PROVIDER_ATTR, max_private_data_size: "), "{known}");
+    // Only the name of a whole function also stands for what no case tests.
+    assert!(!known.contains("Not tested:"), "{known}");
+    let whole = conformance(&["--explain", "dat_ia_query"]);
+    let gaps = whole.split_once("\nNot tested:\n").expect("what no case tests").1;
+    assert!(gaps.contains("  dat_ia_query, DESCRIPTION 2.3: "), "{gaps}");
+    assert!(!gaps.contains("  dat_ep_create, "), "{gaps}");
+
+    let several = ["dat_lmr_free/dead", "dat_ep_create/max-rdma-size"];
+    let document =
+        json(&run(&mut dat(&[&["conformance", "--explain", "--json"][..], &several].concat())));
+    let explanations = document["explanations"].as_array().expect("explanations");
+    assert_eq!(explanations.len(), 2, "{document}");
+    let of = |id: &str| explanations.iter().find(|of| of["id"] == id).expect(id);
+    assert!(of(several[0])["room"]["accepted"].is_string(), "{document}");
+    assert!(of(several[0])["strict"].is_null(), "{document}");
+    let strict = of(several[1])["strict"]["on"].as_str();
+    assert!(strict.is_some_and(|on| on.starts_with("DAT_LENGTH_ERROR")), "{document}");
+}
+
+#[test]
+fn conformance_prints_the_return_values_of_functions() {
+    let document = json(&run(&mut dat(&["conformance", "--returns", "--json", "dat_rmr_create"])));
+    let values = document["return_values"].as_array().expect("return values");
+    let functions: Vec<_> = values.iter().filter_map(|value| value["function"].as_str()).collect();
+    assert_eq!(functions[0], "dat_rmr_create");
+    assert_eq!(functions.last(), Some(&"dat_rmr_create_for_ep"));
+    let because = |value: &Value| value["unprovoked"].as_str().map(str::to_owned);
+    assert!(because(&values[0]).is_some_and(|why| why.contains("max_rmrs")), "{document}");
+
+    let completion = conformance(&["--returns", "dat_ep_post_rdma_read"]);
+    let completion = completion.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        completion.contains("; in a completion: dat_ep_post_rdma_read/no-remote-read"),
+        "{completion}"
+    );
+    let both = run(&mut dat(&["conformance", "--returns", "--explain"]));
+    assert_eq!(both.status.code(), Some(2), "{}", stdout(&both));
+}
+
+/// The numbers of lines in the source may differ.
+#[test]
+fn the_examples_of_the_page_about_conformance_are_as_printed() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let without_numbers = |text: &str| -> Vec<String> {
+        let lines =
+            text.lines().map(|line| line.rsplit_once(".rs:").map_or(line, |(file, _)| file));
+        lines.map(str::to_owned).collect()
+    };
+    let mut options = Vec::new();
+    for block in page.split("```text\n$ dat conformance ").skip(1) {
+        let (block, _) = block.split_once("\n```").expect("the end of the block");
+        let (arguments, shown) = block.split_once('\n').expect("a command and its output");
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let printed = conformance(&arguments);
+        assert_eq!(without_numbers(shown), without_numbers(&printed), "{arguments:?}: {printed}");
+        options.push(arguments[0]);
+    }
+    assert_eq!(options, ["--explain", "--returns"]);
+}
+
 #[test]
 fn conformance_reports_a_provider_that_does_not_open() {
     let refused = |arguments: &[&str], why: &str| {

@@ -65,6 +65,8 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["bench", "--rounds", "1", "--sizes", "64", "--vs", "softroce"], 0);
     conforms(&file, &["conformance", "dat_pz_create"], 0);
     conforms(&file, &["conformance", "--list"], 0);
+    conforms(&file, &["conformance", "--explain"], 0);
+    conforms(&file, &["conformance", "--returns"], 0);
     conforms(&file, &["register", "new", "libnew.so"], 0);
     conforms(&file, &["unregister", "new"], 0);
 }

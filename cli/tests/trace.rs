@@ -289,6 +289,7 @@ fn each_line_is_as_its_schema_says() {
         let errors: Vec<String> =
             validator.iter_errors(&line).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
+        assert_eq!(line["version"], env!("CARGO_PKG_VERSION"), "{line:#}");
         targets.push(line["target"].as_str().expect("a target").to_owned());
         if line["message"] == "state" {
             assert!(line["ep"].as_str().is_some_and(|ep| ep.starts_with("0x")), "{line}");
@@ -420,6 +421,9 @@ fn messages_are_json_if_the_log_is() {
     assert_eq!((&reason["target"], &reason["level"]), (&"dat".into(), &"warn".into()));
     assert_eq!(reason["message"], REASON);
     assert!(reason["process"].is_u64() && reason["seconds"].is_f64(), "{reason}");
+    for line in &lines {
+        assert_eq!(line["version"], env!("CARGO_PKG_VERSION"), "{line}");
+    }
 }
 
 #[test]

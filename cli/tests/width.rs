@@ -56,6 +56,14 @@ fn attributes_and_findings_about_the_host_fit_a_terminal() {
 }
 
 #[test]
+fn explanations_of_the_conformance_suite_fit_a_terminal() {
+    assert!(narrow(&["conformance", "--explain"]).contains("Not tested:\n"));
+    assert!(
+        narrow(&["conformance", "--returns"]).contains("DAT_CONN_QUAL_UNAVAILABLE: not tested: ")
+    );
+}
+
+#[test]
 fn findings_about_a_file_fit_a_terminal_and_show_lines_that_end_with_crlf() {
     let dir = tempfile::tempdir().expect("a directory");
     let long =

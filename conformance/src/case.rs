@@ -1,6 +1,7 @@
 //! A case: one requirement of the standard and the code that checks it.
 
 use std::fmt;
+use std::panic::Location;
 
 use crate::api::Api;
 use crate::binding::{Binding, Version};
@@ -19,6 +20,8 @@ pub struct Case {
     pub clause: &'static str,
     /// The requirement, in the words of this project.
     pub requirement: String,
+    /// The place in the source at which the case is defined.
+    pub(crate) place: &'static Location<'static>,
     pub(crate) run: Run,
 }
 
@@ -52,33 +55,37 @@ pub(crate) struct Row {
     level: Level,
     clause: &'static str,
     requirement: &'static str,
+    place: &'static Location<'static>,
     run: fn(&mut Rig) -> Outcome,
 }
 
 /// Returns a row for a binding requirement.
+#[track_caller]
 pub(crate) const fn must(
     id: &'static str,
     clause: &'static str,
     requirement: &'static str,
     run: fn(&mut Rig) -> Outcome,
 ) -> Row {
-    Row { id, level: Level::Must, clause, requirement, run }
+    Row { id, level: Level::Must, clause, requirement, place: Location::caller(), run }
 }
 
 /// Returns a row for a recommendation.
+#[track_caller]
 pub(crate) const fn should(
     id: &'static str,
     clause: &'static str,
     requirement: &'static str,
     run: fn(&mut Rig) -> Outcome,
 ) -> Row {
-    Row { id, level: Level::Should, clause, requirement, run }
+    Row { id, level: Level::Should, clause, requirement, place: Location::caller(), run }
 }
 
 impl From<&Row> for Case {
     fn from(row: &Row) -> Case {
-        let Row { id, level, clause, requirement, run } = *row;
-        Case { id: id.into(), level, clause, requirement: requirement.into(), run: Run::Alone(run) }
+        let Row { id, level, clause, requirement, place, run } = *row;
+        let (id, requirement) = (id.into(), requirement.into());
+        Case { id, level, clause, requirement, place, run: Run::Alone(run) }
     }
 }
 
@@ -97,6 +104,15 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
         }
         None => false,
     })
+}
+
+/// Returns whether a user's pattern selects a text: the text, a prefix of it, or a pattern with
+/// `*`.
+pub fn is_selected_by(text: &str, pattern: &str) -> bool {
+    match pattern.contains('*') {
+        true => matches_pattern(pattern, text),
+        false => text.starts_with(pattern),
+    }
 }
 
 /// The functions that uDAPL 2.0 has and uDAPL 1.2 does not have.
@@ -129,14 +145,17 @@ impl Case {
         self.id.split_once('/').map_or(&self.id, |(function, _)| function)
     }
 
+    /// Returns the place of the case in the source of this project: file and line.
+    pub fn source(&self) -> String {
+        let file = self.place.file();
+        let file = file.rsplit_once("src/").map_or(file, |(_, file)| file);
+        format!("conformance/src/{file}:{}", self.place.line())
+    }
+
     /// Returns whether a user's pattern selects the case: its name, a prefix of it, or a pattern
     /// with `*`.
     pub fn is_selected_by(&self, pattern: &str) -> bool {
-        if pattern.contains('*') {
-            matches_pattern(pattern, &self.id)
-        } else {
-            self.id.starts_with(pattern)
-        }
+        is_selected_by(&self.id, pattern)
     }
 
     /// Returns whether uDAPL 1.2 has the same requirement. If only 2.0 has the requirement, its

@@ -2,7 +2,6 @@
 //! case is a test with the name `PROVIDER::BINDING::CASE`.
 #![forbid(unsafe_code)]
 
-mod known;
 mod reference_pages;
 mod table;
 
@@ -12,8 +11,7 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conformance::{Binding, Case, Pool, Target, Verdict, Version};
-use known::KnownOutcome;
+use conformance::{Binding, Case, Known, KnownOutcome, Pool, Target, Verdict, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
 use tempfile::TempDir;
@@ -219,7 +217,7 @@ impl Setup {
             cases.retain(|case| {
                 // The one case must not be a case that is known not to pass, because such a case
                 // tests nothing.
-                known::entry(&self.test(case)).is_none()
+                self.known(case).is_none()
                     && functions.insert(case.id.split('/').next().map(str::to_owned))
             });
         }
@@ -242,6 +240,11 @@ impl Setup {
             command.env("DAT_DBG_TYPE", "0");
             command
         })
+    }
+
+    /// Returns the entry about a case that is known not to pass over the target.
+    fn known(&self, case: &Case) -> Option<&'static Known> {
+        conformance::known(self.provider, self.name, &case.id)
     }
 
     /// Returns the name of a test.
@@ -276,9 +279,9 @@ fn loopback_plugin() -> PathBuf {
 fn trials(setup: Setup) -> Vec<Trial> {
     let pool = Arc::new(Mutex::new(setup.pool()));
     let trial = |case: Case| {
-        let (pool, missing, name) = (pool.clone(), setup.missing.clone(), setup.test(&case));
-        Trial::ignorable_test(name.clone(), move || match missing {
-            None => judge(&name, &case, &pool),
+        let (pool, missing, known) = (pool.clone(), setup.missing.clone(), setup.known(&case));
+        Trial::ignorable_test(setup.test(&case), move || match missing {
+            None => judge(&case, known, &pool),
             Some(Skip(reason)) => Ok(Completion::ignored_with(reason)),
         })
     };
@@ -288,16 +291,18 @@ fn trials(setup: Setup) -> Vec<Trial> {
 /// Runs a case and judges the result. A case that is known not to pass is ignored. A case that
 /// passes although it is listed fails the test, and so does a case that does not pass and is not
 /// listed.
-fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
+fn judge(case: &Case, known: Option<&Known>, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));
-    let said = match (verdict, known::entry(test)) {
+    let listed = known.map(|known| (known.outcome, known.reason));
+    let said = match (verdict, listed) {
         (Verdict::Passed, None) => return Ok(Completion::Completed),
-        (Verdict::Passed, Some((how, why))) => {
-            let list = "conformance/tests/known/mod.rs";
-            return Err(
-                format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into()
-            );
+        (Verdict::Passed, Some((outcome, why))) => {
+            let list = "conformance/src/coverage/known.rs";
+            return Err(format!(
+                "passes, and is listed as {outcome:?} ({why}): take it out of {list}"
+            )
+            .into());
         }
         (Verdict::Failed { .. }, Some((KnownOutcome::Fails, why))) => {
             return no_test(format!("known to fail: {why}"));

@@ -25,7 +25,8 @@ impl Attrs {
 
     /// Whether a stream with other flags than `DAT_COMPLETION_EVD_THRESHOLD_FLAG` may feed an EVD
     /// that was also created for the events `others`. With `I_MPI_WAIT_MODE=1`, the EVD with Intel
-    /// MPI's unsignalled requests and receives with default flags also takes software events.
+    /// MPI's unsignalled requests and receives with default flags also takes software events. Open
+    /// MPI 1.6.5, pscom and MVAPICH2 use no EVD in this way, as their sources show.
     pub(crate) fn may_join_others(&self, stream: Stream, others: DAT_EVD_FLAGS) -> bool {
         !self.strict
             && [UNSIGNALLED_REQUESTS, DEFAULT_RECEIVES].contains(&stream)

@@ -42,6 +42,7 @@ fn server(adapter: &str) -> Result<(), Box<dyn Error>> {
     Ok(events.wait(None)?.disconnected()?)
 }
 
+// ANCHOR: client
 /// Writes, reads and sends. Only the send notifies the server.
 fn client(adapter: &str, address: &str) -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open(adapter)?;
@@ -63,3 +64,4 @@ fn client(adapter: &str, address: &str) -> Result<(), Box<dyn Error>> {
     endpoint.disconnect(Close::Graceful)?;
     Ok(events.wait(None)?.disconnected()?)
 }
+// ANCHOR_END: client

@@ -49,7 +49,6 @@ static DAT_DTO_COMPLETION_EVENT_DATA next_completion(void)
     return event.event_data.dto_completion_event_data;
 }
 
-/* ANCHOR: source */
 static void source(const char *host)
 {
     int credits = CREDITS; /* The sink posts this number of receives before it accepts. */
@@ -59,6 +58,7 @@ static void source(const char *host)
     for (DAT_UINT64 slot = 0; slot < CREDITS; slot++)
         post_receive(slot);
     connect_to(ep, events, host, QUALIFIER);
+    /* ANCHOR: source */
     for (uint32_t number = 1; number <= MESSAGES + 1; number++) {
         /* A message needs a receive at the sink, and a slot that no earlier send still uses. */
         while (credits == 0 || sending == CREDITS) {
@@ -80,6 +80,7 @@ static void source(const char *host)
         /* Sends complete in their order, so the slots become free in this order, too. */
         send_number(number % CREDITS, number, number <= MESSAGES ? SIZE : 0);
     }
+    /* ANCHOR_END: source */
     printf("%d messages sent\n", MESSAGES);
 
     /* The sink disconnects when it has received the last message, which is empty. */
@@ -88,9 +89,7 @@ static void source(const char *host)
     } while (event.event_number == DAT_DTO_COMPLETION_EVENT);
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
-/* ANCHOR_END: source */
 
-/* ANCHOR: sink */
 static void sink(void)
 {
     int received = 0, unreported = 0, sending = 0;
@@ -111,6 +110,7 @@ static void sink(void)
     event = next_event(events);
     expect(&event, DAT_CONNECTION_EVENT_ESTABLISHED);
 
+    /* ANCHOR: sink */
     while (!is_last) {
         DAT_DTO_COMPLETION_EVENT_DATA completion = next_completion();
         DAT_UINT64 slot = completion.user_cookie.as_64;
@@ -134,6 +134,7 @@ static void sink(void)
             sending = 1;
         }
     }
+    /* ANCHOR_END: sink */
     printf("%d messages received, sum %llu\n", received, (unsigned long long)sum);
     check("dat_ep_disconnect", dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG));
     do {
@@ -142,7 +143,6 @@ static void sink(void)
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
     check("dat_psp_free", dat_psp_free(psp));
 }
-/* ANCHOR_END: sink */
 
 int main(int argc, char **argv)
 {

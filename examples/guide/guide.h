@@ -54,7 +54,6 @@ static inline void close_adapter(void)
     check("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/* ANCHOR: memory */
 /* Registered memory: one key is for this process, the other for the peer. */
 struct region {
     char *memory;
@@ -87,9 +86,7 @@ static inline DAT_LMR_TRIPLET part(const struct region *region, size_t offset, s
         .lmr_context = region->local_key,
     };
 }
-/* ANCHOR_END: memory */
 
-/* ANCHOR: events */
 /* Waits for any event, however long it takes. */
 static inline DAT_EVENT next_event(DAT_EVD_HANDLE evd)
 {
@@ -119,7 +116,6 @@ static inline void expect(const DAT_EVENT *event, DAT_EVENT_NUMBER number)
         exit(1);
     }
 }
-/* ANCHOR_END: events */
 
 /* Connects to a server, and waits until the connection is established. */
 static inline DAT_EVENT connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const char *host,

@@ -92,7 +92,6 @@ static void post_send(DAT_EP_HANDLE ep, DAT_UINT64 number, size_t size)
                                                DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-/* ANCHOR: server */
 static void accept_client(DAT_CR_HANDLE cr)
 {
     size_t number = 0;
@@ -168,9 +167,7 @@ static void serve(void)
         if (eps[i] != DAT_HANDLE_NULL)
             free_client(eps[i]);
 }
-/* ANCHOR_END: server */
 
-/* ANCHOR: client */
 static bool is_connected;
 
 static void handle_at_client(const DAT_EVENT *event)
@@ -218,7 +215,6 @@ static void call(const char *host)
     close(timer_fd);
     check("dat_ep_free", dat_ep_free(ep));
 }
-/* ANCHOR_END: client */
 
 int main(int argc, char **argv)
 {

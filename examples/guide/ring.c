@@ -49,7 +49,6 @@ static DAT_DTO_COMPLETION_EVENT_DATA next_completion(void)
     return event.event_data.dto_completion_event_data;
 }
 
-/* ANCHOR: consumer */
 /* The receives have no memory: the messages are empty, and only their arrival counts. */
 static void post_receive(void)
 {
@@ -76,6 +75,7 @@ static void consume(void)
     event = next_event(events);
     expect(&event, DAT_CONNECTION_EVENT_ESTABLISHED);
 
+    /* ANCHOR: consumer */
     while (event = next_event(events), event.event_number == DAT_DTO_COMPLETION_EVENT) {
         const struct record *record = &ring.records[taken % SLOTS];
 
@@ -89,6 +89,7 @@ static void consume(void)
         post_receive();
         atomic_store_explicit(&ring.taken, taken, memory_order_release);
     }
+    /* ANCHOR_END: consumer */
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
     if (taken == 0)
         fail("the producer has written no record");
@@ -96,9 +97,7 @@ static void consume(void)
            ring.records[(taken - 1) % SLOTS].text);
     check("dat_psp_free", dat_psp_free(psp));
 }
-/* ANCHOR_END: consumer */
 
-/* ANCHOR: producer */
 static DAT_RMR_TRIPLET remote_part(const struct offer *offer, size_t position, size_t size)
 {
     return (DAT_RMR_TRIPLET){
@@ -123,6 +122,7 @@ static uint8_t read_taken(const struct offer *offer)
     return ring.taken;
 }
 
+/* ANCHOR: producer */
 static void write_record(const struct offer *offer, uint32_t number)
 {
     const size_t position = number % SLOTS * sizeof(struct record);
@@ -139,6 +139,7 @@ static void write_record(const struct offer *offer, uint32_t number)
     check("dat_ep_post_send",
           dat_ep_post_send(ep, 0, NULL, (DAT_DTO_COOKIE){.as_64 = 0}, DAT_COMPLETION_DEFAULT_FLAG));
 }
+/* ANCHOR_END: producer */
 
 static void produce(const char *host)
 {
@@ -168,7 +169,6 @@ static void produce(const char *host)
     } while (event.event_number == DAT_DTO_COMPLETION_EVENT);
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
-/* ANCHOR_END: producer */
 
 int main(int argc, char **argv)
 {

@@ -24,7 +24,6 @@ static char memory[BUFFERS * SIZE];
 static struct region region;
 static DAT_EVD_HANDLE events;
 
-/* ANCHOR: server */
 static DAT_SRQ_HANDLE srq;
 static int connected, answers;
 
@@ -92,6 +91,7 @@ static void serve(int clients)
     puts("listening");
     fflush(stdout);
 
+    /* ANCHOR: loop */
     while (served < clients) {
         event = next_event(events);
         completion = &event.event_data.dto_completion_event_data;
@@ -114,13 +114,12 @@ static void serve(int clients)
             served++;
         }
     }
+    /* ANCHOR_END: loop */
     printf("%d clients, %d answers\n", served, answers);
     check("dat_psp_free", dat_psp_free(psp));
     check("dat_srq_free", dat_srq_free(srq));
 }
-/* ANCHOR_END: server */
 
-/* ANCHOR: client */
 static void request(DAT_EP_HANDLE ep, int number)
 {
     int slot = number % WINDOW;
@@ -181,7 +180,6 @@ static void call(const char *host)
     expect(&event, DAT_CONNECTION_EVENT_DISCONNECTED);
     check("dat_ep_free", dat_ep_free(ep));
 }
-/* ANCHOR_END: client */
 
 int main(int argc, char **argv)
 {

@@ -14,13 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ANCHOR: header */
 #ifdef UDAPL_1_2
 #include <dat/udat.h>
 #else
 #include <dat2/udat.h>
 #endif
-/* ANCHOR_END: header */
 
 enum { LIMIT = 30 * 1000000 /* microseconds */, SIZE = 16 };
 
@@ -48,7 +46,6 @@ static void check(const char *call, DAT_RETURN status)
     exit(1);
 }
 
-/* ANCHOR: memory */
 static void register_memory(struct end *end)
 {
     DAT_MEM_PRIV_FLAGS privileges = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
@@ -61,9 +58,7 @@ static void register_memory(struct end *end)
 #endif
                          &end->lmr, &end->local_key, NULL, NULL, NULL));
 }
-/* ANCHOR_END: memory */
 
-/* ANCHOR: segments */
 /* The order of the members differs, so they are named. */
 static DAT_LMR_TRIPLET local_segment(const struct end *end)
 {
@@ -86,9 +81,7 @@ static DAT_RMR_TRIPLET remote_segment(const struct end *end, DAT_RMR_CONTEXT key
         .rmr_context = key,
     };
 }
-/* ANCHOR_END: segments */
 
-/* ANCHOR: window */
 static void open_window(DAT_RMR_HANDLE window, const struct end *end, DAT_RMR_CONTEXT *key)
 {
     DAT_LMR_TRIPLET segment = local_segment(end);
@@ -104,9 +97,7 @@ static void open_window(DAT_RMR_HANDLE window, const struct end *end, DAT_RMR_CO
 #endif
                        end->ep, (DAT_RMR_COOKIE){.as_64 = 0}, DAT_COMPLETION_DEFAULT_FLAG, key));
 }
-/* ANCHOR_END: window */
 
-/* ANCHOR: reject */
 static void reject(DAT_CR_HANDLE cr)
 {
 #ifdef UDAPL_1_2
@@ -115,7 +106,6 @@ static void reject(DAT_CR_HANDLE cr)
     check("dat_cr_reject", dat_cr_reject(cr, 4, "busy"));
 #endif
 }
-/* ANCHOR_END: reject */
 
 static void create_end(struct end *end)
 {

@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// The variable OPENDAT_NET describes a link, which has none of these keys.
+    /// The parameter `net=` describes a link, which has none of these keys.
     #[test]
     fn conditions_have_no_keys_of_a_dumbbell() {
         for text in ["queue=128K", "mark=1500", "red=1K-2K", "paths=2", "skew=1us", "mtu=1500"] {

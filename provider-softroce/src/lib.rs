@@ -24,8 +24,8 @@
 //! | `params` | ia_params: the address and the options |
 //!
 //! The crates `rnic` and `wire` contain the protocols. The crate `adapter` decides which thread
-//! makes progress. docs/softroce.md describes the behaviour and explains how and why processes
-//! share the port.
+//! makes progress. docs/softroce.md describes the behaviour for users. docs/softroce-design.md
+//! describes the fields of packets, and what strangers can do.
 
 mod backlog;
 mod connected_socket;

@@ -89,50 +89,39 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
 
-/// The peer has received two messages, their acknowledgement is lost, and the peer disconnects. The
-/// messages do not count as lost if the peer answers the question about them in time. On a busy
-/// machine the answer sometimes comes too late, so the test is repeated.
+/// The peer has received two messages, their acknowledgement is lost, and the peer disconnects.
+/// This side asks about the first message before it sends the DREP. The messages do not count as
+/// lost if the peer answers in time; `rnic/src/rc/tests/requester/peer_close.rs`, which has its own
+/// clock, holds what is in time. Here the answer may come too late, but both messages have one
+/// fate.
 #[test]
-fn a_lost_last_acknowledgement_loses_no_message() {
+fn a_disconnected_peer_is_asked_about_messages_in_flight() {
     let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
-    let loses_none = |round: u32| {
-        let (end, call) = connected_with(&rig, &peer, round);
-        end.send(1, &[end.mem.segment(0, 8)]);
-        end.send(2, &[end.mem.segment(0, 8)]);
-        let request = |psn| {
-            rig.until("a message", || match peer.receive()? {
-                // This side may have repeated the first message.
-                Received::Request(OUR_PSN) if psn != OUR_PSN => None,
-                received => Some(received),
-            })
-        };
-        assert_eq!(request(OUR_PSN), Received::Request(OUR_PSN));
-        assert_eq!(request(OUR_PSN + 1), Received::Request(OUR_PSN + 1));
-        peer.send_dreq(&call, 2);
-        let drep = Received::Drep { transaction: 2 };
-        let question = rig.until("the question", || peer.receive());
-        if question != drep {
-            assert_eq!(question, Received::Request(OUR_PSN));
-            peer.send_ack(&call, OUR_PSN + 1);
-            rig.until("a DREP", || match peer.receive()? {
-                // This side may have repeated the request once more.
-                Received::Request(OUR_PSN) => None,
-                received => {
-                    assert_eq!(received, drep);
-                    Some(())
-                }
-            });
-        }
-        assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
-        let outcomes = outcomes(&rig.completions(&end.requests, 2));
-        let all = |status| [(1, status), (2, status)];
-        let known = [all(WcStatus::Success), all(WcStatus::Flushed)];
-        assert!(known.iter().any(|known| outcomes == known), "{outcomes:?}");
-        outcomes == known[0]
+    let (end, call) = connected(&rig, &peer);
+    end.send(1, &[end.mem.segment(0, 8)]);
+    end.send(2, &[end.mem.segment(0, 8)]);
+    let next = |expected: Received, repeated: Received| {
+        rig.until("a packet", || {
+            let received = peer.receive()?;
+            // This side may have repeated the first message.
+            assert!(received == expected || received == repeated, "{received:?}");
+            (received == expected).then_some(())
+        });
     };
-    assert!((0..ROUNDS).any(loses_none), "the messages counted as lost in each round");
+    let message = |n| Received::Request(OUR_PSN + n);
+    next(message(0), message(0));
+    next(message(1), message(0));
+    peer.send_dreq(&call, 2);
+    next(message(0), message(0));
+    peer.send_ack(&call, OUR_PSN + 1);
+    next(Received::Drep { transaction: 2 }, message(0));
+    assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
+    let outcomes = outcomes(&rig.completions(&end.requests, 2));
+    let all = |status| [(1, status), (2, status)];
+    let fates = [all(WcStatus::Success), all(WcStatus::Flushed)];
+    assert!(fates.iter().any(|fate| outcomes == fate), "{outcomes:?}");
 }
 
 /// When the peer disconnects, a connection without requests in flight ends at once. Here the peer

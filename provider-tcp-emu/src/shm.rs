@@ -10,12 +10,14 @@
 //! |---|---|
 //! | `forwarded` | offers for connections of another engine of the adapter |
 //! | `offer` | how one process offers memory to the other |
+//! | `ring_watch` | finds out that the peer does not read |
 //! | `segment` | the memory: how it is created, checked and mapped |
 //!
 //! [`adapter::octet_ring`] is the ring.
 
 mod forwarded;
 mod offer;
+mod ring_watch;
 mod segment;
 
 use std::io;
@@ -30,6 +32,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use self::forwarded::{ForwardedOffers, OffersOfEngine};
 pub(crate) use self::offer::{Offer, OfferDirectory, OfferSocket};
+pub(crate) use self::ring_watch::RingWatch;
 use self::segment::Segment;
 use crate::socket::IoOutcome;
 
@@ -293,7 +296,7 @@ mod tests {
     use super::*;
 
     /// Returns the memory of both sides of an offer: the offering one and the other one.
-    fn both_sides() -> [SharedMemory; 2] {
+    pub(super) fn both_sides() -> [SharedMemory; 2] {
         let (offering, Offered { memory, wake_socket }) =
             SharedMemory::create(Arc::default()).expect("memory");
         let segment = Segment::open(memory).expect("the memory is sealed");

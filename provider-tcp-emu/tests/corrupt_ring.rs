@@ -1,12 +1,13 @@
 //! Each word by which two processes share a ring is overwritten while a transfer runs. The
-//! connection ends or continues, and never stalls.
+//! connection continues, or ends and says why. provider-tcp-emu/src/shm/ring_watch/tests.rs, which
+//! has its own clock, holds how long that may take.
 //!
 //! This test program contains one test, because that test finds the memory of its connection in
 //! /proc/self/maps.
 
 use std::fs;
 
-use dat_core::provider::{Provider, Transport, WcStatus};
+use dat_core::provider::{Cause, Provider, Transport, WcStatus};
 use provider_loopback::contract::rig::{End, Event, Rig, poll};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
@@ -149,6 +150,8 @@ fn overwrite(moment: Moment, word: usize, value: &fn(u64) -> u64) {
         for end in [&a, &b] {
             rig.until("both sides to learn of the end", || has_ended(end).then_some(()));
         }
+        let causes = [&a, &b].map(|end| end.log.causes());
+        assert!(causes.iter().flatten().any(says_corrupt), "{causes:?}");
     }
 }
 
@@ -183,6 +186,15 @@ fn exchange(
 ) -> bool {
     post(from, to, count, len);
     arrives(rig, from, to, count)
+}
+
+/// Whether a side has found a wrong word, or what a wrong word has made of the octets.
+fn says_corrupt(cause: &Cause) -> bool {
+    match cause {
+        Cause::ConnectionLost { errno } => *errno == Some(libc::EPROTO),
+        Cause::Protocol { by_peer, .. } => !by_peer,
+        _ => false,
+    }
 }
 
 fn has_ended(end: &End<'_, Tcp>) -> bool {

@@ -245,11 +245,9 @@ fn combinations_at((rate, megabits): (&str, u64)) -> Table {
     all
 }
 
-/// The bars, each in the network for which it was set. docs/softroce.md quotes the lines between
-/// the two marks.
+/// The bars, each in the network for which it was set.
 static SUMMARY: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::new("summary");
-    table.line("ANCHOR: bars");
     for text in [
         "rate=200mbit,delay=100us,queue=128K,operation=read,flows=8,size=1M",
         "rate=200mbit,delay=100us,queue=64K,operation=read,flows=20,size=256K",
@@ -269,7 +267,6 @@ static SUMMARY: LazyLock<Table> = LazyLock::new(|| {
     let (_, bars) = table.run(from_rxe, &[Protocol::Rxe]);
     table.line(from_rxe);
     bars.iter().for_each(|bar| table.line(&verdict(bar)));
-    table.line("ANCHOR_END: bars");
     table
 });
 

@@ -12,12 +12,12 @@ pub(crate) fn process_and_seconds() -> (u32, f64) {
     (std::process::id(), settings().start.elapsed_seconds())
 }
 
-/// Creates a line as a JSON object. The caller may add fields.
+/// Creates a line as a JSON object, with the version of this library. The caller may add fields.
 pub(crate) fn json_line(level: &str, target: &str, message: &str) -> Value {
     let (process, seconds) = process_and_seconds();
     json!({
-        "process": process, "seconds": seconds, "level": level, "target": target,
-        "message": message
+        "version": env!("CARGO_PKG_VERSION"), "process": process, "seconds": seconds,
+        "level": level, "target": target, "message": message
     })
 }
 

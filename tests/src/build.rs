@@ -46,6 +46,16 @@ pub enum Version {
     V2_0,
 }
 
+impl Version {
+    /// The option that defines the version for sources that support both.
+    fn define(self) -> &'static str {
+        match self {
+            Version::V1_2 => "-DUDAPL_1_2",
+            Version::V2_0 => "-DUDAPL_2_0",
+        }
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -58,13 +68,13 @@ impl fmt::Display for Version {
 /// Compiles `programs/reference/<page>.c` and links it with the library of this version. The
 /// directory `into` contains the page's example as `example.h`, and gets the program.
 pub fn c_example(dist: &Dist, page: &str, version: Version, into: &Path) -> Result<PathBuf, Skip> {
-    let (define, library) = match version {
-        Version::V1_2 => ("-DUDAPL_1_2", "-ldat"),
-        Version::V2_0 => ("-DUDAPL_2_0", "-ldat2"),
+    let library = match version {
+        Version::V1_2 => "-ldat",
+        Version::V2_0 => "-ldat2",
     };
     let include = format!("-I{}", into.display());
     let program = into.join(format!("{page}-{version}"));
-    compile(dist, &format!("reference/{page}"), &program, &[define, &include], &[library])
+    compile(dist, &format!("reference/{page}"), &program, &[version.define(), &include], &[library])
 }
 
 /// Does the same as [`c_program`] with the library of this name, and with gcc's address and
@@ -86,16 +96,11 @@ pub fn c_program_sanitized(
     compile(dist, name, &into.join(name), &options, &[&format!("-l{library}"), "-ldl"])
 }
 
-/// Compiles a vendor's provider, `programs/<name>.c` with VENDOR defined. The compiled library is
-/// in the directory `into`.
-pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
-    compile(
-        dist,
-        name,
-        &into.join(name).with_extension("so"),
-        &["-DVENDOR", "-shared", "-fPIC"],
-        &[],
-    )
+/// Compiles a vendor's provider for this version of uDAPL, `programs/<name>.c` with VENDOR defined.
+/// The compiled library is in the directory `into`.
+pub fn c_vendor(dist: &Dist, name: &str, version: Version, into: &Path) -> Result<PathBuf, Skip> {
+    let options = ["-DVENDOR", version.define(), "-shared", "-fPIC"];
+    compile(dist, name, &into.join(name).with_extension("so"), &options, &[])
 }
 
 /// Compiles `programs/<name>.c` as a library that can be preloaded. The compiled library is in the

@@ -27,7 +27,7 @@ pub const VERBS: Provider = Provider {
     packets: false,
 };
 
-/// The providers that need no device. `conformance/tests/suite.rs` has its own list.
+/// The providers that need no device.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         ia: "tcp-emu",

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{Dist, Provider, Skip};
+use crate::{Dist, Provider, Skip, Version};
 
 const DEBIAN_LIBDAT2: &str = "/usr/lib/x86_64-linux-gnu/libdat2.so.2";
 
@@ -71,6 +71,28 @@ impl Registry {
             library.display()
         );
         Self::loaded("vendor of 1.2", "vendor", dist, "libdat.so.1", &conf, library)
+    }
+
+    /// Returns a registry with our library of this version. The dat.conf names this layered
+    /// provider as `layered`, whose lower adapter is built in if `is_built_in`, and loaded
+    /// otherwise.
+    pub fn layered(
+        dist: &Dist,
+        version: Version,
+        layered: &Path,
+        lower: &Provider,
+        is_built_in: bool,
+    ) -> Self {
+        let (api, library) = match version {
+            Version::V1_2 => ("u1.2", "libdat.so.1"),
+            Version::V2_0 => ("u2.0", "libdat2.so.2"),
+        };
+        let mut conf = entry("layered", api, layered, lower.ia);
+        if !is_built_in {
+            conf += &entry(lower.ia, api, &dist.plugin(lower), "");
+        }
+        let maps = vec![dist.lib().join(library)];
+        Self::new("layered", "layered", Some(dist.lib()), is_built_in, &conf, maps)
     }
 
     /// Returns a registry with Debian's own libdat2.so.2. The dat.conf names the loadable provider.

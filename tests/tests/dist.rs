@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use opendat_tests::{
-    Dist, PROVIDERS, Registry, Skip, VERBS, c_program_by_pkg_config, c_vendor, find_program, skip,
+    Dist, PROVIDERS, Registry, Skip, VERBS, Version, c_program_by_pkg_config, c_vendor,
+    find_program, skip,
 };
 
 fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
@@ -182,7 +183,7 @@ fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
     with_dist(|dist| {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (provider, conf) =
-            (c_vendor(dist, "vendor_1_2", dir.path())?, dir.path().join("dat.conf"));
+            (c_vendor(dist, "vendor_1_2", Version::V1_2, dir.path())?, dir.path().join("dat.conf"));
         let line =
             format!("vendor u1.2 nonthreadsafe default {} v.1.0 vendor \"\"\n", provider.display());
         fs::write(&conf, line).expect("dat.conf can be written");

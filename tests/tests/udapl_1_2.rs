@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use opendat_tests::{
-    Dist, PROVIDERS, Provider, Registry, Skip, c_program_1_2, c_vendor, ends_with_ok, find_program,
-    skip,
+    Dist, PROVIDERS, Provider, Registry, Skip, Version, c_program_1_2, c_vendor, ends_with_ok,
+    find_program, skip,
 };
 
 /// The functions of uDAPL 1.2, and the one further function that providers on Linux need.
@@ -87,7 +87,7 @@ fn threads_of_1_2_may_be_cancelled() {
 fn a_vendors_provider_of_1_2_is_called_as_such() {
     or_skip(|| {
         let (dist, dir) = (Dist::locate()?, tempfile::tempdir().expect("a temporary directory"));
-        let vendor = c_vendor(&dist, "vendor_1_2", dir.path())?;
+        let vendor = c_vendor(&dist, "vendor_1_2", Version::V1_2, dir.path())?;
         run(&dist, "vendor_1_2", &[], &Registry::vendor_1_2(&dist, vendor))
     });
 }

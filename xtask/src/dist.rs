@@ -259,3 +259,41 @@ pub(crate) fn remove(dir: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use super::*;
+
+    /// Whether a file has sections with symbols or debug information.
+    fn has_symbols(program: &Path) -> bool {
+        let output = Command::new("readelf").arg("-SW").arg(program).output();
+        let text = String::from_utf8(output.expect("readelf starts").stdout).expect("text");
+        let has = |name: &str| text.split_whitespace().any(|word| word.starts_with(name));
+        assert!(has(".dynsym"), "{text}");
+        has(".symtab") || has(".debug_")
+    }
+
+    /// `build` copies files as cargo builds them, so the profile must strip them. The tests of a
+    /// crate without dependencies stand for what is installed, because they are built in seconds.
+    #[test]
+    fn what_users_install_is_stripped() {
+        let (profile, directory, _) = Profile::Dist.names();
+        // Another target directory than that of the workspace, so that cargo waits for no other
+        // cargo.
+        let target = tempfile::tempdir().expect("a directory");
+        let mut build = cargo();
+        build.args(["test", "--no-run", "--quiet", "--locked", "--package", "opendat-sys"]);
+        build.args(["--lib", "--profile", profile, "--target-dir"]).arg(target.path());
+        assert!(build.status().expect("cargo starts").success());
+        let built = fs::read_dir(target.path().join(directory).join("deps")).expect("a directory");
+        let program = built
+            .map(|entry| entry.expect("an entry").path())
+            .find(|path| path.extension().is_none())
+            .expect("a program");
+        assert!(!has_symbols(&program));
+        let this = env::current_exe().expect("this program");
+        assert!(has_symbols(&this), "this program is not stripped");
+    }
+}

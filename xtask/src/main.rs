@@ -6,6 +6,8 @@ mod arm64;
 mod attacks;
 mod bench;
 mod cargo;
+#[cfg(test)]
+mod crate_graph;
 mod deny;
 mod dist;
 mod guest;

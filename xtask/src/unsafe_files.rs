@@ -28,10 +28,22 @@ fn unsafe_code_is_only_in_the_files_that_are_listed() {
 /// Returns the files and directories that docs/unsafe.md lists.
 fn listed() -> BTreeSet<String> {
     let text = fs::read_to_string(workspace().join(LIST)).expect("the list is there");
-    text.lines()
-        .filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`'))
-        .map(str::to_owned)
-        .collect()
+    let (_, list) = text.split_once("\n## The files\n").expect("the page has the section");
+    list.split("\n- ").skip(1).flat_map(files_of).collect()
+}
+
+/// Returns the files of an item of the list: a directory in backticks, the reason, a colon, and the
+/// names of the files in the directory. Without a colon, the item stands for the whole directory.
+fn files_of(item: &str) -> Vec<String> {
+    let names = |text: &str| -> Vec<String> {
+        text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let (before, after) = item.split_once(':').unwrap_or((item, ""));
+    let directory = names(before).into_iter().next().expect("an item names a directory");
+    match names(after) {
+        files if files.is_empty() => vec![directory],
+        files => files.iter().map(|file| format!("{directory}{file}")).collect(),
+    }
 }
 
 /// Returns whether docs/unsafe.md must list the file if the file has unsafe code.
@@ -103,4 +115,13 @@ fn unsafe_is_found_as_a_keyword_only() {
     assert!(has_unsafe("type F = unsafe extern fn();"));
     assert!(!has_unsafe("#![forbid(unsafe_code)]"));
     assert!(!has_unsafe("// unsafe { }"));
+}
+
+#[test]
+fn items_of_the_list_are_read() {
+    assert_eq!(
+        files_of("`a/src/` has rings: `b.rs`,\n  `c/d.rs`."),
+        ["a/src/b.rs", "a/src/c/d.rs"]
+    );
+    assert_eq!(files_of("`a/src/` declares types. All files count."), ["a/src/"]);
 }

@@ -138,6 +138,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 purpose: "Prints what the standard requires of a function:",
                 lines: &["dat conformance dat_psp_create --list"],
             },
+            Example {
+                purpose: "Explains a case, and prints which cases cause which return values of a \
+                          function:",
+                lines: &[
+                    "dat conformance --explain dat_psp_create/backlog",
+                    "dat conformance --returns dat_psp_create",
+                ],
+            },
         ],
     ),
     (

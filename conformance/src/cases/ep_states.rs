@@ -4,6 +4,8 @@
 mod operation;
 pub(super) mod reach;
 
+use std::panic::Location;
+
 use dat_sys::*;
 
 use self::operation::Operation;
@@ -146,6 +148,7 @@ fn subtypes() -> impl Iterator<Item = Case> {
                 "If {function} refuses an EP in the state {words}, the subtype of the status names \
                  this state."
             ),
+            place: Location::caller(),
             run: Run::Numbered(names_the_state, column),
         }
     })
@@ -181,7 +184,8 @@ fn cells() -> impl Iterator<Item = Case> {
                     true => "2.0 headers: states of a connection over several paths",
                     false => operation.clause(),
                 },
-                requirement: format!("In the state {words}, {}.", expected.words()),
+                requirement: format!("In the state {words}, {}.", expected.words(operation)),
+                place: Location::caller(),
                 run: Run::Numbered(|rig, number| Cell::numbered(number).0.run(rig), number),
             }
         })
@@ -189,9 +193,15 @@ fn cells() -> impl Iterator<Item = Case> {
 }
 
 impl Expected {
-    fn words(self) -> String {
+    fn words(self, operation: Operation) -> String {
         match self {
-            Expected::Refused => "the operation is refused, and the state stays the same".into(),
+            Expected::Refused if operation == Operation::ModifyAddress => {
+                "the operation is refused with DAT_INVALID_PARAMETER".into()
+            }
+            Expected::Refused => {
+                "the operation is refused with DAT_INVALID_STATE, and the state stays the same"
+                    .into()
+            }
             Expected::Stays => "the operation succeeds, and the state stays the same".into(),
             Expected::To(to) => match STATES.iter().find(|(state, _)| *state == to) {
                 Some((_, words)) => {

@@ -487,7 +487,7 @@ pub(super) const CASES: &[Row] = &[
                 Some(true) => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 Some(false) => ok(answer)?,
                 // RDMA devices have no access right for local reads, so an adapter over verbs
-                // cannot refuse them (docs/conformance.md).
+                // cannot refuse them (`coverage/exceptions.rs`).
                 None if answer != DAT_SUCCESS => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 None => {}
             }

@@ -114,7 +114,9 @@ impl Streams {
 }
 
 impl<T: Transport> Evd<T> {
-    /// The kinds of events for which the EVD was created, without completions.
+    /// The kinds of events for which the EVD was created, without completions. They count even if
+    /// nothing feeds them yet: a service point may begin to feed them at any time, and its call has
+    /// no status for a conflict with the flags of the EVD's completions.
     pub(crate) fn other_streams(&self) -> DAT_EVD_FLAGS {
         self.flags & !(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG)
     }

@@ -40,6 +40,7 @@ pub struct Engine {
     deadlines: BTreeSet<(Instant, usize)>,
     tx: TxVec,
 }
+// ANCHOR_END: engine
 
 /// A listener.
 struct Listener {
@@ -96,9 +97,7 @@ impl Engine {
         }
         any
     }
-    // ANCHOR_END: engine
 
-    // ANCHOR: connect_request
     /// Handles a connection request. Without a listener, or with a full backlog, it drops the
     /// connection end, which notifies the peer.
     fn on_connect_request(&mut self, to: usize, end: ConnectionEnd, private: &[u8]) {
@@ -109,7 +108,6 @@ impl Engine {
             listener.sink.call(Upcall::Request { request, service, from, to, private });
         }
     }
-    // ANCHOR_END: connect_request
 
     fn destination(&self, id: usize) -> Destination {
         Destination { queue: Arc::downgrade(&self.queue), id }
@@ -171,7 +169,6 @@ unsafe impl adapter::Engine for Engine {
     }
     // ANCHOR_END: qp
 
-    // ANCHOR: connect
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         self.with_link(qp, Link::connecting);
         if !netdev::is_own(to.peer.ip()) {
@@ -217,9 +214,7 @@ unsafe impl adapter::Engine for Engine {
         end.peer.send(Message::Reject(private.to_vec()));
         Ok(())
     }
-    // ANCHOR_END: connect
 
-    // ANCHOR: listen
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
         let mut ports = lock(&LISTENERS_BY_PORT);
         let is_free = |port: &u16| !ports.contains_key(port);
@@ -238,7 +233,6 @@ unsafe impl adapter::Engine for Engine {
             lock(&LISTENERS_BY_PORT).remove(&listener.port);
         }
     }
-    // ANCHOR_END: listen
 }
 
 /// Returns this depth from the peer's point of view: reads that are incoming here are outgoing at

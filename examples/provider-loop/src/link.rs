@@ -12,7 +12,6 @@ use crate::message::{ConnectionEnd, Message};
 /// A sender that has sent this number of octets waits until the peer has received some of them.
 const WINDOW_BYTES: usize = 1 << 20;
 
-// ANCHOR: state
 /// A queue pair and the phase of its connection.
 ///
 /// ```text
@@ -40,7 +39,6 @@ struct Connection {
     /// Octets received for which no credit was returned.
     to_credit: usize,
 }
-// ANCHOR_END: state
 
 impl Link {
     pub(crate) fn new(sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
@@ -150,7 +148,6 @@ impl Link {
         }
     }
 
-    // ANCHOR: end
     /// Ends the connection because one side has violated the protocol.
     fn fail(&mut self, failure: Failure) {
         let Phase::Established(connection) = &mut self.phase else { return };
@@ -175,7 +172,6 @@ impl Link {
         self.phase.end(&self.shared, work);
         self.sink.call(why);
     }
-    // ANCHOR_END: end
 }
 
 impl Connection {
@@ -207,7 +203,6 @@ impl Connection {
         self.stream.rx_bytes(octets)
     }
 
-    // ANCHOR: send
     fn send(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         while self.uncredited < WINDOW_BYTES {
             let ready = self.stream.tx(tx)?;
@@ -232,5 +227,4 @@ impl Connection {
         }
         Ok(())
     }
-    // ANCHOR_END: send
 }

@@ -61,7 +61,6 @@ pub(crate) struct Destination {
     pub(crate) id: usize,
 }
 
-// ANCHOR: send
 impl Destination {
     pub(crate) fn send(&self, message: Message) {
         // If the queue does not exist any more, the peer's adapter has been closed. The message is
@@ -91,7 +90,6 @@ impl MessageQueue {
         std::mem::take(&mut messages)
     }
 }
-// ANCHOR_END: send
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

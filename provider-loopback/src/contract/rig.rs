@@ -635,6 +635,7 @@ pub struct Log<'t, T: Transport> {
     /// The messages that have waited for a receive: the number of octets of each message, and
     /// whether the message consists of these octets only.
     waits: Mutex<Vec<(u32, bool)>>,
+    causes: Mutex<Vec<Cause>>,
     pub wake: Wake,
     /// Whether the object was dropped. An upcall after the drop breaks promise 3 of a transport.
     closed: AtomicBool,
@@ -643,8 +644,8 @@ pub struct Log<'t, T: Transport> {
 
 impl<'t, T: Transport> Log<'t, T> {
     pub fn new(t: &'t T) -> Arc<Self> {
-        let (events, waits, wake, closed, late) = Default::default();
-        Arc::new(Log { t, events, waits, wake, closed, late })
+        let (events, waits, causes, wake, closed, late) = Default::default();
+        Arc::new(Log { t, events, waits, causes, wake, closed, late })
     }
 
     pub fn sink(&self) -> Sink<T> {
@@ -660,6 +661,11 @@ impl<'t, T: Transport> Log<'t, T> {
     /// message, and whether the message consists of these octets only.
     pub fn waits(&self) -> Vec<(u32, bool)> {
         self.waits.lock().expect("no case panics in an upcall").clone()
+    }
+
+    /// Returns the causes of failures that were reported.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.causes.lock().expect("no case panics in an upcall").clone()
     }
 
     pub fn assert_silent(&self) {
@@ -722,8 +728,12 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
                     .expect("no case panics in an upcall")
                     .push((octets, whole));
             }
+            // `Cause` is only for diagnosis, too.
+            Upcall::Cause(cause) => {
+                return self.causes.lock().expect("no case panics in an upcall").push(cause);
+            }
             // These upcalls do not occur, because no case can make a device fail.
-            Upcall::Failed | Upcall::PortDown | Upcall::Cause(_) => return,
+            Upcall::Failed | Upcall::PortDown => return,
         };
         self.events.lock().expect("no case panics in an upcall").push_back(event);
         if self.wake.signal() {

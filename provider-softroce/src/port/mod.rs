@@ -5,8 +5,14 @@
 //! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
 //! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
 //! *REQ socket* for the requests of new peers. It is followed by up to 1087 *slots*. Each
-//! adapter has one slot. The low bits of its queue pair numbers and communication ids are the
-//! number of the slot.
+//! engine of an adapter has one slot. The low bits of its queue pair numbers and communication ids
+//! are the number of the slot.
+//!
+//! | other designs | why not |
+//! |---|---|
+//! | each process binds a socket of its own | when a process exits, the kernel moves the last socket to its place, and packets of two processes go astray |
+//! | one process owns the port and forwards packets | each packet costs a copy and a wake-up, and the connections of all processes stop when the owner dies |
+//! | a daemon owns the port | the user would have to start it |
 //!
 //! The sockets must outlive the process that has bound them: if one is closed, the kernel moves the
 //! last socket to its position, and packets would be misdirected. Therefore all adapters hold the

@@ -11,10 +11,11 @@ use tracing::info;
 
 use super::fault_check::FaultCheck;
 use super::receive_wait::{ReceiveWait, WindowWatch};
-use super::sharing::{RingWatch, Sharing};
+use super::sharing::Sharing;
 use super::{EndReason, Loss};
 use crate::connection::Connection;
 use crate::engine::{EngineResources, Sink, Upcall};
+use crate::shm::RingWatch;
 use crate::socket::IoOutcome;
 use crate::unconfirmed::Place;
 

@@ -92,6 +92,10 @@ impl Link {
     /// Calls again, at last with a request of revision 1, because the peer may know only this
     /// revision (the kernel's drivers do so, too). The time limit of the attempt stays. Ends the
     /// attempt if the last call has failed.
+    ///
+    /// So the consumer of an OpenDAT gets several requests for one call, at most three, if a
+    /// connection ends without an answer while its consumer has the request, for example because a
+    /// firewall resets it. Accepting such a request then fails.
     #[cold]
     fn call_again(&mut self, resources: &mut EngineResources) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };

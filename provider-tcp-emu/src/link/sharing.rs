@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use adapter::octet_ring::Corrupt;
 use mio::Interest;
 use rnic::rdmap::setup::Terms;
 use tracing::debug;
@@ -16,7 +17,7 @@ use crate::engine::{EngineResources, Key};
 use crate::linger::LingeringSockets;
 use crate::listeners;
 use crate::shm::{
-    CORRUPT_ERRNO, MAX_SHARED, Offer, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp,
+    CORRUPT_ERRNO, MAX_SHARED, Offer, RingWatch, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp,
 };
 
 /// Whether and when a connection moves to shared memory.
@@ -83,31 +84,6 @@ fn log_stay(local: SocketAddr, peer: SocketAddr, reason: impl Display) {
 fn log_stay_of_many(local: SocketAddr, peer: SocketAddr) {
     let reason = format_args!("{MAX_SHARED} connections of this engine share memory");
     log_stay(local, peer, reason);
-}
-
-/// How long the peer may leave octets in the ring before this side checks the memory and wakes the
-/// peer.
-const RING_CHECK_DELAY: Duration = Duration::from_millis(100);
-
-/// Watches the ring while the peer has octets to read and passes do not read this side's ring.
-///
-/// A process that changes the memory can clear the flag of a side that sleeps, so that its peer
-/// does not wake it. Nothing but a timer ends the silence that follows. The timer runs only on a
-/// side that has sent something: if all its octets have been read, it waits for nothing in the
-/// memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RingWatch {
-    at: Instant,
-    /// How far the peer had read when the timer was set.
-    read: u64,
-    /// Whether the peer was woken and has read nothing since.
-    has_woken: bool,
-}
-
-impl RingWatch {
-    pub(super) fn deadline(self) -> Instant {
-        self.at
-    }
 }
 
 impl Established {
@@ -323,22 +299,11 @@ impl Link {
             && !memory.polls()
             && conn.ring_watch.is_none()
         {
-            match memory.check() {
-                Ok(None) => {}
-                Ok(Some(read)) => self.schedule_ring_check(resources, read, false),
-                // The check finds this again and ends the connection.
-                Err(_) => self.schedule_ring_check(resources, 0, false),
+            conn.ring_watch = RingWatch::start(memory, Instant::now);
+            if conn.ring_watch.is_some() {
+                self.renew_timer(resources);
             }
         }
-    }
-
-    #[cold]
-    fn schedule_ring_check(&mut self, resources: &mut EngineResources, read: u64, has_woken: bool) {
-        if let Phase::Established(conn) = &mut self.phase {
-            let at = Instant::now() + RING_CHECK_DELAY;
-            conn.ring_watch = Some(RingWatch { at, read, has_woken });
-        }
-        self.renew_timer(resources);
     }
 
     /// Checks the memory, and wakes a peer that has read nothing since the last check. A connection
@@ -353,16 +318,14 @@ impl Link {
         self.continue_blocked_send(resources, lingering);
         self.receive(resources, lingering);
         let (Some(watch), Some(memory)) = (watch, self.shared_memory_mut()) else { return };
-        match memory.check() {
-            Ok(None) => {}
-            Ok(Some(read)) => {
-                let has_moved = read != watch.read;
-                if !has_moved && !watch.has_woken {
-                    memory.wake_peer();
+        match watch.check(memory, Instant::now()) {
+            Ok(next) => {
+                if let Some(conn) = self.established_mut() {
+                    conn.ring_watch = next;
                 }
-                self.schedule_ring_check(resources, read, !has_moved);
+                self.renew_timer(resources);
             }
-            Err(_) => self.end_by_corruption(resources, lingering),
+            Err(Corrupt) => self.end_by_corruption(resources, lingering),
         }
     }
 

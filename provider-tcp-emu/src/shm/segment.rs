@@ -156,6 +156,17 @@ impl Segment {
         self.control().accepted.store(1, Ordering::Release);
     }
 
+    /// Overwrites a word, as a process that breaks the rules does. `at` is its place in octets.
+    #[cfg(test)]
+    pub(super) fn overwrite(&self, at: usize, value: impl FnOnce(u64) -> u64) {
+        assert!(at.is_multiple_of(8) && at < size_of::<Control>());
+        // SAFETY: the word lies in the mapped memory, which everybody accesses by atomics.
+        unsafe {
+            let word = self.start.as_ptr().cast::<u8>().add(at).cast::<u64>();
+            word.write_volatile(value(word.read_volatile()));
+        }
+    }
+
     /// Returns whether the accepting side uses the memory.
     pub(super) fn is_accepted(&self) -> bool {
         self.control().accepted.load(Ordering::Acquire) != 0

@@ -8,7 +8,12 @@
 //! same rate: RFC 6937.)
 //!
 //! A peer keeps packets only up to a limit, so a new packet must be fewer than [`EARLY_PSNS`] PSNs
-//! after the missing one.
+//! after the missing one. No new packets are sent while one is missing
+//!
+//! - if no loss has shown yet that the peer keeps packets, or if no round trip has been measured;
+//! - if the last round trip was longer, which shows that a queue is growing;
+//! - if more than one packet in ten was lost lately, as where many connections share the path;
+//! - if the peer cannot have kept all packets in flight.
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,23 @@
 //! A packet that arrives early, because an earlier packet is missing, is kept in the
 //! [reorder buffer](super::reorder_buffer) until the missing packet arrives. The responder then
 //! carries out both, in order. [`super::gap`] says when it sends a NAK for the missing packet.
+//!
+//! # Kernel rxe as the requester
+//!
+//! rxe (Linux 6.12) goes back to a lost packet and sends all later ones again. A peer counts as rxe
+//! if the bit MigReq is 0 in its packets. Some properties of rxe decide how the responder answers:
+//!
+//! | property of rxe | what the responder does |
+//! |---|---|
+//! | It ignores each NAK after the first one until an acknowledgement of a PSN that is new to it arrives. With an ACK timeout of seconds it then stands still most of the time. | It sends an acknowledgement before each NAK (`push_nak`). |
+//! | It completes a READ or an atomic operation without its data if an acknowledgement has the PSN of that request. | No acknowledgement ends with such a request (`acknowledged`). |
+//! | It takes the next packet of a READ response for an error if an acknowledgement of an earlier packet arrives between the packets of the response. | It sends no acknowledgement that ends before a READ whose response has several packets (`acknowledged`). |
+//! | It stops its timer, but does not complete a message, if the end is acknowledged while it sends the message again. If a second acknowledgement is lost, it waits forever. | It acknowledges the end when the end arrives again, or after a delay, and once more (`on_repeated`). |
+//! | It flushes its requests as soon as the peer disconnects, also those that were carried out but whose acknowledgement was lost. | It sends the last acknowledgement twice before the DREQ (`acknowledge_finally`). |
+//! | If a packet that it sends again is lost, too, it ignores the next NAK and waits until its ACK timeout expires. | It can do nothing: this makes rxe slow on lossy networks. |
+//!
+//! The crate `rxe-model` has these properties. `cargo test -p opendat-rnic --lib rxe_writes`
+//! measures what they cost, and `cargo xtask guest --loss` measures it with rxe itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -10,7 +10,9 @@
 //! The request offers the operations of RFC 7306, and with them everything that OpenDAT does only
 //! with another OpenDAT, by a private flag. Other implementations may use this flag for something
 //! else. So a responder takes the peer for another implementation until the peer's first frame has
-//! proved the opposite ([`Recognition`]).
+//! proved the opposite ([`Recognition`]). An initiator trusts a reply with the flag and with siw's
+//! flag `gso` that agrees to the peer-to-peer model with a WRITE as the first frame: siw copies
+//! `gso`, but does not set the flag.
 //!
 //! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
 //! octets to read next, so that the FPDUs after the frame stay in the socket. The [`Gate`] holds
@@ -36,8 +38,9 @@ pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
 /// sends a probe. A probe makes siw look at its socket again. The time doubles with each probe,
 /// because on a slow host the change of the callbacks is slow as well.
 pub const PROBE_DELAY: Duration = Duration::from_millis(20);
-/// The maximum number of probes to a peer that sends nothing.
-pub const MAX_PROBES: u8 = 6;
+/// The maximum number of probes to a peer that sends nothing. The last one leaves 5.1 s after the
+/// gate has opened.
+pub const MAX_PROBES: u8 = 8;
 /// The maximum number of RDMA READs in flight, in each direction.
 pub const MAX_READ_DEPTH: u32 = 128;
 /// The maximum size of private data. It fits in a request, in an acceptance and in a rejection.

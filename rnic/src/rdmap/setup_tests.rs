@@ -478,7 +478,7 @@ fn a_silent_peer_gets_a_limited_number_of_probes() {
         assert_eq!(gate.expire(due), Ok(true));
         nudges.push(due);
     }
-    assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
+    assert_eq!(nudges, [30, 70, 150, 310, 630, 1270, 2550, 5110].map(at));
 
     let mut gate = Gate::Probe(at(30), 0);
     assert!(!gate.frame_arrived(), "the gate was open already");

@@ -2,7 +2,10 @@
 //! quit (`Q`).
 //!
 //! `-T T -r` uses reserved service points, and `-P` polls. Debian's dapltest lists `-Q` among the
-//! options of `-T T` and then refuses it, so there is no such variant.
+//! options of `-T T` and then refuses it, so there is no such variant. dapltest itself fails in two
+//! other variants: `-T T -V` with several segments whose size is not a multiple of 256 reports
+//! wrong data, even between two kernels, and `-T L -w N` gives endpoints of one adapter the EVD of
+//! another.
 
 use std::net::TcpListener;
 use std::process::Command;

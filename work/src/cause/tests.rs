@@ -35,9 +35,15 @@ fn special() -> Vec<Cause> {
 #[test]
 fn the_document_has_the_sentences() {
     let peer = IpAddr::from([10, 0, 0, 2]);
+    let document = DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ") + " ";
     for cause in special() {
         let sentence = cause.about(Some(peer)).to_string().replace("10.0.0.2", "P");
-        assert!(DOCUMENT.contains(&format!("| {sentence} |")), "docs/causes.md lacks: {sentence}");
+        // The document may leave out what to do.
+        let start = sentence.split_once(": ").map_or(&*sentence, |(start, _)| start);
+        let is_listed = [format!("- {sentence} "), format!("- {start}: … ")]
+            .iter()
+            .any(|item| document.contains(item));
+        assert!(is_listed, "docs/causes.md lacks: {sentence}");
     }
 }
 

@@ -2,13 +2,15 @@
 //! FPDU, its header and body, the message, the memory, and what is read straight to its
 //! destination.
 
-use wire::iwarp::mpa::fpdu::fpdu_len;
+use wire::iwarp::mpa::fpdu::{MAX_ULPDU, fpdu_len};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, Cause, Immediate, Placement, ReadRequest,
-    TaggedOpcode, Terminate,
+    AtomicOp, AtomicRequest, AtomicResponse, Cause, Header, Immediate, Placement, ReadRequest,
+    TaggedOpcode, Terminate, UntaggedOpcode,
 };
 
-use super::errors::{fpdu, read_frame, send_frame, tagged_frame, write_frame};
+use super::super::setup::{Recognition, SIGNATURE};
+use super::super::vec::GatherId;
+use super::errors::{fpdu, read_frame, send_frame, tagged_frame, ulpdu, write_frame};
 use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
@@ -212,6 +214,149 @@ fn reads_at_a_time(count: usize) -> Fate {
     fate
 }
 
+/// What a message of two frames is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Send,
+    Write,
+    Response,
+}
+
+/// A message of two frames of 40 octets, at these offsets in the message.
+fn at_offsets(crc: bool, kind: Kind, offsets: [i32; 2]) -> Fate {
+    let mut target = Target::new(crc);
+    let segments = [target.buf.seg(0, 80)];
+    if kind == Kind::Response {
+        target.ask(read(1, &segments, Remote { addr: 0, key: 1 }));
+    }
+    let mut fate = Taken;
+    for (offset, last) in offsets.into_iter().zip([false, true]) {
+        let payload = [1; 40];
+        let frame = match kind {
+            Kind::Send => send_frame(1, offset as u32, last, &payload),
+            Kind::Write => {
+                let to = target.buf.addr().strict_add_signed(offset.into());
+                write_frame(target.buf.key(), to, last, &payload)
+            }
+            Kind::Response => {
+                let to = (1_u64 << 32).strict_add_signed(offset.into());
+                let place = (target.side.stream.reads.sink_stag, to);
+                let opcode = TaggedOpcode::ReadResponse;
+                tagged_frame(opcode, Placement::Unsaid, place, last, &payload)
+            }
+        };
+        fate = target.frame(&frame);
+        if matches!(fate, Refused(_)) {
+            break;
+        }
+    }
+    fate
+}
+
+/// A message of fixed size at this offset of its message.
+fn body_at(opcode: UntaggedOpcode, size: usize, mo: u32) -> Fate {
+    let mut target = Target::new(false);
+    let (qn, msn) = (opcode.queue().number(), 1);
+    let header = Header::Untagged { last: true, opcode, invalidate: 0, qn, msn, mo };
+    target.frame(&ulpdu(header, &vec![0; size]))
+}
+
+/// A response with `len` octets to a read of none. `stag` and `to` are added to what they must be.
+fn response_to_empty_read((stag, to): (u32, u64), last: bool, len: usize) -> Fate {
+    let mut target = Target::new(false);
+    target.ask(read(1, &[], Remote { addr: 0, key: 1 }));
+    let place = (target.side.stream.reads.sink_stag + stag, (1 << 32) + to);
+    let opcode = TaggedOpcode::ReadResponse;
+    target.frame(&tagged_frame(opcode, Placement::Unsaid, place, last, &vec![1; len]))
+}
+
+/// READ requests with these MSNs and lengths, to a side that has agreed on `ird` at a time.
+fn reads_beside(ird: u32, requests: &[(u32, u32)]) -> Fate {
+    let side = Side::new(StreamCfg { ird, ..cfg() });
+    let buf = side.buf(SOME);
+    let (source_stag, source_to) = (buf.key(), buf.addr());
+    let mut target = Target { side, buf };
+    let mut fate = Taken;
+    for &(msn, len) in requests {
+        let request = ReadRequest { sink_stag: 1, sink_to: 0, len, source_stag, source_to };
+        fate = target.frame(&read_frame(msn, request));
+    }
+    fate
+}
+
+/// Two frames of each kind, divided into portions by `divide`. What they say is done, whatever the
+/// portions.
+fn in_portions(crc: bool, divide: impl Fn(&[u8]) -> Vec<usize>) {
+    let mut target = Target::new(crc);
+    target.side.recv(2, &[target.buf.seg(50, 5)]);
+    target.side.recv(3, &[]);
+    let (stag, to) = (target.buf.key(), target.buf.addr());
+    let source = ReadRequest { sink_stag: 1, sink_to: 0, len: 7, source_stag: stag, source_to: to };
+    let frames = [
+        write_frame(stag, to + 60, true, &[1; 6]),
+        write_frame(stag, to + 70, true, &[]),
+        send_frame(1, 0, true, &[2; 5]),
+        send_frame(2, 0, true, &[3; 5]),
+        read_frame(1, source),
+        read_frame(2, source),
+        immediate(3, Immediate(7)),
+    ];
+    for frame in frames {
+        let octets = fpdu(&frame, crc);
+        let mut rest = &octets[..];
+        for portion in divide(&octets) {
+            let (now, later) = rest.split_at(portion);
+            let fate = if later.is_empty() { Taken } else { Partial };
+            assert_eq!(target.take(now), fate, "{crc}, {} of {}", later.len(), octets.len());
+            rest = later;
+        }
+        assert!(rest.is_empty());
+    }
+    let bytes = target.buf.bytes();
+    assert_eq!((&bytes[60..66], &bytes[66..72]), (&[1; 6][..], &[0; 6][..]));
+    assert_eq!((&bytes[..6], &bytes[50..56]), (&[2, 2, 2, 2, 2, 0][..], &[3, 3, 3, 3, 3, 0][..]));
+    let lengths: Vec<_> = target.side.received().iter().map(|wc| (wc.id, wc.bytes)).collect();
+    assert_eq!(lengths, [(1, 5), (2, 5), (3, 0)]);
+    assert_eq!(target.side.stream.answers.len(), 2);
+}
+
+/// Frames behind a SEND of `waiting` octets, of which `arrived` have arrived when the stream looks
+/// ahead: the first `start` of them alone, and then the others. The frames are a WRITE of `between`
+/// octets and a report. The report counts with its last octet and not before.
+fn report_ahead(crc: bool, waiting: usize, (start, arrived): (usize, usize), between: usize) {
+    let cfg = StreamCfg { crc, extended: true, completes_placed: true, waits: true, ..cfg() };
+    let mut side = Side::new(cfg);
+    let buf = side.buf(SOME);
+    side.post(write(1, &[buf.seg(0, 1)], buf.remote(0)));
+    let n = side.stream.tx(&mut side.tx).unwrap();
+    side.stream.tx_done(&mut side.tx, n);
+    let message = fpdu(&send_frame(1, 0, true, &vec![5; waiting]), crc);
+    let report = tagged_frame(TaggedOpcode::Write, Placement::Reported, (1, 1), true, &[]);
+    let behind = [
+        fpdu(&write_frame(buf.key(), buf.addr(), true, &vec![0; between]), crc),
+        fpdu(&report, crc),
+    ];
+    let octets = [message, behind.concat()].concat();
+    let (now, ahead) = octets.split_at(arrived);
+    side.stream.rx_bytes(&now[..start]).unwrap();
+    side.stream.rx_bytes(&now[start..]).unwrap();
+    assert!(side.stream.is_stalled());
+    for (n, &octet) in ahead.iter().enumerate() {
+        assert!(side.stream.wants_ahead() > 0);
+        side.stream.rx_ahead(&[octet]);
+        let is_last = n + 1 == ahead.len();
+        assert_eq!(
+            side.completions().len(),
+            usize::from(is_last),
+            "{crc}, {waiting}, {start}, {arrived}, {between}, octet {n}"
+        );
+    }
+    side.recv(1, &[buf.seg(0, SOME)]);
+    side.stream.resume().unwrap();
+    assert_eq!(side.received().len(), 1);
+    assert!(!side.stream.is_mid_message());
+}
+
 #[test]
 fn every_comparison_of_lengths() {
     let tagged = [0xC1, 0x40];
@@ -367,5 +512,174 @@ fn every_comparison_of_lengths() {
         let mut ulpdu = vec![0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
         ulpdu.resize(18 + len, 0);
         assert!(matches!(target.frame(&ulpdu), Refused(_)), "TERMINATE with {len} octets");
+    }
+}
+
+#[test]
+fn every_comparison_of_offsets() {
+    for crc in [false, true] {
+        for (kind, refused) in [
+            (Kind::Send, Refused(Cause::UNTAGGED_MO)),
+            (Kind::Write, BOUNDS),
+            (Kind::Response, BOUNDS),
+        ] {
+            for (offsets, fate) in
+                [([0, 40], Taken), ([0, 39], refused), ([0, 41], refused), ([0, 0], refused)]
+            {
+                assert_eq!(at_offsets(crc, kind, offsets), fate, "{kind:?} {offsets:?}, {crc}");
+            }
+        }
+        // The first frame. A WRITE begins where it likes.
+        assert_eq!(at_offsets(crc, Kind::Send, [1, 41]), Refused(Cause::UNTAGGED_MO));
+        assert_eq!(at_offsets(crc, Kind::Write, [1, 41]), Taken);
+        assert_eq!(at_offsets(crc, Kind::Response, [1, 41]), BOUNDS);
+        assert_eq!(at_offsets(crc, Kind::Response, [-1, 39]), BOUNDS);
+    }
+    for (opcode, size) in [
+        (UntaggedOpcode::ReadRequest, ReadRequest::SIZE),
+        (UntaggedOpcode::Immediate, Immediate::SIZE),
+    ] {
+        for (mo, fate) in [(0, Taken), (1, Refused(Cause::UNTAGGED_MO))] {
+            assert_eq!(body_at(opcode, size, mo), fate, "{opcode:?} at {mo}");
+        }
+    }
+}
+
+/// The STag and the offset of an empty response are ignored.
+#[test]
+fn an_empty_response_and_an_empty_read() {
+    let stag = Refused(Cause::TAGGED_STAG);
+    for (place, last, len, fate) in [
+        ((0, 0), true, 0, Taken),
+        ((1, 0), true, 0, Taken),
+        ((0, 1), true, 0, Taken),
+        ((0, 0), false, 0, Taken),
+        ((1, 0), false, 0, stag),
+        ((0, 1), false, 0, BOUNDS),
+        ((0, 0), true, 1, BOUNDS),
+        ((1, 0), true, 1, stag),
+    ] {
+        assert_eq!(response_to_empty_read(place, last, len), fate, "{place:?} {last} {len}");
+    }
+    // The first READ may be empty although none was agreed on: it may serve as the RTR frame.
+    let too_many = Refused(Cause::STREAM_CATASTROPHIC);
+    for (ird, requests, fate) in [
+        (0, &[(1, 0)][..], Taken),
+        (0, &[(1, 1)], too_many),
+        (0, &[(1, 0), (2, 0)], too_many),
+        (1, &[(1, 0), (2, 0)], too_many),
+        (2, &[(1, 0), (2, 0)], Taken),
+    ] {
+        assert_eq!(reads_beside(ird, requests), fate, "{requests:?} beside {ird}");
+    }
+}
+
+#[test]
+fn every_division_of_frames() {
+    for crc in [false, true] {
+        in_portions(crc, |octets| vec![octets.len()]);
+        in_portions(crc, |octets| vec![1; octets.len()]);
+        for at in (1..70).step_by(if cfg!(miri) { 23 } else { 1 }) {
+            in_portions(crc, |octets| {
+                let at = at.min(octets.len() - 1);
+                vec![at, octets.len() - at]
+            });
+        }
+    }
+}
+
+#[test]
+fn every_position_of_a_report_behind_a_message() {
+    for crc in [false, true] {
+        for waiting in (0..5).step_by(if cfg!(miri) { 4 } else { 1 }) {
+            // A message without CRC waits as soon as its header has arrived, and one with CRC as
+            // soon as its last octet has.
+            let whole = fpdu_len(18 + waiting);
+            let first = if crc { whole } else { 20 };
+            for arrived in first..=whole + 2 {
+                for (start, between) in [(0, 0), (0, 1), (0, 2), (1, 0), (3, 0), (3, 1)] {
+                    report_ahead(crc, waiting, (start, arrived), between);
+                }
+            }
+        }
+    }
+}
+
+/// A frame may end where a segment of its receive ends. Nothing looks at that segment again, which
+/// the consumer may have deregistered.
+#[test]
+fn a_segment_that_is_full_is_not_looked_at() {
+    let mut target = Target::new(false);
+    let full = target.side.buf(40);
+    target.side.recv(2, &[full.seg(0, 40), target.buf.seg(0, 60)]);
+    assert_eq!(target.frame(&send_frame(1, 0, true, &[])), Taken);
+    assert_eq!(target.frame(&send_frame(2, 0, false, &[7; 40])), Partial);
+    let mut full = full;
+    full.mr = None;
+    assert_eq!(target.frame(&send_frame(2, 40, true, &[8; 60])), Taken);
+    assert_eq!(target.buf.bytes()[..61], [vec![8; 60], vec![0]].concat());
+}
+
+/// The room in the vectors of a system call.
+#[test]
+fn every_comparison_of_the_vectors() {
+    const STAGE: usize = 2 * fpdu_len(MAX_ULPDU);
+    const SEGMENT: usize = 100;
+    let mut tx = TxVec::new();
+    for (staged, elements, has_room) in
+        [(STAGE, 1024, true), (STAGE + 1, 0, false), (0, 1025, false)]
+    {
+        assert_eq!(tx.has_room(staged, elements), has_room, "{staged} {elements}");
+    }
+    // A trailer of 7 octets lies in one segment of TCP.
+    tx.begin(GatherId::default(), SEGMENT, 30);
+    assert!(!tx.splits(71, 7), "a first frame is not put off");
+    tx.staged(10);
+    tx.push_staged(10);
+    for (len, splits) in [(59, false), (60, false), (61, true), (66, true), (67, false)] {
+        assert_eq!(tx.splits(len, 7), splits, "{len}");
+    }
+    assert!(tx.has_room(STAGE - 10, 1023) && !tx.has_room(STAGE - 9, 0) && !tx.has_room(0, 1024));
+    tx.begin(GatherId::default(), 0, 0);
+    assert!(!tx.splits(61, 7) && !tx.ends_record(), "no segments");
+
+    let mut rx = RxVec::new();
+    let mut memory = [0; 16];
+    for octet in &mut memory {
+        assert!(rx.push_direct(octet, 1));
+    }
+    assert!(!rx.push_direct(&raw mut memory[0], 1) && rx.direct() == 16);
+    rx.clear();
+    rx.push_direct(&raw mut memory[0], 10);
+    rx.push_stage(true);
+    assert_eq!((rx.bytes(), rx.iov().len()), (10 + 256, 2));
+    for (n, direct, staged) in [(0, 0, 0), (9, 9, 0), (10, 10, 0), (11, 10, 1), (266, 10, 256)] {
+        let (found, octets) = rx.split(n);
+        assert_eq!((found, octets.len()), (direct, staged), "{n}");
+    }
+}
+
+/// The octets of the signature that a caller of another implementation may send, too.
+#[test]
+fn the_signature_ends_with_its_last_octet() {
+    for (changed, read, outcome) in [
+        (None, 15, None),
+        (None, 16, Some(true)),
+        (Some(15), 15, None),
+        (Some(15), 16, Some(false)),
+        (Some(14), 15, Some(false)),
+        (Some(0), 1, Some(false)),
+    ] {
+        let mut octets = SIGNATURE;
+        if let Some(changed) = changed {
+            octets[changed] ^= 1;
+        }
+        let mut first = Recognition::default();
+        let found = first.feed(&octets[..read]).map(|(octets, found)| {
+            assert_eq!(octets.len(), read);
+            found
+        });
+        assert_eq!(found, outcome, "{changed:?} {read}");
+        assert_eq!(first.wants(), 16 - read);
     }
 }

@@ -98,8 +98,7 @@ impl Transfers {
 
 /// Runs a transfer again if it does not end. After some losses, rxe waits forever for an
 /// acknowledgement that it does not ask for, or for the end of a connection whose peer has gone
-/// (docs/softroce.md, "Kernel rxe as the sender"). A transfer that fails otherwise does not run
-/// again.
+/// (rnic/src/rc/responder.rs). A transfer that fails otherwise does not run again.
 fn until_it_ends(transfer: impl Fn() -> Result<f64, Stop>) -> Result<f64, Stop> {
     for _ in 1..MAX_ATTEMPTS {
         match transfer() {
