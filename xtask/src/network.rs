@@ -1,5 +1,5 @@
 //! `cargo xtask network`: moves messages through a simulated network, and prints what softroce's
-//! engine and other protocols reach there (docs/dat.md).
+//! engine and other protocols reach there (docs/softroce-design.md).
 
 use anyhow::{Context, Result};
 

@@ -312,7 +312,7 @@ fn in_portions(crc: bool, divide: impl Fn(&[u8]) -> Vec<usize>) {
         }
         assert!(rest.is_empty());
     }
-    let bytes = target.buf.bytes();
+    let bytes = target.buf.octets();
     assert_eq!((&bytes[60..66], &bytes[66..72]), (&[1; 6][..], &[0; 6][..]));
     assert_eq!((&bytes[..6], &bytes[50..56]), (&[2, 2, 2, 2, 2, 0][..], &[3, 3, 3, 3, 3, 0][..]));
     let lengths: Vec<_> = target.side.received().iter().map(|wc| (wc.id, wc.bytes)).collect();
@@ -338,8 +338,8 @@ fn report_ahead(crc: bool, waiting: usize, (start, arrived): (usize, usize), bet
     ];
     let octets = [message, behind.concat()].concat();
     let (now, ahead) = octets.split_at(arrived);
-    side.stream.rx_bytes(&now[..start]).unwrap();
-    side.stream.rx_bytes(&now[start..]).unwrap();
+    side.stream.rx_octets(&now[..start]).unwrap();
+    side.stream.rx_octets(&now[start..]).unwrap();
     assert!(side.stream.is_stalled());
     for (n, &octet) in ahead.iter().enumerate() {
         assert!(side.stream.wants_ahead() > 0);
@@ -617,7 +617,7 @@ fn a_segment_that_is_full_is_not_looked_at() {
     let mut full = full;
     full.mr = None;
     assert_eq!(target.frame(&send_frame(2, 40, true, &[8; 60])), Taken);
-    assert_eq!(target.buf.bytes()[..61], [vec![8; 60], vec![0]].concat());
+    assert_eq!(target.buf.octets()[..61], [vec![8; 60], vec![0]].concat());
 }
 
 /// The room in the vectors of a system call.
@@ -652,7 +652,7 @@ fn every_comparison_of_the_vectors() {
     rx.clear();
     rx.push_direct(&raw mut memory[0], 10);
     rx.push_stage(true);
-    assert_eq!((rx.bytes(), rx.iov().len()), (10 + 256, 2));
+    assert_eq!((rx.octets(), rx.iov().len()), (10 + 256, 2));
     for (n, direct, staged) in [(0, 0, 0), (9, 9, 0), (10, 10, 0), (11, 10, 1), (266, 10, 256)] {
         let (found, octets) = rx.split(n);
         assert_eq!((found, octets.len()), (direct, staged), "{n}");
