@@ -204,7 +204,7 @@ impl Connection {
         if self.to_credit >= WINDOW_BYTES / 2 {
             self.end.peer.send(Message::Credit(std::mem::take(&mut self.to_credit)));
         }
-        self.stream.rx_bytes(octets)
+        self.stream.rx_octets(octets)
     }
 
     // ANCHOR: send
