@@ -42,7 +42,7 @@ impl Side {
                 mulpdu: 65535,
                 crc: false,
                 extended: true,
-                completes_placed: true,
+                completes_placed: false,
                 ird: 16,
                 ord: 16,
                 hold: false,

@@ -160,7 +160,8 @@ impl Work {
     /// Places octets in segments, starting `offset` octets into them. `by` is what
     /// [`recv_segments`](Self::recv_segments) returns with the right [`Right::LocalWrite`], or for
     /// the segments of a request [`scope`](Self::scope) with that right, or with
-    /// [`Right::RemoteWrite`] if the request is [`TO_WINDOW`](crate::Wqe::TO_WINDOW).
+    /// [`Right::RemoteWrite`] if the request is [`TO_WINDOW`](crate::Wqe::TO_WINDOW). No other
+    /// right permits this.
     #[inline]
     pub fn scatter(
         &self,
@@ -169,6 +170,9 @@ impl Work {
         offset: usize,
         octets: &[u8],
     ) -> Result<(), KeyError> {
+        if !matches!(by.1, Right::LocalWrite | Right::RemoteWrite) {
+            return Err(KeyError::Access);
+        }
         let mut rest = octets;
         pieces(self.keys(), by, segments, offset, rest.len(), |at, len| {
             let (piece, after) = rest.split_at(len);

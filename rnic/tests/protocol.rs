@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use rnic::{
-    Access, Cq, Keys, Mr, Qp, QpCfg, Received, RecvWr, Remote, Right, Segment, SendOp, SendWr, Wc,
-    WcOp, WcStatus, Work, Wqe,
+    Access, Cq, KeyError, Keys, Mr, Qp, QpCfg, Received, RecvWr, Remote, Right, Segment, SendOp,
+    SendWr, Wc, WcOp, WcStatus, Work, Wqe,
 };
 
 /// Carries out the oldest request of `near` at `far`. Returns false if no request is posted.
@@ -154,6 +154,11 @@ fn a_protocol_outside_of_the_crate() {
     let expected: Vec<_> = (1..).zip(ops).map(|(id, op)| (id, op, WcStatus::Success)).collect();
     assert_eq!(a.completions(), expected);
     assert_eq!(b.completions(), [(9, WcOp::Recv, WcStatus::Success)]);
+
+    // A right to read does not permit writing.
+    let (by, segments) = ((a.work.scope(), Right::LocalRead), [a.segment(0)]);
+    assert_eq!(a.work.scatter(by, &segments, 0, &[1]), Err(KeyError::Access));
+    assert_eq!(a.memory[0], 11);
 
     // A failed request completes with its status, and the later ones are flushed.
     a.post(5, SendOp::Write(Remote { addr: 0, key: 0xBAD }), 0);
