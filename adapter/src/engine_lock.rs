@@ -11,8 +11,8 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-use dat_core::futex::Futex;
-use dat_core::nesting::{self, Guard};
+use waiting::Futex;
+use waiting::nesting::{self, Guard};
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{spin_loop, yield_now};

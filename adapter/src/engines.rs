@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use dat_core::{OpenError, nesting};
+use dat_core::OpenError;
 use telemetry::threads;
+use waiting::nesting;
 
 use crate::engine_lock::Deferring;
 use crate::progress::MakeProgress;

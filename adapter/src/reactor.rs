@@ -51,10 +51,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use dat_core::wake::Wake;
-use dat_core::{cancel, nesting};
 use mio::{Events, Poll};
 use telemetry::trace;
+use waiting::{Wake, cancel, nesting};
 
 use self::spin::Spin;
 use self::thread_state::{ACTIVE, ProgressThread, RESTING};

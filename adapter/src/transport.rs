@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use capture::Capture;
 use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, QpCfg, ServiceType, Transport};
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY_REGION,
@@ -23,6 +22,7 @@ use dat_sys::{
 };
 use mio::{Poll, Waker};
 use rnic::{CqEvent, Keys};
+use waiting::{Wake, WakeReason};
 
 pub use self::completion::Cq;
 pub use self::listener::Listener;

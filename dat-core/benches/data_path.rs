@@ -17,9 +17,9 @@ use dat_core::addr::SockAddr;
 use dat_core::error::Result;
 use dat_core::export::{self, AnyProvider};
 use dat_core::provider::*;
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
 use dat_sys::*;
+use waiting::{Wake, WakeReason};
 
 const RING: usize = 64;
 

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 
 use dat_sys::*;
 use telemetry::threads;
+use waiting::cancel;
 
-use crate::cancel;
 use crate::error::{Error, Result};
 
 /// The proxy agent of a CNO, or no agent. If a call of the agent is in progress, dropping this
@@ -122,7 +122,7 @@ impl Shared {
             if let Some(function) = proxy_agent_func {
                 // SAFETY: the caller of `set` guarantees that the agent's function may be called
                 // with its instance data and the handle of an EVD.
-                unsafe { cancel::call_agent(function, instance_data, evd as *mut c_void) };
+                unsafe { cancel::call_back(function, instance_data, evd as *mut c_void) };
             }
             state = self.state();
         }

@@ -7,17 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_sys::*;
+use waiting::nesting::{self, Activity};
+use waiting::{Wake, WakeReason, cancel};
 
 use crate::agent::Agent;
 use crate::allocate::no_memory;
-use crate::cancel;
 use crate::error::{Error, Result};
 use crate::event_fd::EventFd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::nesting::{self, Activity};
 use crate::provider::Transport;
-use crate::wake::{Wake, WakeReason};
 
 /// A consumer notification object.
 pub struct Cno<T: Transport> {

@@ -32,13 +32,6 @@ mod allocate;
 pub mod error;
 mod event_fd;
 pub mod handle;
-pub mod wake;
-
-// The modules that deal with threads and signals.
-pub mod barrier;
-pub mod cancel;
-pub mod futex;
-pub mod nesting;
 mod sync;
 
 // What a provider supplies.

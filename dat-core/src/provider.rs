@@ -40,7 +40,7 @@ pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
 pub use crate::ep::{Exceeded, HeldBuffers};
 use crate::error::{Error, OpenError, Result};
-use crate::wake::{Wake, WakeReason};
+pub use waiting::{Wake, WakeReason};
 
 /// A provider, which opens interface adapters. A line of dat.conf names the provider of each entry.
 pub trait Provider: Send + Sync + 'static {

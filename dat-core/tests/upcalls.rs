@@ -20,11 +20,11 @@ use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
 use dat_core::provider::*;
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{cno, srq};
 use dat_sys::ib::*;
 use dat_sys::*;
 use provider_loopback::Mem;
+use waiting::{Wake, WakeReason};
 
 /// A request that dat-core makes to the transport.
 #[derive(Debug, PartialEq)]

@@ -15,7 +15,7 @@ use super::engine::datagram::Failure;
 use super::engine::{Engine, Id, OwnedUpcall, PendingUpcall};
 use super::{Adapter, Object, Request};
 use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType, Sink, Upcall};
-use dat_core::wake::{Wake, WakeReason};
+use waiting::{Wake, WakeReason};
 
 static FABRICS: LazyLock<Mutex<HashMap<String, Weak<Fabric>>>> = LazyLock::new(Mutex::default);
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dat_sys::*;
+use waiting::{Wake, WakeReason};
 
 use self::engine::datagram::Outgoing;
 use self::engine::{Engine, Id, QpCore};
@@ -34,7 +35,6 @@ use dat_core::provider::{
     Polled, PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, RemoteQp, SendWr,
     Sink, Transport, Window,
 };
-use dat_core::wake::{Wake, WakeReason};
 
 /// The provider. Its ia_params are the name of the fabric, optionally followed by `strict=on`.
 #[derive(Clone, Copy, Debug, Default)]

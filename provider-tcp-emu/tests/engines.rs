@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
-use dat_core::wake::Wake;
 use provider_loopback::contract::rig::{
     DEPTH, EVENT_TIMEOUT, End, Event, Log, QUEUE, Rig, SEND, Service, cfg, pattern, poll,
 };
 use provider_tcp_emu::{Tcp, TcpEmu};
+use waiting::Wake;
 
 /// The size of each message, in octets.
 const LEN: usize = 1000;

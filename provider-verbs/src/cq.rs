@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use dat_core::nesting;
 use dat_core::provider::{Completions, Polled, Sink, Upcall, Wc};
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY,
 };
 use rdma_core_sys::*;
+use waiting::{Wake, WakeReason, nesting};
 
 use crate::Adapter;
 use crate::descriptor::{InterruptibleSleep, SleepEnd, set_nonblocking};

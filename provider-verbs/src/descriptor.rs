@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dat_core::cancel;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use waiting::cancel;
 
 /// An eventfd(2) on which one thread sleeps. Other threads make it readable.
 pub(crate) struct EventFd(OwnedFd);

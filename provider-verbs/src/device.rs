@@ -11,12 +11,13 @@ use std::ptr::NonNull;
 use adapter::netdev;
 use dat_core::addr::SockAddr;
 use dat_core::provider::Attrs;
-use dat_core::{Error, OpenError, barrier};
+use dat_core::{Error, OpenError};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND, DAT_RESOURCE_MEMORY,
     DAT_RMR_SCOPE_ANY, DAT_RMR_SCOPE_EP, DAT_RMR_SCOPE_PZ,
 };
 use rdma_core_sys::*;
+use waiting::barrier;
 
 use crate::cm::Channel;
 use crate::cq::MARKER_CAPACITY_MIN;

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
-use dat_core::barrier;
+use waiting::barrier;
 
 /// A gate: see the module's documentation.
 #[derive(Debug, Default)]

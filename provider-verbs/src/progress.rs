@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use dat_core::nesting;
 use dat_core::provider::{Sink, Upcall};
 use rdma_core_sys::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use waiting::nesting;
 
 use crate::address::AddressHandle;
 use crate::cm::{Channel, CmId};

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
-use dat_core::{Error, Result, nesting};
+use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_TEP};
 use rdma_core_sys::*;
+use waiting::nesting;
 
 use crate::cm::Request;
 use crate::connection::{Connection, EndCause};

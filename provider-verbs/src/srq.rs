@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use dat_core::provider::{PostError, Receives, RecvWr, Sink, Upcall};
-use dat_core::{Error, Result, nesting};
+use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_SRQ,
 };
 use rdma_core_sys::*;
+use waiting::nesting;
 
 use crate::Adapter;
 use crate::cq;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use adapter::abort_on_panic;
 use dat_core::provider::*;
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 use telemetry::threads;
+use waiting::{Wake, WakeReason};
 
 use crate::Verbs;
 use crate::address::Address;

@@ -7,7 +7,7 @@ use crate::cargo::{cargo, target};
 use crate::test::{Job, Load, Runs};
 
 /// The crates with lock-free parts. The file `sync.rs` of each crate selects the atomics.
-const CRATES: [&str; 3] = ["opendat-adapter", "opendat-core", "opendat-rnic"];
+const CRATES: [&str; 4] = ["opendat-waiting", "opendat-adapter", "opendat-core", "opendat-rnic"];
 /// The maximum number of pre-emptions in an interleaving. Without a limit, some tests take hours.
 const MAX_PREEMPTIONS: &str = "3";
 /// The maximum number of pre-emptions in the short run.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INSUFFICIENT_RESOURCES;
 use mio::event::Event;
 use mio::{Poll, Waker};
+use waiting::{Wake, WakeReason};
 
 use super::{EngineSet, Engines};
 use crate::progress::{MakeProgress, Progress, Remaining};

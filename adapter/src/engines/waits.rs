@@ -4,9 +4,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use dat_core::cancel;
-use dat_core::wake::{Wake, WakeReason};
 use telemetry::trace;
+use waiting::{Wake, WakeReason, cancel};
 
 use super::{EngineSet, Engines, MAX_ENGINES};
 use crate::progress::MakeProgress;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use dat_core::Result;
-use dat_core::nesting::{self, Activity};
 use dat_core::provider::{
     Allocated, BindWr, Close, Connect, Datagram, PostError, Queue, ReadDepth, RecvWr, RemoteQp,
     SendWr,
 };
+use waiting::nesting::{self, Activity};
 
 use crate::adapter::{Adapter, UnusedEndpoints};
 use crate::engine::{Engine, PeerAddress, Target};

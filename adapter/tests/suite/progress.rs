@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
-use dat_core::wake::WakeReason;
 use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig, arm, pattern, poll};
+use waiting::WakeReason;
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use waiting::barrier;
 
 use super::requests::Requests;
 use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
-use crate::barrier;
 use crate::cause::LastCause;
 use crate::counters::{self, CounterArray};
 use crate::error::Result;

@@ -26,6 +26,7 @@ use dat_sys::describe::event_name;
 use dat_sys::ib::*;
 use dat_sys::*;
 use tracing::warn;
+use waiting::nesting::{self, Activity};
 
 use self::shared::EvdShared;
 pub(crate) use self::stream::{CompletionStream, Stream, StreamOf};
@@ -38,7 +39,6 @@ use crate::counters::{self, CounterQuery, EvdCounters};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref, Retired};
 use crate::ia::Ia;
-use crate::nesting::{self, Activity};
 use crate::provider::{Completions, Sink, Transport};
 
 /// An event dispatcher.

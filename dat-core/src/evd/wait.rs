@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use dat_sys::ib::*;
 use dat_sys::*;
+use waiting::{WakeReason, cancel};
 
 use super::Evd;
-use crate::cancel;
 use crate::error::{Error, Result};
 use crate::provider::{Completions, Transport};
-use crate::wake::WakeReason;
 
 /// The result of a wait.
 pub struct WaitOutcome {

@@ -13,10 +13,11 @@
 //! announced to it, because it does not sleep. So it need not look at the queue once more when it
 //! leaves.
 
-use crate::nesting::{self, Activity};
+use waiting::Wake;
+use waiting::nesting::{self, Activity};
+
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::yield_now;
-use crate::wake::Wake;
 
 const VACANT: u32 = 0;
 /// A thread takes an event in dat_evd_wait and does not sleep.

@@ -5,14 +5,14 @@ use std::mem::{MaybeUninit, offset_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_sys::*;
+use waiting::nesting::{self, Activity};
 
 use crate::allocate::{ADAPTER_BYTES, OBJECT_BYTES, check_room};
 use crate::ep::post::MAX_SEGMENTS;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_memory};
 use crate::evd::Evd;
 use crate::handle::{self, Pin};
 use crate::log;
-use crate::nesting::{self, Activity};
 use crate::provider::{Segment, Transport};
 
 /// Defines control functions of the table, which are `extern "C"` and return a `DAT_RETURN`. The
@@ -46,7 +46,7 @@ macro_rules! control_functions {
 pub(super) use control_functions;
 
 /// Defines control functions that wait, as `control_functions!` does. They are cancellation points
-/// (see [`cancel`](crate::cancel)). The body calls `cancel::begin_wait` before it sleeps.
+/// (see [`waiting::cancel`]). The body calls `cancel::begin_wait` before it sleeps.
 macro_rules! waiting_functions {
     ($(
         $(#[$attr:meta])*
@@ -58,7 +58,7 @@ macro_rules! waiting_functions {
         ) -> DAT_RETURN {
             let call = &const { $crate::export::convert::Call::waiting(stringify!($name)) };
             let handle = $crate::export::convert::first_argument!($($arg),*);
-            $crate::cancel::cancellation_point(|| {
+            ::waiting::cancel::cancellation_point(::dat_sys::DAT_SUCCESS, || {
                 // SAFETY: C code that satisfies the standard's prototype also satisfies the
                 // assumptions that `control_functions!` documents.
                 $crate::export::convert::control_call(call, handle, || unsafe { $($body)* })
@@ -143,6 +143,23 @@ pub(super) fn control_call(
     });
     log::log_call(name, handle, result);
     code(result)
+}
+
+/// Runs `f` on the handle in order to free or close its object. If the signal handler that makes
+/// this call has interrupted work of this thread, `f` runs in another thread.
+pub(super) fn defer_if_working(
+    handle: *mut c_void,
+    f: impl FnOnce(*mut c_void) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    if nesting::interrupted_activity() != Activity::Work {
+        return f(handle);
+    }
+    let handle = handle as usize;
+    // Ignore the result of `f`, because there is no caller left to whom an error could be returned.
+    let deferred = nesting::in_other_thread(move |_| {
+        let _ = f(handle as *mut c_void);
+    });
+    deferred.map_err(no_memory)
 }
 
 /// The calls that allocate much memory in many places, because they create an object, end a

@@ -1,17 +1,17 @@
 //! The functions of the table for EVDs and CNOs, except for dat_evd_dequeue, which is in `post`.
 
 use dat_sys::*;
+use waiting::{Wake, cancel};
 
-use super::convert::{control_functions, out, query, waiting_functions, with_lock};
-use crate::cancel;
+use super::convert::{
+    control_functions, defer_if_working, out, query, waiting_functions, with_lock,
+};
 use crate::cno::{self, Cno};
 use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node};
 use crate::ia::Ia;
-use crate::nesting;
 use crate::provider::Transport;
-use crate::wake::Wake;
 
 control_functions! {
     /// dat_evd_create.
@@ -109,7 +109,7 @@ control_functions! {
 
     /// dat_evd_free.
     fn evd_free<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
-        nesting::defer_if_working(evd, |evd| {
+        defer_if_working(evd, |evd| {
             let begun = handle::with_exclusive(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
             evd::end_free(begun)
         })
@@ -166,7 +166,7 @@ control_functions! {
 
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
-        nesting::defer_if_working(cno, |cno| {
+        defer_if_working(cno, |cno| {
             // Wait for the agent only after the lock of the handle was released, because the agent
             // may be in a call that waits for this lock. The drop of the returned object waits for
             // the agent.

@@ -6,12 +6,11 @@ use std::ffi::CStr;
 use dat_sys::*;
 use telemetry::threads::BlockedSignals;
 
-use super::convert::{Call, control_call, control_functions, out, query};
+use super::convert::{Call, control_call, control_functions, defer_if_working, out, query};
 use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Entry, Ia};
-use crate::nesting;
 use crate::provider::Transport;
 
 /// dat_ia_openv, which the registry calls. The arguments are those of dat_ia_open.
@@ -149,7 +148,7 @@ control_functions! {
 
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        nesting::defer_if_working(ia, move |ia| {
+        defer_if_working(ia, move |ia| {
             let begun = handle::with_exclusive(ia, |ia: &Node<Ia<T>>| ia::begin_close(ia, flags))?;
             ia::end_close(begun, flags)
         })

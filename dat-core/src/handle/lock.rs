@@ -27,10 +27,10 @@
 //! lock of a handle. No call pins an address handle.
 
 use crate::error::{Error, Result};
-use crate::nesting::{self, Activity};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::yield_now;
 use dat_sys::DAT_ABORT;
+use waiting::nesting::{self, Activity};
 
 /// How often a thread tries a held lock before it checks whether the lock can ever be released.
 /// Most locks are released sooner.

@@ -3,6 +3,7 @@
 use dat_sys::*;
 use telemetry::Hex;
 use tracing::info;
+use waiting::nesting::{self, Activity};
 
 use super::{Ia, sharing};
 use crate::cno::{self, Cno};
@@ -11,13 +12,12 @@ use crate::conn::csp::{self, Csp};
 use crate::conn::psp::{self, Psp};
 use crate::conn::rsp::{self, Rsp};
 use crate::ep::{self, Ep};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_memory};
 use crate::evd::{self, Evd};
 use crate::handle::{self, Node, Object, Retired};
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
-use crate::nesting::{self, Activity};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
 use crate::stats;
@@ -82,9 +82,10 @@ pub(crate) unsafe fn end_close<T: Transport>(
         finish_close(ia, flags, || ());
         return Ok(());
     }
-    nesting::in_other_thread(move |disconnected| {
+    let deferred = nesting::in_other_thread(move |disconnected| {
         finish_close(ia, flags, move || drop(disconnected))
-    })
+    });
+    deferred.map_err(no_memory)
 }
 
 /// Closes the adapter. Calls `disconnected` when the peers have been disconnected. From then on

@@ -15,6 +15,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use telemetry::Hex;
 use tracing::warn;
+use waiting::nesting;
 
 pub use self::close::close;
 pub(crate) use self::close::{begin_close, end_close};
@@ -23,11 +24,10 @@ pub use self::open::{AsyncEvd, open, open_with_transport};
 use self::query::QueryData;
 use crate::counters::IaCounters;
 use crate::ep::FreedFlows;
-use crate::error::Result;
+use crate::error::{Result, no_memory};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
 use crate::mem::mapping::Mappings;
-use crate::nesting;
 use crate::provider::Transport;
 
 /// An open interface adapter.
@@ -171,11 +171,12 @@ impl<T: Transport> Ia<T> {
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
         let pending_frees = Arc::clone(&self.pending_frees);
         pending_frees.fetch_add(1, Ordering::AcqRel);
-        nesting::in_other_thread(move |done| {
+        let deferred = nesting::in_other_thread(move |done| {
             drop(done);
             free();
             pending_frees.fetch_sub(1, Ordering::AcqRel);
-        })
+        });
+        deferred.map_err(no_memory)
     }
 
     /// Blocks until all objects that were passed to [`free_later`](Self::free_later) are freed.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::*;
-use dat_core::wake::Wake;
+use waiting::Wake;
 
 /// The time that a case waits for an event that must happen. It is not a measure of speed, but ends
 /// a case that would hang.

@@ -99,7 +99,7 @@ v1_functions! {
     }
 }
 
-/// dat_evd_wait. The stack may be unwound through this function (see [`cancel`](crate::cancel)).
+/// dat_evd_wait. The stack may be unwound through this function (see [`cancel`](waiting::cancel)).
 pub(super) unsafe extern "C-unwind" fn evd_wait<T: Transport, const THREAD_SAFE: bool>(
     evd: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,

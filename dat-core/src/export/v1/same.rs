@@ -127,7 +127,7 @@ pub(super) unsafe extern "C" fn cr_reject<T: Transport>(cr: DAT_CR_HANDLE) -> DA
     status(unsafe { conn::cr_reject::<T>(cr, 0, null_mut()) })
 }
 
-/// dat_cno_wait. The stack may be unwound through this function (see [`cancel`](crate::cancel)).
+/// dat_cno_wait. The stack may be unwound through this function (see [`cancel`](waiting::cancel)).
 pub(super) unsafe extern "C-unwind" fn cno_wait<T: Transport>(
     cno: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use crate::futex::Futex;
+use crate::futex::{Futex, WakeReason};
 use crate::nesting;
 use crate::sync::atomic::Ordering;
 
-/// A one-shot signal for a thread that sleeps. The thread sleeps on a futex or, while it drives a
-/// transport, in the transport's poller.
+/// A one-shot signal for a thread that sleeps. The thread sleeps on a futex or, while it serves
+/// sockets, in a poller.
 #[derive(Debug, Default)]
 pub struct Wake {
     state: Futex,
@@ -18,18 +18,6 @@ const SIGNALLED: u32 = 1;
 const PARKED: u32 = 2;
 const POLLING: u32 = 3;
 
-/// The reason for which a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeReason {
-    /// The thread was signalled. This may be spurious, so the thread must check its condition
-    /// again.
-    Woken,
-    /// The deadline has passed.
-    TimedOut,
-    /// A signal handler has interrupted the sleep.
-    Interrupted,
-}
-
 impl Wake {
     /// Creates a `Wake` that is not signalled.
     pub fn new() -> Self {
@@ -38,18 +26,21 @@ impl Wake {
 
     /// Resets the signal. The sleeping thread calls this before it checks its condition for the
     /// last time.
+    #[inline]
     pub fn reset(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
 
     /// Whether `signal` was called since the last reset.
+    #[inline]
     pub fn is_signalled(&self) -> bool {
         self.state.load(Ordering::Acquire) == SIGNALLED
     }
 
-    /// Signals the sleeper. Returns true if the sleeper is in a transport's poller: the caller must
-    /// then call `interrupt` of the transport.
+    /// Signals the sleeper. Returns true if the sleeper is in a poller: the caller must then
+    /// interrupt that poller.
     #[must_use]
+    #[inline]
     pub fn signal(&self) -> bool {
         match self.state.swap(SIGNALLED, Ordering::AcqRel) {
             PARKED => {

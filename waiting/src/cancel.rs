@@ -2,7 +2,7 @@
 //!
 //! Both end a thread by unwinding its stack, from the function that the thread is in. Such an
 //! unwinding must not pass frames of Rust that have destructors, and no frame that catches panics.
-//! So a call of dat_evd_wait or dat_cno_wait ends a thread in these steps:
+//! So a call that waits for an event ends a thread in these steps:
 //!
 //! 1. The thread can be cancelled only in the system call in which it sleeps (`sleep`). Otherwise
 //!    its cancellation is disabled (`Uncancellable`) while it is in the library. No cancellation
@@ -21,7 +21,6 @@ use std::ffi::{c_long, c_void};
 use std::io;
 use std::time::Duration;
 
-use dat_sys::{DAT_RETURN, DAT_SUCCESS};
 use telemetry::threads::Uncancellable;
 
 use crate::nesting;
@@ -42,11 +41,12 @@ thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::NotWaiting) };
 }
 
-/// Runs a call that is a cancellation point. If the thread is cancelled or exits in the call, this
+/// Runs a call that is a cancellation point, and returns its result. A result other than `success`
+/// means that the call has taken no event. If the thread is cancelled or exits in the call, this
 /// function does not return, but unwinds the stack of the caller. So the caller's frame and that of
 /// `call` contain nothing that has a destructor.
 #[inline]
-pub(crate) fn cancellation_point(call: impl FnOnce() -> DAT_RETURN) -> DAT_RETURN {
+pub fn cancellation_point<R: Copy + PartialEq>(success: R, call: impl FnOnce() -> R) -> R {
     #[cfg(not(miri))]
     // SAFETY: if the thread is cancelled, this unwinds only the frame of this function and those of
     // its callers, which contain nothing that has a destructor.
@@ -55,30 +55,30 @@ pub(crate) fn cancellation_point(call: impl FnOnce() -> DAT_RETURN) -> DAT_RETUR
     };
     // A signal handler may make this call while the thread ends in a call that it has interrupted.
     let interrupted_call_ends = is_ending();
-    let status = call();
-    if status != DAT_SUCCESS && is_ending() && !interrupted_call_ends {
+    let result = call();
+    if result != success && is_ending() && !interrupted_call_ends {
         // Cleanup handlers of the consumer may wait, too.
         STATE.set(State::NotWaiting);
         continue_to_end();
     }
-    status
+    result
 }
 
 /// Whether this thread was cancelled or has called pthread_exit(3) while it slept. It then returns
 /// from its call and takes no event.
-pub(crate) fn is_ending() -> bool {
+pub fn is_ending() -> bool {
     STATE.get() == State::Ending
 }
 
 /// While this value exists, the thread is in a call that may end it. All of this call except its
 /// sleep is uncancellable.
-pub(crate) struct Wait {
+pub struct Wait {
     before: State,
     _uncancellable: Uncancellable,
 }
 
 /// Begins a wait of this thread. The caller is called by [`cancellation_point`].
-pub(crate) fn begin_wait() -> Wait {
+pub fn begin_wait() -> Wait {
     let uncancellable = Uncancellable::new();
     let before = STATE.replace(State::Waiting { cancellable: uncancellable.was_cancellable() });
     Wait { before, _uncancellable: uncancellable }
@@ -94,7 +94,7 @@ impl Drop for Wait {
 
 /// The function of the C library by which a thread makes the system call in which it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub enum By {
     /// A function that is a cancellation point.
     CancellationPoint,
     /// The function that makes any system call. It is no cancellation point.
@@ -108,7 +108,7 @@ pub(crate) enum By {
 /// `call` makes a system call by a function of `extern "C-unwind"`, which `by` describes, returns
 /// the result of that function, and does nothing else. The system call has no effect that would be
 /// lost if the thread is cancelled just before `call` returns.
-pub(crate) unsafe fn sleep(by: By, mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
+pub unsafe fn sleep(by: By, mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     let result = match STATE.get() {
         State::NotWaiting => call(),
         // SAFETY: the caller fulfils the contract of this function.
@@ -438,35 +438,31 @@ mod unwinding {
 }
 use self::unwinding::{catch_end, continue_to_end, end_or_return};
 
-type AgentFunction = unsafe extern "C" fn(*mut c_void, *mut c_void);
-type UnwindingAgentFunction = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+/// A function of the consumer with two arguments.
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void);
+type UnwindingCallback = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-/// Calls the function of a proxy agent. If it calls pthread_exit(3), only this call ends, and not
-/// the thread, which belongs to the library.
+/// Calls a function of the consumer in a thread that belongs to the library. If the function calls
+/// pthread_exit(3), only this call ends, and not the thread.
 ///
 /// # Safety
 /// The function may be called with these arguments.
-pub(crate) unsafe fn call_agent(
-    function: AgentFunction,
-    instance_data: *mut c_void,
-    evd: *mut c_void,
-) {
+pub unsafe fn call_back(function: Callback, first: *mut c_void, second: *mut c_void) {
     struct Call {
-        function: UnwindingAgentFunction,
-        instance_data: *mut c_void,
-        evd: *mut c_void,
+        function: UnwindingCallback,
+        first: *mut c_void,
+        second: *mut c_void,
     }
     unsafe extern "C-unwind" fn make(call: *mut c_void) {
         // SAFETY: `call` leads to the local variable below, whose function may be called.
         unsafe {
             let call = &*call.cast::<Call>();
-            (call.function)(call.instance_data, call.evd);
+            (call.function)(call.first, call.second);
         }
     }
     // SAFETY: the two types differ only in whether an unwinding may pass the function.
-    let function =
-        unsafe { std::mem::transmute::<AgentFunction, UnwindingAgentFunction>(function) };
-    let mut call = Call { function, instance_data, evd };
+    let function = unsafe { std::mem::transmute::<Callback, UnwindingCallback>(function) };
+    let mut call = Call { function, first, second };
     // SAFETY: `make` may be called with `call`. Its frame contains nothing that has a destructor.
     unsafe { catch_end(make, (&raw mut call).cast()) };
 }

@@ -12,9 +12,19 @@ use telemetry::trace;
 
 #[cfg(not(loom))]
 use crate::cancel::{self, By};
-
 use crate::sync::atomic::AtomicU32;
-use crate::wake::WakeReason;
+
+/// The reason for which a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeReason {
+    /// The thread was signalled. This may be spurious, so the thread must check its condition
+    /// again.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+    /// A signal handler has interrupted the sleep.
+    Interrupted,
+}
 
 /// An atomic word, and the threads that sleep until it changes.
 #[derive(Debug, Default)]
@@ -48,9 +58,9 @@ impl Futex {
         })
     }
 
-    /// Sleeps as [`Futex::wait`] does. If this thread waits for an event ([`cancel`]), the sleep
-    /// may end the thread.
-    pub(crate) fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+    /// Sleeps as [`Futex::wait`] does. If this thread waits for an event
+    /// ([`cancel::begin_wait`]), the sleep may end the thread.
+    pub fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
         // SAFETY: the call only makes the system call. A wake-up that is lost is no loss, because
         // the thread takes no event.
         self.wait_by(expected, timeout, |call| unsafe { cancel::sleep(By::Syscall, call) })
@@ -137,7 +147,7 @@ mod modelled {
             None
         }
 
-        pub(crate) fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+        pub fn sleep(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
             self.wait(expected, timeout)
         }
 

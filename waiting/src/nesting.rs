@@ -1,24 +1,21 @@
 //! Calls that a signal handler makes after it has interrupted another call of its own thread.
 //!
 //! For example, a signal handler calls `exit`, and a function that was registered by `atexit`
-//! closes an adapter. Meanwhile dat_evd_wait of the same thread is interrupted. That wait continues
-//! only when the handler returns, which may never happen. So all work that must wait until the
-//! thread has left the interrupted call is done in another thread (`in_other_thread`). If the
-//! process ends before the handler returns, that work is never done.
+//! closes an adapter. Meanwhile a wait of the same thread is interrupted. That wait continues only
+//! when the handler returns, which may never happen. So all work that must wait until the thread
+//! has left the interrupted call is done in another thread (`in_other_thread`). If the process ends
+//! before the handler returns, that work is never done.
 //!
 //! Each thread records when it sleeps, and when it works in code that no second call may enter.
 //! Such code is a control call or a provider's engine. The data path makes no such record. Instead,
 //! each of its locks contains an address on the stack of the thread that holds it.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::io;
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::mpsc::{Sender, channel};
 
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 use telemetry::threads::{self, Uncancellable};
-
-use crate::error::{Error, Result};
 
 thread_local! {
     /// One cell for both values. A shared library must look up the address of thread-local
@@ -56,19 +53,22 @@ pub struct Guard {
 
 /// What this thread was doing when a signal handler interrupted it, if the current control call is
 /// made in that handler. `Activity::Nothing` means that the call is not made in such a handler.
-pub(crate) fn interrupted_activity() -> Activity {
+#[inline]
+pub fn interrupted_activity() -> Activity {
     ACTIVITY.get().interrupted
 }
 
 /// What this thread is doing. In a call of the data path, which makes no record of itself, the
 /// result is what a signal handler that makes the call has interrupted.
+#[inline]
 pub fn activity() -> Activity {
     ACTIVITY.get().current
 }
 
 /// Marks the beginning of a control call. If the call is not `uncancellable`, it disables the
 /// cancellation of the thread itself.
-pub(crate) fn enter(uncancellable: bool) -> Guard {
+#[inline]
+pub fn enter(uncancellable: bool) -> Guard {
     begin(uncancellable, |before| ThreadActivity {
         current: Activity::Work,
         interrupted: before.current,
@@ -76,6 +76,7 @@ pub(crate) fn enter(uncancellable: bool) -> Guard {
 }
 
 /// Marks that this thread sleeps.
+#[inline]
 pub fn sleep() -> Guard {
     begin(false, |before| ThreadActivity { current: Activity::Sleep, ..before })
 }
@@ -116,17 +117,19 @@ impl Drop for Guard {
 }
 
 /// A number for this thread that no other living thread has. It is never 0.
+#[inline]
 pub fn thread() -> usize {
     ACTIVITY.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
 /// Runs `f` in another thread. If the signal handler that makes this call has interrupted a sleep,
-/// the call waits until `f` drops the sender that it gets. If no thread can be started, the error
-/// is `DAT_INSUFFICIENT_RESOURCES`.
-pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
+/// the call waits until `f` drops the sender that it gets.
+///
+/// # Errors
+/// The error of the system if no thread can be started.
+pub fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> io::Result<()> {
     let (sender, receiver) = channel();
-    let no_thread = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    threads::spawn("dat-later", move || f(sender)).map_err(no_thread)?;
+    threads::spawn("dat-later", move || f(sender))?;
     if interrupted_activity() == Activity::Sleep {
         let dropped = receiver.recv();
         debug_assert!(dropped.is_err(), "nothing is ever sent");
@@ -134,24 +137,8 @@ pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Re
     Ok(())
 }
 
-/// Runs `f` on the handle in order to free or close its object. If the signal handler that makes
-/// this call has interrupted work of this thread, `f` runs in another thread.
-pub(crate) fn defer_if_working(
-    handle: *mut c_void,
-    f: impl FnOnce(*mut c_void) -> Result<()> + Send + 'static,
-) -> Result<()> {
-    if interrupted_activity() != Activity::Work {
-        return f(handle);
-    }
-    let handle = handle as usize;
-    // Ignore the result of `f`, because there is no caller left to whom an error could be returned.
-    in_other_thread(move |_| {
-        let _ = f(handle as *mut c_void);
-    })
-}
-
 /// Whether an address is on the stack of this thread.
-pub(crate) fn is_on_this_stack(address: usize) -> bool {
+pub fn is_on_this_stack(address: usize) -> bool {
     if cfg!(miri) {
         return false;
     }
