@@ -8,7 +8,7 @@ use capture::Capture;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::adapter::UnusedEndpoints;
+use crate::adapter::UnusedQps;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 use crate::request::{Backlog, Request};
@@ -38,7 +38,7 @@ pub struct Context<E: MakeProgress> {
     capture: Option<Capture>,
     /// The reactor of the adapter. The cell is empty until the adapter is open.
     reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
-    unused: UnusedEndpoints,
+    unused: UnusedQps,
 }
 
 impl<E: MakeProgress> Context<E> {
@@ -47,13 +47,13 @@ impl<E: MakeProgress> Context<E> {
         registry: Registry,
         capture: Option<Capture>,
         reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
-        unused: UnusedEndpoints,
+        unused: UnusedQps,
     ) -> Self {
         Context { shared, registry, capture, reactor, unused }
     }
 
-    /// The number of endpoints of the adapter that could accept a connection.
-    pub fn unused_endpoints(&self) -> &UnusedEndpoints {
+    /// The number of queue pairs of the adapter that could accept a connection.
+    pub fn unused_qps(&self) -> &UnusedQps {
         &self.unused
     }
 
@@ -138,7 +138,7 @@ impl<E: MakeProgress> Context<E> {
     }
 
     /// Creates a connection request, which the engine passes to the consumer with
-    /// [`Upcall::Request`](dat_core::provider::Upcall::Request).
+    /// [`Event::Request`](crate::Event::Request).
     ///
     /// The request occupies one place in `backlog` until the consumer answers the request. An
     /// engine that counts requests itself passes `None`. If the backlog is full or the adapter is

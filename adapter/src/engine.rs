@@ -1,23 +1,24 @@
 //! The trait that a provider implements: the engine of an open adapter.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dat_core::provider::{Close, ReadDepth};
-use dat_core::{Error, Result};
-use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 use rnic::Work;
+use work::{Close, ReadDepth};
 
-use crate::adapter::Adapter;
+use crate::error::{Error, Result};
+use crate::event::{PeerAddress, Sink};
 use crate::progress::MakeProgress;
 use crate::shared_qp::Shared;
 
 /// The part of an adapter that uses sockets: its connections, listeners and timers. The caller of
 /// each method holds the engine lock, so there is one call at a time.
 ///
-/// The engine chooses small numbers as the names of its objects. It may make upcalls at any time,
-/// within dat-core's [contract](dat_core::provider).
+/// The engine chooses small numbers as the names of its objects. It may report events at any time.
+/// A sink holds only leaf locks, and makes no call of the adapter except [`Adapter::interrupt`].
+///
+/// [`Adapter::interrupt`]: crate::Adapter::interrupt
 ///
 /// # Safety
 /// The engine uses the arguments of [`Engine::add_qp`], and everything derived from them, only
@@ -32,11 +33,11 @@ pub unsafe trait Engine: MakeProgress {
     /// Whether an adapter may have several engines. If so, [`Engine::hand_over`] is needed.
     const CAN_BE_SEVERAL: bool = false;
 
-    /// Adds a queue pair. `sink` receives its upcalls; `work` is the engine's half of the queue
+    /// Adds a queue pair. `sink` receives its events; `work` is the engine's half of the queue
     /// pair, which takes requests and completes them.
     ///
     /// # Errors
-    /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
+    /// [`Error::NoQueuePair`] if the protocol has no queue pair number left.
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
     /// The number of queue pairs that can be connected at the same time. Without a limit of the
     /// protocol, this is `usize::MAX`.
@@ -46,17 +47,15 @@ pub unsafe trait Engine: MakeProgress {
     /// Adds a queue pair for datagrams.
     ///
     /// # Errors
-    /// `DAT_MODEL_NOT_SUPPORTED` if the protocol has no datagrams, and those of
-    /// [`Engine::add_qp`].
+    /// [`Error::NotSupported`] if the protocol has no datagrams, and those of [`Engine::add_qp`].
     fn add_datagram_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>> {
         let (_, _) = (sink, work);
-        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+        Err(Error::NotSupported)
     }
-    /// Starts to find out a peer's queue pair: see
-    /// [`Queue::resolve`](dat_core::provider::Queue::resolve).
+    /// Starts to find out a peer's queue pair: see [`Qp::resolve`](crate::Qp::resolve).
     fn resolve(&mut self, qp: usize, number: u64, to: &Target<'_>) -> Result<()> {
         let (_, _, _) = (qp, number, to);
-        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+        Err(Error::NotSupported)
     }
     /// Prepares a queue pair of this engine for [`Engine::answer`] of the engine at which the
     /// request arrived. Returns what the answer tells of the queue pair, and the peer's address.
@@ -66,20 +65,20 @@ pub unsafe trait Engine: MakeProgress {
         request: &Self::Request,
     ) -> Result<(DatagramEnd, PeerAddress)> {
         let (_, _) = (qp, request);
-        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+        Err(Error::NotSupported)
     }
     /// Answers a request of a peer that wants to send datagrams to this queue pair: see
-    /// [`Queue::answer`](dat_core::provider::Queue::answer). Returns the number of the peer's
-    /// queue pair, or 0 if the number is not known.
+    /// [`Qp::answer`](crate::Qp::answer). Returns the number of the peer's queue pair, or 0 if the
+    /// number is not known.
     fn answer(&mut self, request: Self::Request, own: DatagramEnd, private: &[u8]) -> Result<u32> {
         let (_, _, _) = (request, own, private);
-        Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
+        Err(Error::NotSupported)
     }
-    /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
+    /// Removes a queue pair and its connection. Afterwards there are no events of the queue pair.
     fn remove_qp(&mut self, qp: usize);
-    /// Requests a connection: see [`Queue::connect`](dat_core::provider::Queue::connect).
+    /// Requests a connection: see [`Qp::connect`](crate::Qp::connect).
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()>;
-    /// Accepts a connection request: see [`Queue::accept`](dat_core::provider::Queue::accept).
+    /// Accepts a connection request: see [`Qp::accept`](crate::Qp::accept).
     fn accept(
         &mut self,
         qp: usize,
@@ -92,20 +91,20 @@ pub unsafe trait Engine: MakeProgress {
     fn hand_over(&mut self, request: Self::Request) -> Self::Request {
         request
     }
-    /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
+    /// Ends a connection: see [`Qp::disconnect`](crate::Qp::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
     /// Returns the number of posted receive buffers that have not completed. Messages complete the
     /// buffers in order.
     fn allocated(&mut self, qp: usize) -> usize;
 
     /// The counters of the adapter's connections, including those that have ended. See
-    /// [`Transport::counters`](dat_core::provider::Transport::counters).
+    /// [`Adapter::counters`](crate::Adapter::counters).
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
     /// Opens a listener at a port, or at any free port, and returns its number and its port. See
-    /// [`Transport::listen`](dat_core::provider::Transport::listen).
+    /// [`Adapter::listen`](crate::Adapter::listen).
     fn listen(
         &mut self,
         port: Option<u16>,
@@ -116,17 +115,6 @@ pub unsafe trait Engine: MakeProgress {
     fn close(&mut self, listener: usize);
     /// Rejects a request with the consumer's private data.
     fn reject(&mut self, request: Self::Request, private: &[u8]) -> Result<()>;
-}
-
-/// The address of a peer's adapter, to which datagrams are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAddress {
-    /// The IP address.
-    pub ip: IpAddr,
-    /// The way to the peer, as a number that only the engine understands.
-    pub route: u32,
-    /// The key that the peer's queue pair expects in datagrams.
-    pub q_key: u32,
 }
 
 /// What a peer must know of a queue pair to send datagrams to it.
@@ -150,8 +138,3 @@ pub struct Target<'a> {
     /// The requested RDMA read depths, which do not exceed the maximum of the wire protocol.
     pub depth: ReadDepth,
 }
-
-/// The receiver of an engine's upcalls.
-pub type Sink<E> = dat_core::provider::Sink<Adapter<E>>;
-/// An upcall of an engine.
-pub type Upcall<'a, E> = dat_core::provider::Upcall<'a, Adapter<E>>;

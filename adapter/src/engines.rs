@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use dat_core::OpenError;
 use telemetry::threads;
 use waiting::nesting;
 
 use crate::engine_lock::Deferring;
+use crate::error::OpenError;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 use crate::sync::lock;
@@ -265,7 +265,7 @@ impl<E: MakeProgress> Engines<E> {
     }
 
     /// Declares whether a consumer may sleep without calling the adapter: see
-    /// [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    /// [`Adapter::require_progress`](crate::Adapter::require_progress).
     pub(crate) fn require_progress(&self, on: bool) {
         let mut placing = lock(&self.placing);
         match on {

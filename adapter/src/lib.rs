@@ -1,11 +1,13 @@
-//! The common part of all software adapters: dat-core's objects over rnic's queues, and the threads
-//! that make progress. A file uses only files below it:
+//! The common part of all software adapters: objects over rnic's queues, and the threads that make
+//! progress. It knows no programming interface: the crate `dat-adapter` makes an adapter a
+//! transport of dat-core. A file uses only files below it:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `transport` | dat-core's transport over rnic and the engine: the objects of an adapter |
+//! | `objects` | the objects of an adapter over rnic and the engine: [`Adapter::open`], [`Qp`], … |
 //! | `engine` | the part that a provider supplies: [`Engine`] |
-//! | `adapter` | an open adapter: [`Adapter`] |
+//! | `adapter` | an open adapter: [`Adapter`], and the [`Limits`] of its protocol |
+//! | `event` | the events that an engine reports: [`Event`], [`Sink`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
 //! | `request` | connection requests for the consumer: [`Request`], and their [`Backlog`] |
 //! | `engines` | the engines of an adapter, and the threads that make progress with them |
@@ -23,6 +25,7 @@
 //! | [`params`] | the common part of ia_params |
 //! | [`netdev`] | the host's network devices and addresses |
 //! | `local_failure` | the reasons why this host cannot connect to a peer: [`LocalFailure`] |
+//! | `error` | the errors of calls: [`Error`], [`OpenError`] |
 //! | [`half_open`] | lists of callers that have connected and not sent a request yet |
 //! | `table` | a table that names objects by small numbers: [`Table`] |
 //!
@@ -37,8 +40,7 @@
 //!      request, once for a batch;
 //!    - in every pass except a consumer's poll, for timers and leftover work
 //!      ([`MakeProgress::advance`]);
-//!    - when the consumer calls a function such as [`Engine::connect`] or [`Engine::listen`]. These
-//!      methods have the names that dat-core uses.
+//!    - when the consumer calls a function such as [`Qp::connect`] or [`Adapter::listen`].
 //! 2. Register the engine's sockets with the poller through the [`Context`] that the engine was
 //!    created with. Use edge-triggered events and a separate token for each socket. Keep queue
 //!    pairs in a [`Table`]; the index in the table is the name of the queue pair. For each queue
@@ -51,10 +53,10 @@
 //!    leaves the rest for the next pass.
 //! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
 //!    common keys, and asks for the provider's own keys.
-//! 5. Implement `Provider`. Its transport is an `Adapter<YourEngine>`, and its `open` is little
-//!    more than [`Adapter::open`].
+//! 5. Implement `Provider` of dat-core. Its transport is a `dat_adapter::Adapter<YourEngine>`, and
+//!    its `open` is little more than `dat_adapter::Adapter::open`.
 //! 6. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
-//!    `adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
+//!    `dat-adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
 //! `examples/provider-loop` is a small provider; docs/writing-a-provider.md explains it.
 //!
@@ -68,10 +70,13 @@ mod doorbells;
 mod engine;
 mod engine_lock;
 mod engines;
+mod error;
+mod event;
 pub mod half_open;
 mod local_failure;
 mod locked;
 pub mod netdev;
+mod objects;
 pub mod octet_ring;
 pub mod params;
 mod phase;
@@ -82,14 +87,15 @@ mod shared;
 mod shared_qp;
 mod sync;
 mod table;
-mod transport;
 
-pub use adapter::{Adapter, UnusedEndpoints};
+pub use adapter::{Adapter, Limits, UnusedQps};
 pub use context::{Context, EngineWaker};
 pub use counts::Counts;
-pub use dat_core::error::no_memory;
-pub use engine::{DatagramEnd, Engine, PeerAddress, Sink, Target, Upcall};
-pub use local_failure::{LocalFailure, no_resources};
+pub use engine::{DatagramEnd, Engine, Target};
+pub use error::{Error, OpenError, Result, no_memory, no_resources};
+pub use event::{Event, PeerAddress, RemoteQp, Sink};
+pub use local_failure::LocalFailure;
+pub use objects::{Cq, Listener, Mr, Mw, Qp, QpCfg, Srq};
 pub use params::Params;
 pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};
@@ -97,4 +103,3 @@ pub use reactor::progress_thread::abort_on_panic;
 pub use request::{Backlog, Request};
 pub use shared_qp::Shared;
 pub use table::Table;
-pub use transport::{Cq, Listener, Mr, Mw, Pd, Qp, Srq, Wire};

@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use dat_core::Error;
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE, DAT_RESOURCE_MEMORY};
+use crate::error::Error;
 
 /// The reason for which an attempt to connect fails before a packet is sent.
 #[derive(Debug)]
@@ -73,30 +72,24 @@ impl LocalFailure {
     }
 
     /// Converts the failure to the result of the consumer's call. An exhausted resource is an
-    /// error, with the subtype of memory, or of the device if ports are used up. The log says which
-    /// resource it is. For any other failure the call succeeds, and an event reports the failure
-    /// with the returned text.
+    /// error, and the log says which resource it is. For any other failure the call succeeds, and
+    /// an event reports the failure with the returned text.
     ///
     /// # Errors
-    /// `DAT_INSUFFICIENT_RESOURCES`.
+    /// [`Error::NoLocalPort`] if ports are used up, and [`Error::NoMemory`] for other resources.
     pub fn answer(self, to: SocketAddr) -> Result<String, Error> {
-        let (why, resource) = match self {
+        let (why, error) = match self {
             LocalFailure::Lasting(why) => return Ok(why),
-            LocalFailure::Exhausted(why) => (why, DAT_RESOURCE_MEMORY),
-            LocalFailure::NoPort(why) => (why, DAT_RESOURCE_DEVICE),
+            LocalFailure::Exhausted(why) => (why, Error::NoMemory),
+            LocalFailure::NoPort(why) => (why, Error::NoLocalPort),
         };
         tracing::warn!(target: "dat::cm", %to, because = %why, "cannot connect");
-        Err(Error::new(DAT_INSUFFICIENT_RESOURCES, resource))
+        Err(error)
     }
 }
 
 const NO_PORT: &str =
     "this host has no local port left for a connection to the peer (net.ipv4.ip_local_port_range)";
-
-/// The error of a call for which there is no free file descriptor or no thread.
-pub fn no_resources(_: io::Error) -> Error {
-    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
-}
 
 #[cfg(test)]
 mod tests {
@@ -117,10 +110,8 @@ mod tests {
             libc::ENOSPC,
             libc::EADDRINUSE,
         ] {
-            assert_eq!(
-                of(errno).answer(to).map_err(|e| e.kind()),
-                Err(dat_sys::DAT_INSUFFICIENT_RESOURCES)
-            );
+            let error = of(errno).answer(to).expect_err("a resource is exhausted");
+            assert!(matches!(error, Error::NoMemory | Error::NoLocalPort), "{error}");
         }
         assert_eq!(of(libc::ENETUNREACH).answer(to).unwrap(), "this host has no route to the peer");
         let gone = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
@@ -128,10 +119,9 @@ mod tests {
             matches!(LocalFailure::of_connect(&gone), LocalFailure::NoPort(why) if why == NO_PORT)
         );
         let code = |failure: LocalFailure| failure.answer(to).expect_err("no resources");
-        let [ports, memory] = [DAT_RESOURCE_DEVICE, DAT_RESOURCE_MEMORY]
-            .map(|resource| Error::new(DAT_INSUFFICIENT_RESOURCES, resource));
-        assert_eq!([code(LocalFailure::of_connect(&gone)), code(of(libc::EADDRINUSE))], [ports; 2]);
-        assert_eq!(code(of(libc::ENOBUFS)), memory);
+        let ports = [code(LocalFailure::of_connect(&gone)), code(of(libc::EADDRINUSE))];
+        assert_eq!(ports, [Error::NoLocalPort; 2]);
+        assert_eq!(code(of(libc::ENOBUFS)), Error::NoMemory);
         assert!(
             LocalFailure::of(&gone).answer(to).unwrap().contains("Cannot assign requested address")
         );

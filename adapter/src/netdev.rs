@@ -6,8 +6,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
-use dat_core::addr;
-
 /// One address of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetAddr {
@@ -89,7 +87,7 @@ pub fn interface_of(address: SocketAddr) -> u32 {
         _ => {
             let all = addresses().unwrap_or_default();
             let found = all.iter().find(|found| found.addr.ip() == address.ip());
-            found.and_then(|found| addr::interface_index(&found.device)).unwrap_or(0)
+            found.and_then(|found| address::interface_index(&found.device)).unwrap_or(0)
         }
     }
 }
@@ -125,7 +123,7 @@ unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
             // SAFETY: the family says that this is a sockaddr_in6. The read needs no alignment.
             let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            Some(addr::normalized(SocketAddrV6::new(ip, 0, 0, v6.sin6_scope_id).into()))
+            Some(address::normalized(SocketAddrV6::new(ip, 0, 0, v6.sin6_scope_id).into()))
         }
         _ => None,
     }

@@ -34,12 +34,10 @@ use std::ops::RangeInclusive;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use dat_core::{Error, OpenError, addr};
-use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 use telemetry::environment;
 
 use crate::engines::MAX_ENGINES;
-use crate::local_failure::no_resources;
+use crate::error::{Error, OpenError, no_resources};
 use crate::netdev::{self, NetAddr};
 
 /// Parsed ia_params, except for the provider's own keys.
@@ -116,8 +114,8 @@ pub fn defaults() -> String {
 /// address nor a device.
 ///
 /// # Errors
-/// `DAT_INVALID_PARAMETER` for what [`read`] refuses, else `DAT_INVALID_ADDRESS` for an address
-/// that is not of this host.
+/// [`Error::InvalidArgument`] for what [`read`] refuses, else [`Error::NoSuchAddress`] for an
+/// address that is not of this host.
 pub fn parse(
     text: &str,
     defaults: &str,
@@ -130,7 +128,7 @@ pub fn parse(
         let reason = format!("listing network devices: {e}");
         let error = match e.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => no_resources(e),
-            _ => Error::of(DAT_INVALID_ADDRESS),
+            _ => Error::NoSuchAddress,
         };
         OpenError::new(error, reason)
     })?;
@@ -160,7 +158,7 @@ pub struct Unlocated<'t> {
 /// resolver. A program that checks many entries calls this once for each entry.
 ///
 /// # Errors
-/// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs
+/// [`Error::InvalidArgument`] for a word that is out of place, an unknown key, a key that occurs
 /// twice, or an invalid value, in ia_params or in `OPENDAT_PARAMS`.
 pub fn read<'t>(
     text: &'t str,
@@ -297,7 +295,7 @@ fn spin(value: &str) -> Result<Duration, String> {
 
 /// Returns the local address that a word denotes.
 fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
-    if let Some(address) = addr::from_text(place) {
+    if let Some(address) = address::from_text(place) {
         return local(address, devices)
             .ok_or_else(|| no_address(format!("{place} is not an address of this host")));
     }
@@ -325,12 +323,12 @@ fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
 /// Returns the address if it belongs to this host, with its scope. If the scope is not given and
 /// several devices have the address, the address of the first device is returned.
 fn local(address: SocketAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
-    let address = addr::normalized(address);
+    let address = ::address::normalized(address);
     let ip = address.ip();
     let is_it = |of: SocketAddr| {
         of.ip() == ip
-            && addr::with_scope(address, netdev::interface_of(of))
-                .is_ok_and(|address| address == of)
+            && ::address::with_scope(address, netdev::interface_of(of))
+                .is_some_and(|address| address == of)
     };
     let exact = devices.iter().map(|device| device.addr).find(|&of| is_it(of));
     // All addresses of 127/8 belong to this host, although the device lists only one of them.
@@ -347,11 +345,11 @@ pub fn invalid(reason: String) -> OpenError {
 
 /// Creates the error for invalid parameters. `source` is ia_params or the name of the variable.
 fn invalid_in(source: &str, reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("{source}: {}", shortened(reason)))
+    OpenError::new(Error::InvalidArgument, format!("{source}: {}", shortened(reason)))
 }
 
 fn no_address(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {}", shortened(reason)))
+    OpenError::new(Error::NoSuchAddress, format!("ia_params: {}", shortened(reason)))
 }
 
 /// Shortens a reason that repeats a long value. Only the middle is removed: the beginning and the
@@ -458,7 +456,7 @@ mod tests {
             let error =
                 super::parse(text, "", &["crc", "", "spin", "strict", "capture"], |_, _| Ok(()))
                     .expect_err(text);
-            assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER), "{text}");
+            assert_eq!(error.code, Error::InvalidArgument, "{text}");
             error.reason
         };
         assert_eq!(
@@ -518,7 +516,7 @@ mod tests {
     fn errors_name_the_environment_variable() {
         let reason = |defaults| {
             let error = with("spin=8", defaults).expect_err(defaults);
-            assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER), "{defaults}");
+            assert_eq!(error.code, Error::InvalidArgument, "{defaults}");
             error.reason
         };
         assert_eq!(
@@ -589,7 +587,7 @@ mod tests {
             ),
             "{unknown}"
         );
-        assert_eq!(parse("spin=soon").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));
-        assert_eq!(parse("203.0.113.77").expect_err("bad").code, Error::of(DAT_INVALID_ADDRESS));
+        assert_eq!(parse("spin=soon").expect_err("bad").code, Error::InvalidArgument);
+        assert_eq!(parse("203.0.113.77").expect_err("bad").code, Error::NoSuchAddress);
     }
 }

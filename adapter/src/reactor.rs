@@ -177,7 +177,7 @@ impl<E: MakeProgress> Reactor<E> {
     }
 
     /// Declares whether a consumer may sleep without calling the adapter: see
-    /// [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    /// [`Adapter::require_progress`](crate::Adapter::require_progress).
     pub(crate) fn require_progress(&self, on: bool) {
         match on {
             true => self.progress_thread.fd_waiters.fetch_add(1, Ordering::SeqCst),

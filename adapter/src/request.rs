@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use dat_core::{Error, Result};
-use dat_sys::DAT_INVALID_STATE;
-
+use crate::error::{Error, Result};
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 
 /// A connection request that the consumer has not answered.
 pub struct Request<E: MakeProgress> {
     /// The engine's data about the request. `None` once the consumer has answered. The data are
-    /// boxed to keep upcalls small.
+    /// boxed to keep events small.
     engine_part: Option<Box<E::Request>>,
     /// One place in the backlog of the listener. `None` if the engine counts requests itself.
     #[expect(dead_code, reason = "the place is held until the consumer answers")]
@@ -36,15 +34,15 @@ impl<E: MakeProgress> Request<E> {
     /// Returns the engine's data about a request that the consumer answers, and the reactor of
     /// that engine.
     pub(crate) fn answer(mut self) -> Result<(E::Request, Arc<Reactor<E>>)> {
-        let request = self.engine_part.take().ok_or(Error::of(DAT_INVALID_STATE))?;
+        let request = self.engine_part.take().ok_or(Error::InvalidState)?;
         Ok((*request, Arc::clone(&self.reactor)))
     }
 }
 
 impl<E: MakeProgress> Drop for Request<E> {
-    /// Refuses a request that was not answered. The drop may happen inside an upcall, where this
-    /// thread holds the engine lock. In that case the thread finds the deferred refusal before it
-    /// releases the lock.
+    /// Refuses a request that was not answered. The drop may happen while an event is reported.
+    /// Then this thread holds the engine lock, and finds the deferred refusal before it releases
+    /// the lock.
     fn drop(&mut self) {
         if let Some(request) = self.engine_part.take() {
             self.reactor.shared.refuse(*request);

@@ -127,7 +127,7 @@ impl<R> SharedState<R> {
         self.sockets.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Defers the refusal of a request that its consumer has dropped. Upcalls may call this.
+    /// Defers the refusal of a request that its consumer has dropped. A sink may call this.
     pub(crate) fn refuse(&self, request: R) {
         self.deferred().refused.push(request);
         self.any_deferred.store(true, Ordering::Release);

@@ -14,6 +14,7 @@ mod kernel;
 mod netlink;
 
 use adapter::params::{defaults, invalid};
+use dat_adapter::open_error;
 use dat_core::OpenError;
 use dat_core::export::Opened;
 use provider_softroce::Params;
@@ -37,9 +38,9 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
             // OPENDAT_PARAMS is also meant for other engines, so a key that only the engine in user
             // space supports is an error only in ia_params.
             if let Some(key) = parse(text, "")?.1.user_only_key {
-                return Err(invalid(format!(
+                return Err(open_error(invalid(format!(
                     "{key}: only the engine in user space supports this, not engine=kernel"
-                )));
+                ))));
             }
             kernel::open_or_create(ia, &params).map(Opened::new)
         }
@@ -48,7 +49,8 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
 
 /// Checks ia_params and the value of `OPENDAT_PARAMS` without opening an adapter.
 pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
-    Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop))
+    let checked = Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop));
+    checked.map_err(open_error)
 }
 
 /// Returns the names of all keys of softroce.
@@ -61,8 +63,8 @@ fn parse(text: &str, defaults: &str) -> Result<(Engine, Params), OpenError> {
     let params = Params::parse(text, defaults, &keys(), |_, value| {
         engine = engine_of(value)?;
         Ok(())
-    })?;
-    Ok((engine, params))
+    });
+    Ok((engine, params.map_err(open_error)?))
 }
 
 /// Parses the value of the key `engine`.

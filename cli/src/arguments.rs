@@ -3,7 +3,6 @@
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use anyhow::{Context, Result, ensure};
-use dat_core::addr;
 
 use crate::work::bench::MAX_MESSAGE_BYTES;
 
@@ -63,12 +62,12 @@ fn ipv6(host: &str) -> Result<Option<SocketAddr>> {
         )?,
     };
     let scope = scope.map_or(Ok(0), |name| {
-        let number = name.parse().ok().or_else(|| addr::interface_index(name));
+        let number = name.parse().ok().or_else(|| address::interface_index(name));
         number.with_context(|| {
             format!("{name:?} is not a network device; `ip link` lists their names and numbers")
         })
     })?;
-    Ok(Some(addr::normalized(SocketAddrV6::new(ip, port, 0, scope).into())))
+    Ok(Some(address::normalized(SocketAddrV6::new(ip, port, 0, scope).into())))
 }
 
 /// Parses a size in bytes: `64`, `4K`, `1M`.

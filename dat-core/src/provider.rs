@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::{DAT_MODEL_NOT_SUPPORTED, DAT_RMR_SCOPE};
 
-pub use self::datagram::{Datagram, RemoteQp, ResolveFailure, ServiceType};
+pub use self::datagram::{Datagram, RemoteQp};
 pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
@@ -389,15 +389,6 @@ pub struct QpCfg<'a, T: Transport> {
     pub max_recv_segments: usize,
 }
 
-/// The numbers of RDMA reads in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadDepth {
-    /// The maximum number of reads by the peer that this side carries out at one time.
-    pub incoming: u32,
-    /// The maximum number of reads by this side that are outstanding at one time.
-    pub outgoing: u32,
-}
-
 /// The target of an attempt to connect, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
@@ -420,15 +411,6 @@ impl Connect<'_> {
         peer.set_port(self.port);
         peer
     }
-}
-
-/// How to end a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Close {
-    /// The requests that are already posted are carried out, and then the connection ends.
-    Graceful,
-    /// The connection ends immediately, and all work requests are flushed.
-    Abrupt,
 }
 
 /// Limits and names of an adapter, as `dat_ia_query` reports them.

@@ -63,7 +63,7 @@ impl From<IpAddr> for Address {
 impl From<SocketAddr> for Address {
     fn from(mut address: SocketAddr) -> Self {
         address.set_port(0);
-        Address { normalized: addr::normalized(address) }
+        Address { normalized: ::address::normalized(address) }
     }
 }
 
@@ -74,7 +74,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         let not_an_address = || NotAnAddress { text: text.to_owned() };
-        addr::from_text(text).map(Into::into).ok_or_else(not_an_address)
+        ::address::from_text(text).map(Into::into).ok_or_else(not_an_address)
     }
 }
 

@@ -5,15 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Counts, Shared, Table, no_memory};
-use dat_core::Result;
-use dat_core::provider::ResolveFailure;
+use adapter::{Counts, Result, Shared, Table, no_memory};
 use rnic::ud::Failure;
 use rnic::{Burst, DatagramQp, Destination, UdCfg, Work};
 use wire::cm::UDP_Q_KEY;
 use wire::rocev2::{Grh, Icrc, Packet, PathMtu};
+use work::ResolveFailure;
 
-use crate::engine::{EngineResources, Sink, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::local_address::{LocalAddress, random};
 use crate::packet_io::{LastSource, Peer};
 use crate::socket::Datagrams;
@@ -144,7 +143,7 @@ impl DatagramLink {
         self.qp.accept_cm_key(host);
     }
 
-    /// The receiver of the queue pair's upcalls.
+    /// The receiver of the queue pair's events.
     pub(crate) fn sink(&self) -> &Sink {
         &self.sink
     }
@@ -164,10 +163,10 @@ impl DatagramLink {
     pub(crate) fn report_failure(&mut self) {
         for (number, why) in std::mem::take(&mut self.failed_attempts) {
             let why = ResolveFailure::Unreachable { because: Some(&why) };
-            self.sink.call(Upcall::Unresolved { number, why });
+            self.sink.call(EngineEvent::Unresolved { number, why });
         }
         if let Some(failure) = self.failure.take() {
-            self.sink.call(Upcall::Broken { because: &failure });
+            self.sink.call(EngineEvent::Broken { because: &failure });
         }
     }
 
@@ -299,7 +298,7 @@ impl DatagramLink {
         Ok(true)
     }
 
-    /// Ends the queue pair, which has failed. All posted work completes before the upcall that
+    /// Ends the queue pair, which has failed. All posted work completes before the event that
     /// reports the end.
     fn fail(&mut self, failure: Failure, resources: &mut EngineResources) {
         if self.end() {
@@ -321,7 +320,7 @@ impl DatagramLink {
     /// Ends the queue pair because the consumer wants it.
     pub(crate) fn disconnect(&mut self) {
         if self.end() {
-            self.sink.call(Upcall::Disconnected);
+            self.sink.call(EngineEvent::Disconnected);
         }
     }
 

@@ -15,18 +15,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adapter::{
-    Context, DatagramEnd, MakeProgress, PeerAddress, Progress, Remaining, Shared, Table, Target,
-    no_memory,
+    Context, DatagramEnd, Error, MakeProgress, OpenError, PeerAddress, Progress, Remaining, Result,
+    Shared, Table, Target, no_memory,
 };
-use dat_core::provider::{Close, ReadDepth};
-use dat_core::{Error, OpenError, Result};
-use dat_sys::*;
 use mio::event::Event;
 use rnic::Work;
 use rnic::cm;
 use rnic::rc::EarlyPool;
 use wire::cm::{Reason, SidrStatus};
 use wire::rocev2::PathMtu;
+use work::{Close, ReadDepth};
 
 pub(crate) use self::resolution::{DatagramRequest, ResolutionOwner};
 pub(crate) use self::resources::{EngineResources, Key};
@@ -492,7 +490,7 @@ unsafe impl adapter::Engine for Engine {
 
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         if to.private.len() > cm::Cm::MAX_CONNECT_PRIVATE {
-            return Err(Error::of(DAT_INVALID_PARAMETER));
+            return Err(Error::InvalidArgument);
         }
         let now = Instant::now();
         let peer = to.peer;
@@ -501,7 +499,7 @@ unsafe impl adapter::Engine for Engine {
             Err(local_failure) => (usize::MAX, PathMtu::Octets256, local_failure.answer(peer)?),
         };
         let Engine { local_addresses, links, resources, .. } = self;
-        let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let link = links.get_mut(qp).ok_or(Error::InvalidState)?;
         let mut from = local_addresses.get(index).map_or(peer, LocalAddress::address);
         // Choose a source port in the ephemeral range. The kernel uses this range for sockets that
         // are not bound.
@@ -535,15 +533,15 @@ unsafe impl adapter::Engine for Engine {
         depth: ReadDepth,
     ) -> Result<()> {
         if private.len() > cm::Cm::MAX_ACCEPT_PRIVATE {
-            return Err(Error::of(DAT_INVALID_PARAMETER));
+            return Err(Error::InvalidArgument);
         }
         let now = Instant::now();
         let PendingRequest::Connection(ConnectionRequest { place, request }) = request else {
-            return Err(Error::of(DAT_INVALID_STATE));
+            return Err(Error::InvalidState);
         };
         let local_request = self.open_request(place, now);
         let Engine { local_addresses, links, resources, .. } = self;
-        let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let link = links.get_mut(qp).ok_or(Error::InvalidState)?;
         let Some(local_request) = local_request else {
             link.fail_accept(resources);
             return Ok(());
@@ -602,9 +600,11 @@ unsafe impl adapter::Engine for Engine {
             None => {
                 let tries = (0..RANDOM_PORT_TRIES).map(|_| random() as u16 | 0xC000);
                 let opened = tries
-                    .filter_map(|port| Some((self.open_listener(port, backlog, sink).ok()?, port)))
+                    .filter_map(|port| {
+                        Some((self.open_listener(port, backlog, sink.clone()).ok()?, port))
+                    })
                     .next();
-                opened.ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))
+                opened.ok_or(Error::PortUnavailable)
             }
         }
     }
@@ -633,7 +633,7 @@ const RANDOM_PORT_TRIES: usize = 64;
 impl Engine {
     fn open_listener(&mut self, port: u16, backlog: usize, sink: Sink) -> Result<usize> {
         if self.listeners.has_port(port) {
-            return Err(Error::of(DAT_CONN_QUAL_IN_USE));
+            return Err(Error::PortTaken);
         }
         let listener =
             self.listeners.insert(Listener { port, backlog, sink, services: Vec::new() });
@@ -641,7 +641,7 @@ impl Engine {
             if let Err(error) = self.listen_at(listener, local_address) {
                 adapter::Engine::close(self, listener);
                 return Err(match error.kind() {
-                    io::ErrorKind::AddrInUse => Error::of(DAT_CONN_QUAL_IN_USE),
+                    io::ErrorKind::AddrInUse => Error::PortTaken,
                     _ => adapter::no_resources(error),
                 });
             }
@@ -672,7 +672,7 @@ impl Engine {
         rnic::table::remove(&mut local_address.owners, &id);
         let result = local_address.cm.reject(now, id, reason, private);
         self.process_cm_events(index, now);
-        result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
+        result.map_err(|_| Error::InvalidArgument)
     }
 
     /// Finds a request that the consumer answers. Adopts it if another engine has handed it over.
@@ -700,7 +700,7 @@ impl Engine {
     }
 }
 
-/// The receiver of an engine's upcalls.
+/// The receiver of an engine's events.
 pub(crate) type Sink = adapter::Sink<Engine>;
-/// An upcall of an engine.
-pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
+/// An event that an engine reports.
+pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

@@ -24,8 +24,9 @@
 //! | `params` | ia_params: the address and the options |
 //!
 //! The crates `rnic` and `wire` contain the protocols. The crate `adapter` decides which thread
-//! makes progress. docs/softroce.md describes the behaviour for users. docs/softroce-design.md
-//! describes the fields of packets, and what strangers can do.
+//! makes progress, and `dat-adapter` passes its objects to dat-core. docs/softroce.md describes the
+//! behaviour for users. docs/softroce-design.md describes the fields of packets, and what strangers
+//! can do.
 
 mod backlog;
 mod connected_socket;
@@ -48,7 +49,8 @@ mod socket;
 
 use std::sync::Arc;
 
-use adapter::{Adapter, Wire};
+use adapter::Limits;
+use dat_adapter::{Adapter, open_error};
 use dat_core::OpenError;
 use dat_core::provider::Provider;
 use rnic::cm::Cm;
@@ -82,8 +84,9 @@ impl Provider for SoftRoce {
 
     fn open(&self, ia: &str, params: &str) -> Result<Roce, OpenError> {
         let no_other = |key: &str, _: &str| unreachable!("{key} is not in KEYS");
-        let params = Params::parse(params, &adapter::params::defaults(), Params::KEYS, no_other)?;
-        open(ia, params, "user space")
+        let defaults = adapter::params::defaults();
+        let params = Params::parse(params, &defaults, Params::KEYS, no_other);
+        open(ia, params.map_err(open_error)?, "user space")
     }
 }
 
@@ -94,25 +97,25 @@ impl Provider for SoftRoce {
 /// Those of [`SoftRoce::open`](Provider::open).
 pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
     let mtu = max_datagram(&params);
-    let wire = Wire {
+    let limits = Limits {
         max_read_depth: MAX_READ_DEPTH,
         max_message: rnic::rc::MAX_MESSAGE,
         max_datagram: Some(mtu.octets() as u32),
         max_private: Cm::MAX_CONNECT_PRIVATE,
         extended: true,
-        named: vec![
-            ("transport".to_owned(), "RoCEv2, in user space".to_owned()),
-            ("engine".to_owned(), engine.to_owned()),
-            ("network".to_owned(), params.conditions.to_string()),
-        ],
     };
+    let named = vec![
+        ("transport".to_owned(), "RoCEv2, in user space".to_owned()),
+        ("engine".to_owned(), engine.to_owned()),
+        ("network".to_owned(), params.conditions.to_string()),
+    ];
     let adapter = params.adapter.clone();
     let hosts = Arc::new(HostsOfAdapter::default());
     let early_pool = Arc::default();
     let engine = move |context| {
         Engine::new(context, params.clone(), Arc::clone(&hosts), Arc::clone(&early_pool), mtu)
     };
-    Adapter::open(ia, &adapter, wire, engine)
+    Adapter::open(ia, &adapter, limits, named, engine)
 }
 
 /// The longest datagram of an adapter: the payload of a packet that fits the interface of the

@@ -5,7 +5,7 @@
 //!      ─ accept ───────────────────────────► Established ─► Disconnecting ─► Ended
 //! ```
 //!
-//! All posted work completes before the upcall that reports the end of the connection.
+//! All posted work completes before the event that reports the end of the connection.
 
 mod delayed_ack;
 mod disconnecting;
@@ -29,7 +29,7 @@ use self::end::{BreakReason, End};
 use self::established::Established;
 use self::setup::Connecting;
 pub(crate) use self::setup::Target;
-use crate::engine::{EngineResources, Sink, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::host_probe::Refusal;
 use crate::local_address::{GSI, LocalAddress};
 use crate::packet_io::Peer;
@@ -221,11 +221,11 @@ impl Link {
             Event::Accepted(answer) => self.on_accepted(cx, &answer),
             Event::Established => self.on_established(cx),
             Event::Rejected { private } => {
-                self.fail(Upcall::Rejected { by_peer: true, private: &private })
+                self.fail(EngineEvent::Rejected { by_peer: true, private: &private })
             }
             Event::Refused { reason, path_mtu } => self.on_refused(cx, reason, path_mtu),
-            Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
-            Event::TimedOut => self.fail(Upcall::TimedOut),
+            Event::Unreachable => self.fail(EngineEvent::Unreachable { because: None }),
+            Event::TimedOut => self.fail(EngineEvent::TimedOut),
             Event::AcceptFailed | Event::Withdrawn => self.end(cx, End::NotAccepted),
             Event::Disconnecting { broke } => self.on_peer_disconnecting(cx, broke),
             Event::Disconnected => self.on_disconnected(cx),
@@ -311,7 +311,7 @@ impl Link {
         }
         // The RNR NAK has already been sent if another message followed in the same batch.
         if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
-            self.sink.call(Upcall::ReceiverNotReady { octets, whole });
+            self.sink.call(EngineEvent::ReceiverNotReady { octets, whole });
         }
         if established.rc.wants_tx()
             || established.closing.is_some()

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use adapter::Table;
-use dat_core::provider::ServiceType;
 use rnic::cm::{ConnId, HandedOver, Request};
 use wire::cm::Reason;
+use work::ServiceType;
 
-use crate::engine::{DatagramRequest, Sink, Upcall};
+use crate::engine::{DatagramRequest, EngineEvent, Sink};
 use crate::link::EngineContext;
 use crate::local_address::Owner;
 use crate::port::Service;
@@ -98,10 +98,10 @@ impl Listeners {
         self.listeners.indices().collect()
     }
 
-    /// The receiver of the upcalls of the listener with this port.
-    pub(crate) fn sink_of(&mut self, port: u16) -> Option<Sink> {
+    /// The receiver of the events of the listener with this port.
+    pub(crate) fn sink_of(&mut self, port: u16) -> Option<&Sink> {
         let listener = self.ports.get(&port).and_then(|&index| self.listeners.get_mut(index))?;
-        Some(listener.sink)
+        Some(&listener.sink)
     }
 
     /// The number of a new request.
@@ -137,6 +137,6 @@ impl Listeners {
         };
         cx.local_address.owners.insert(id, Owner::Request(serial));
         let (service, private) = (ServiceType::Connection, &private[..]);
-        listener.sink.call(Upcall::Request { request, service, from, to, private });
+        listener.sink.call(EngineEvent::Request { request, service, from, to, private });
     }
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use adapter::Table;
 use adapter::netdev::{self, NetAddr};
-use dat_core::addr;
 use netem::Conditions;
 use rnic::cm::sidr::{ResolveId, Sidr};
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
@@ -301,7 +300,7 @@ impl LocalAddress {
     /// Gives a link-local address from a message the scope of this side's interface. Messages
     /// contain no scopes.
     pub(crate) fn with_scope(&self, address: SocketAddr) -> SocketAddr {
-        addr::with_scope(address, self.interface).unwrap_or(address)
+        ::address::with_scope(address, self.interface).unwrap_or(address)
     }
 
     /// Connects to a peer's liveness socket if the peer is on this host, so that this side notices

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use dat_core::OpenError;
+use adapter::OpenError;
 use netem::Conditions;
 use wire::cm::Timeout;
 use wire::rocev2::PathMtu;

@@ -1,6 +1,6 @@
 //! The tests of every software adapter, over RoCEv2.
 
-#[path = "../../adapter/tests/suite/mod.rs"]
+#[path = "../../dat-adapter/tests/suite/mod.rs"]
 mod suite;
 
 use provider_softroce::{Roce as Tested, SoftRoce};

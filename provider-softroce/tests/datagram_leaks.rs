@@ -5,7 +5,7 @@
 #[path = "datagrams/ends.rs"]
 #[allow(dead_code)] // Other tests use the rest.
 mod ends;
-#[path = "../../adapter/tests/leaks/usage.rs"]
+#[path = "../../dat-adapter/tests/leaks/usage.rs"]
 mod usage;
 
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Tests that connections over RoCEv2 leave no resources behind.
 
-#[path = "../../adapter/tests/leaks/mod.rs"]
+#[path = "../../dat-adapter/tests/leaks/mod.rs"]
 mod leaks;
 
 use provider_softroce::SoftRoce;

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{
-    Context, MakeProgress, Progress, Remaining, Shared, Table, Target, no_memory, no_resources,
+    Context, Error, MakeProgress, Progress, Remaining, Result, Shared, Table, Target, no_memory,
+    no_resources,
 };
-use dat_core::provider::{Close, ReadDepth};
-use dat_core::{Error, Result};
-use dat_sys::DAT_INVALID_STATE;
 use mio::Interest;
 use mio::event::Event;
 use rnic::Work;
 use tracing::debug;
+use work::{Close, ReadDepth};
 
 use self::awake::Awake;
 use self::direct::Direct;
@@ -365,7 +364,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
-        let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let link = self.links.get_mut(qp).ok_or(Error::InvalidState)?;
         link.connect(&mut self.resources, to)
     }
 
@@ -376,7 +375,7 @@ unsafe impl adapter::Engine for Engine {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
-        let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let link = self.links.get_mut(qp).ok_or(Error::InvalidState)?;
         if !request.is_watched {
             self.resources.forwarded_offers.want();
         }
@@ -425,7 +424,7 @@ unsafe impl adapter::Engine for Engine {
     }
 }
 
-/// The receiver of an engine's upcalls.
+/// The receiver of an engine's events.
 pub(crate) type Sink = adapter::Sink<Engine>;
-/// An upcall of an engine.
-pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
+/// An event that an engine reports.
+pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

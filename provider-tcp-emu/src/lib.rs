@@ -14,8 +14,8 @@
 //! | `socket` | creates, binds and configures sockets; sends and receives |
 //! | `params` | ia_params: the address and the options |
 //!
-//! The crate `adapter` makes progress and puts dat-core's objects over rnic's queues. The crates
-//! `rnic` and `wire` contain the protocol.
+//! The crate `adapter` makes progress and puts objects over rnic's queues, which `dat-adapter`
+//! passes to dat-core. The crates `rnic` and `wire` contain the protocol.
 
 mod connection;
 mod engine;
@@ -29,10 +29,10 @@ mod unconfirmed;
 
 use std::sync::Arc;
 
-use adapter::{Adapter, Wire, params::invalid};
+use adapter::{Error, Limits, params::invalid};
+use dat_adapter::{Adapter, open_error};
+use dat_core::OpenError;
 use dat_core::provider::Provider;
-use dat_core::{Error, OpenError};
-use dat_sys::DAT_INVALID_ADDRESS;
 use rnic::rdmap::setup::MAX_READ_DEPTH;
 use tracing::debug;
 
@@ -53,7 +53,7 @@ pub use crate::params::KEYS;
 /// The errors with which [`TcpEmu`] would refuse to open an adapter, as far as they are known
 /// without opening one and without the addresses of the host.
 pub fn check(params: &str, defaults: &str) -> Result<(), OpenError> {
-    Params::check(params, defaults)
+    Params::check(params, defaults).map_err(open_error)
 }
 
 /// An open adapter.
@@ -64,36 +64,21 @@ impl Provider for TcpEmu {
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {
-        let params = Params::parse(params, &adapter::params::defaults())?;
-        if let Some(cc) = &params.cc {
-            socket::check_congestion_control(cc).map_err(|e| {
-                invalid(format!(
-                    "cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"
-                ))
-            })?;
-        }
-        if let Some(addr) = params.adapter.bind {
-            socket::check_bind(addr).map_err(|e| {
-                let reason = format!("ia_params: binding to {}: {e}", addr.ip());
-                OpenError::new(Error::of(DAT_INVALID_ADDRESS), reason)
-            })?;
-        }
-        let wire = Wire {
+        let params = parse(params).map_err(open_error)?;
+        let limits = Limits {
             max_read_depth: MAX_READ_DEPTH,
             max_message: u32::MAX,
             // iWARP has no datagrams.
             max_datagram: None,
             max_private: 252,
             extended: params.extended,
-            named: vec![
-                ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
-                ("shm".to_owned(), shared_memory(&params).to_owned()),
-                (
-                    "crc".to_owned(),
-                    if params.crc { "requested" } else { "if the peer requests it" }.to_owned(),
-                ),
-            ],
         };
+        let crc = if params.crc { "requested" } else { "if the peer requests it" };
+        let named = vec![
+            ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
+            ("shm".to_owned(), shared_memory(&params).to_owned()),
+            ("crc".to_owned(), crc.to_owned()),
+        ];
         let adapter = params.adapter.clone();
         let offers = Arc::new(ForwardedOffers::default());
         let unconfirmed = Arc::new(Unconfirmed::default());
@@ -104,8 +89,25 @@ impl Provider for TcpEmu {
         let engine = move |context| {
             Ok(Engine::new(context, params.clone(), directory.clone(), &offers, &unconfirmed))
         };
-        Adapter::open(ia, &adapter, wire, engine)
+        Adapter::open(ia, &adapter, limits, named, engine)
     }
+}
+
+/// Parses ia_params, and checks that the host has what they name.
+fn parse(params: &str) -> Result<Params, adapter::OpenError> {
+    let params = Params::parse(params, &adapter::params::defaults())?;
+    if let Some(cc) = &params.cc {
+        socket::check_congestion_control(cc).map_err(|e| {
+            invalid(format!("cc={cc}: {e}; see /proc/sys/net/ipv4/tcp_allowed_congestion_control"))
+        })?;
+    }
+    if let Some(addr) = params.adapter.bind {
+        socket::check_bind(addr).map_err(|e| {
+            let reason = format!("ia_params: binding to {}: {e}", addr.ip());
+            adapter::OpenError::new(Error::NoSuchAddress, reason)
+        })?;
+    }
+    Ok(params)
 }
 
 /// Says which connections move to shared memory.

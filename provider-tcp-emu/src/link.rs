@@ -5,7 +5,7 @@
 //!      ── accept ───────────────────────────► Established
 //! ```
 //!
-//! All posted work completes before the upcall that reports the end of the connection.
+//! All posted work completes before the event that reports the end of the connection.
 //!
 //! `receive_wait` handles a message of the peer that waits for a receive. `fault_check` handles
 //! transfers that may have stopped at memory that is no longer mapped. `sharing` moves a connection
@@ -23,15 +23,16 @@ use std::time::Instant;
 use std::{fmt, io};
 
 use adapter::{Counts, Shared};
-use dat_core::provider::{Cause, Close};
 use rnic::rdmap::setup::{FrameMissing, Gate};
 use rnic::{Failure, Work};
+use work::Close;
+use work::cause::Cause;
 
 use self::established::{Established, ReadOutcome, WriteOutcome};
 use self::fault_check::FaultCheck;
 use self::receive_wait::WindowWatch;
 use self::setup::Connecting;
-use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Key, Sink, Timer};
 use crate::linger::LingeringSockets;
 use crate::listeners::READ_WRITE;
 
@@ -448,7 +449,11 @@ impl Link {
                 let timed_out = connecting.has_consumer_timeout && because.is_none();
                 self.fail(
                     resources,
-                    if timed_out { Upcall::TimedOut } else { Upcall::Unreachable { because } },
+                    if timed_out {
+                        EngineEvent::TimedOut
+                    } else {
+                        EngineEvent::Unreachable { because }
+                    },
                 );
             }
             Phase::Established(conn) if conn.has_receive_wait_expired(now) => {
@@ -502,12 +507,12 @@ impl Link {
                 self.send_report(resources, lingering);
                 self.end(resources, lingering, EndReason::Local)
             }
-            (Phase::Connecting(_), _) => self.fail(resources, Upcall::Disconnected),
+            (Phase::Connecting(_), _) => self.fail(resources, EngineEvent::Disconnected),
             (Phase::Idle(_), _) => {
                 if let Some(work) = self.phase.take_idle() {
                     self.finish(resources, work);
                 }
-                self.sink.call(Upcall::Disconnected);
+                self.sink.call(EngineEvent::Disconnected);
             }
             _ => {}
         }
@@ -530,7 +535,7 @@ impl Link {
         socket.drop_shared_memory(&resources.context);
         self.set_timer(resources, None);
         if let Some(cause) = end.cause(announced, closing) {
-            self.sink.call(Upcall::Cause(cause));
+            self.sink.call(EngineEvent::Cause(cause));
         }
         stream.flush();
         let is_foreign_peer = !stream.is_extended();
@@ -544,12 +549,12 @@ impl Link {
             EndReason::Local | EndReason::Protocol(_) => lingering.add(resources, socket),
         }
         self.sink.call(match &end {
-            EndReason::Local => Upcall::Disconnected,
-            _ if !announced => Upcall::AcceptFailed,
-            _ if closing => Upcall::Disconnected,
-            EndReason::Peer => Upcall::Disconnected,
-            EndReason::Lost(because) => Upcall::Broken { because },
-            EndReason::Protocol(because) => Upcall::Broken { because },
+            EndReason::Local => EngineEvent::Disconnected,
+            _ if !announced => EngineEvent::AcceptFailed,
+            _ if closing => EngineEvent::Disconnected,
+            EndReason::Peer => EngineEvent::Disconnected,
+            EndReason::Lost(because) => EngineEvent::Broken { because },
+            EndReason::Protocol(because) => EngineEvent::Broken { because },
         });
     }
 
@@ -563,7 +568,7 @@ impl Link {
         }
     }
 
-    /// Removes the queue pair. Afterwards there are no upcalls for it.
+    /// Removes the queue pair. Afterwards there are no events for it.
     pub(crate) fn close(
         mut self,
         resources: &mut EngineResources,

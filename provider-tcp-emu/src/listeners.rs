@@ -5,18 +5,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::half_open::{self, SharedHalfOpen};
-use adapter::{Backlog, Table};
+use adapter::{Backlog, Error, Table};
 use capture::Direction;
-use dat_core::Error;
-use dat_core::provider::ServiceType;
-use dat_sys::DAT_INVALID_PARAMETER;
 use mio::Interest;
 use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
 use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
+use work::ServiceType;
 
 use crate::connection::Connection;
-use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Key, Sink, Timer};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, IoOutcome};
 use crate::unconfirmed::{Place, RETRY_AFTER};
@@ -359,7 +357,7 @@ impl Listeners {
         is_last_look: bool,
     ) -> Option<Place> {
         let address = self.callers.get_mut(index)?.peer.ip();
-        let free = resources.context.unused_endpoints().count();
+        let free = resources.context.unused_qps().count();
         resources.unconfirmed.admit(address, free, now, is_last_look)
     }
 
@@ -451,8 +449,8 @@ impl Listeners {
         let Some(listener) = listener else { return refuse(resources, lingering, request) };
         match resources.context.request(Some(&listener.backlog), request) {
             Ok(request) => {
-                let (sink, private) = (listener.sink, &private);
-                sink.call(Upcall::Request {
+                let private = &private;
+                listener.sink.call(EngineEvent::Request {
                     request,
                     service: ServiceType::Connection,
                     from,
@@ -484,7 +482,7 @@ impl Listeners {
     ) -> Result<(), Error> {
         let (reply, result) = match request.request.reject(private) {
             Ok(reply) => (reply, Ok(())),
-            Err(_) => (request.request.refuse(), Err(Error::of(DAT_INVALID_PARAMETER))),
+            Err(_) => (request.request.refuse(), Err(Error::InvalidArgument)),
         };
         request.socket.send_bytes(&reply);
         // A caller that sees the end of the stream before it has read the reply cannot recognise a

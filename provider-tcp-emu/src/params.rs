@@ -21,8 +21,8 @@
 //!   socket. The side that connects decides. `on` means 4, and `off` at either side keeps the
 //!   connection with TCP. The default is `on`.
 
+use adapter::OpenError;
 use adapter::params::on;
-use dat_core::OpenError;
 
 use crate::shm::TRANSFERS_BEFORE_OFFER;
 use crate::socket::PeerTimeout;
@@ -177,8 +177,7 @@ fn parse_shm(value: &str) -> Result<Option<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dat_core::Error;
-    use dat_sys::DAT_INVALID_PARAMETER;
+    use adapter::Error;
     use std::time::Duration;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
@@ -250,6 +249,6 @@ mod tests {
         assert_eq!(reason("rnr=7"), "ia_params: rnr=7: expected wait or terminate");
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");
-        assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));
+        assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::InvalidArgument);
     }
 }

@@ -6,12 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use adapter::LocalFailure;
-use dat_core::{Error, addr};
-use dat_sys::{
-    DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
-    DAT_RESOURCE_MEMORY,
-};
+use adapter::{Error, LocalFailure};
 use rnic::rdmap::setup::REQUEST_TIMEOUT;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
@@ -48,7 +43,7 @@ const KERNEL_BACKLOG: i32 = 4096;
 /// the address `bind`, or on all addresses of both families if `bind` is `None`.
 pub(crate) fn listen(bind: Option<SocketAddr>, port: Option<u16>) -> Result<Socket, Error> {
     let port = match port {
-        Some(0) => return Err(Error::of(DAT_CONN_QUAL_UNAVAILABLE)),
+        Some(0) => return Err(Error::PortUnavailable),
         port => port.unwrap_or(0),
     };
     let listener = match bind {
@@ -67,11 +62,9 @@ pub(crate) fn listen(bind: Option<SocketAddr>, port: Option<u16>) -> Result<Sock
         },
     };
     listener.map_err(|e| match e.raw_os_error() {
-        Some(libc::EADDRINUSE) => Error::of(DAT_CONN_QUAL_IN_USE),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-            Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
-        }
-        _ => Error::of(DAT_CONN_QUAL_UNAVAILABLE),
+        Some(libc::EADDRINUSE) => Error::PortTaken,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Error::NoMemory,
+        _ => Error::PortUnavailable,
     })
 }
 
@@ -405,7 +398,10 @@ pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)>
 
 /// Converts an IPv4-mapped IPv6 address, which a socket for both families reports, to IPv4.
 fn canonical(address: socket2::SockAddr) -> io::Result<SocketAddr> {
-    address.as_socket().map(addr::normalized).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    address
+        .as_socket()
+        .map(address::normalized)
+        .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 #[cfg(test)]
@@ -419,7 +415,7 @@ mod tests {
             let port = first.local_addr().expect("bound").as_socket().expect("IP").port();
             assert!(port >= 1024);
             let again = listen(bind, Some(port));
-            assert_eq!(again.expect_err("taken"), Error::of(DAT_CONN_QUAL_IN_USE));
+            assert_eq!(again.expect_err("taken"), Error::PortTaken);
             drop(first);
             listen(bind, Some(port)).expect("free again");
         }
@@ -427,7 +423,7 @@ mod tests {
 
     #[test]
     fn qualifier_zero_and_foreign_addresses_are_unavailable() {
-        let unavailable = Error::of(DAT_CONN_QUAL_UNAVAILABLE);
+        let unavailable = Error::PortUnavailable;
         assert_eq!(listen(None, Some(0)).expect_err("no port"), unavailable);
         let foreign = SocketAddr::from(([203, 0, 113, 77], 0));
         assert_eq!(listen(Some(foreign), None).expect_err("not ours"), unavailable);

@@ -1,6 +1,6 @@
 //! The tests of every software adapter, over TCP.
 
-#[path = "../../adapter/tests/suite/mod.rs"]
+#[path = "../../dat-adapter/tests/suite/mod.rs"]
 mod suite;
 
 use provider_tcp_emu::{Tcp as Tested, TcpEmu};

@@ -1,6 +1,6 @@
 //! Tests that connections over TCP leave no resources behind.
 
-#[path = "../../adapter/tests/leaks/mod.rs"]
+#[path = "../../dat-adapter/tests/leaks/mod.rs"]
 mod leaks;
 
 use provider_tcp_emu::TcpEmu;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_core::provider::{ReadDepth, ServiceType, Sink, Upcall};
-use dat_core::{Error, Result, addr};
+use dat_core::{Error, Result};
 use dat_sys::{
     DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE, DAT_INSUFFICIENT_RESOURCES,
     DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
@@ -335,7 +335,7 @@ fn addresses(route: &rdma_addr) -> [SocketAddr; 2] {
             let sin6 = unsafe { ptr::from_ref(storage).cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
             let port = u16::from_be(sin6.sin6_port);
-            addr::normalized(SocketAddrV6::new(ip, port, 0, sin6.sin6_scope_id).into())
+            ::address::normalized(SocketAddrV6::new(ip, port, 0, sin6.sin6_scope_id).into())
         }
         _ => {
             // SAFETY: the address family says that this is a `sockaddr_in`. An address that is not

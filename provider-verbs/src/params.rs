@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use adapter::params::invalid;
+use dat_adapter::open_error;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
 
@@ -54,7 +55,8 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        let adapter = adapter::params::parse(&words.join(" "), defaults, KEYS, own)?;
+        let adapter =
+            adapter::params::parse(&words.join(" "), defaults, KEYS, own).map_err(open_error)?;
         Ok(Params {
             bind: adapter.bind,
             spin: adapter.spin.unwrap_or_default(),
@@ -68,7 +70,7 @@ impl Params {
 /// [`adapter::params::read`].
 pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
     refuse_capture(text)?;
-    adapter::params::read(text, defaults, KEYS, own).map(drop)
+    adapter::params::read(text, defaults, KEYS, own).map(drop).map_err(open_error)
 }
 
 /// The names of all keys.
@@ -82,7 +84,7 @@ fn own(key: &str, _: &str) -> Result<(), String> {
 fn refuse_capture(text: &str) -> Result<(), OpenError> {
     let why = "capture: packets of an RDMA device do not pass through this process; see tcpdump(8)";
     match text.split_whitespace().any(|word| word.starts_with("capture=")) {
-        true => Err(invalid(why.into())),
+        true => Err(open_error(invalid(why.into()))),
         false => Ok(()),
     }
 }

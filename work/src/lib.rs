@@ -1,9 +1,13 @@
-//! Work requests and completions. dat-core posts and polls them, and `rnic` carries them out. Both
-//! use these types, so nothing is converted between them.
+//! Work requests, completions and the terms of connections. dat-core posts and polls them, and
+//! `rnic` and the engines carry them out. All use these types, so nothing is converted between
+//! them.
 
 #![forbid(unsafe_code)]
 
 pub mod cause;
+mod connection;
+
+pub use connection::{Close, ReadDepth, ResolveFailure, ServiceType};
 
 /// What a memory region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::{Error, OpenError};
-use dat_sys::DAT_INSUFFICIENT_RESOURCES;
 use mio::event::Event;
 use mio::{Poll, Waker};
 use waiting::{Wake, WakeReason};
 
 use super::{EngineSet, Engines};
+use crate::error::{Error, OpenError};
 use crate::progress::{MakeProgress, Progress, Remaining};
 use crate::reactor::thread_state::{ACTIVE, RESTING};
 use crate::reactor::{Follower, Reactor};
@@ -66,7 +65,7 @@ fn an_engine_that_cannot_be_created_is_not_missed() {
     let engines = engines(3);
     let failing = Engines {
         create: Arc::new(|| {
-            let error = Error::of(DAT_INSUFFICIENT_RESOURCES);
+            let error = Error::NoMemory;
             Err(OpenError::new(error, "no descriptors".to_owned()))
         }),
         ..engines

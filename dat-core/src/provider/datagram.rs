@@ -1,18 +1,7 @@
 //! Unreliable datagrams: messages that a queue pair sends to any number of peers. A datagram may be
 //! lost, and datagrams may arrive in another order.
 
-use std::fmt::Display;
-
 use super::{Segment, Transport};
-
-/// The service of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceType {
-    /// The queue pair has a reliable connection to one peer.
-    Connection,
-    /// The queue pair exchanges datagrams with any number of peers.
-    Datagram,
-}
 
 /// A work request that sends a datagram.
 pub struct Datagram<'a, T: Transport> {
@@ -49,26 +38,4 @@ pub struct RemoteQp<T: Transport> {
     pub qpn: u32,
     /// The number by which the peer knows the queue pair of this side.
     pub own_qpn: u32,
-}
-
-/// The reason for which an address could not be resolved.
-#[derive(Clone, Copy)]
-pub enum ResolveFailure<'a> {
-    /// The peer's consumer has rejected the request.
-    Rejected {
-        /// The peer's private data.
-        private: &'a [u8],
-    },
-    /// The peer's provider has refused the request, for example because nothing listens there.
-    Refused {
-        /// The cause, for diagnosis.
-        because: Option<&'a dyn Display>,
-    },
-    /// The peer does not answer at its address, or there is no route to it.
-    Unreachable {
-        /// The cause, for diagnosis. `None` if only the lack of an answer is known.
-        because: Option<&'a dyn Display>,
-    },
-    /// The attempt has exceeded its time limit.
-    TimedOut,
 }

@@ -1,9 +1,10 @@
-//! The types of memory regions, work requests and completions. Most of them come from the crate
-//! `work`.
+//! The types of memory regions, work requests, completions and connections. Most of them come from
+//! the crate `work`.
 
 pub use work::cause::{self, Cause};
 pub use work::{
-    Access, BindState, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
+    Access, BindState, Close, PostError, ReadDepth, RecvWr, Remote, ResolveFailure, Segment,
+    SendOp, SendWr, ServiceType, WcOp, WcStatus,
 };
 
 use super::{Token, Transport};

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::mpsc::{Sender, channel};
 
+use address::interface_index;
 use dat_core::Error;
-use dat_core::addr::{SockAddr, interface_index, parse};
+use dat_core::addr::{SockAddr, parse};
 use dat_core::provider::Provider;
 use dat_sys::ib::*;
 use dat_sys::*;

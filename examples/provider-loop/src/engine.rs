@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use adapter::{Backlog, Context, MakeProgress, Progress, Remaining, Shared, Target, netdev};
-use dat_core::provider::{Close, ReadDepth, ServiceType};
-use dat_core::{Error, Result};
-use dat_sys::{DAT_CONN_QUAL_IN_USE, DAT_CONN_QUAL_UNAVAILABLE};
+use adapter::{
+    Backlog, Context, Error, MakeProgress, Progress, Remaining, Result, Shared, Target, netdev,
+};
 use mio::event::Event;
 use mio::{Interest, Token};
 use rnic::{TxVec, Work};
+use work::{Close, ReadDepth, ServiceType};
 
 use crate::link::Link;
 use crate::message::{ConnectionEnd, Destination, Message, MessageQueue, lock};
@@ -25,7 +25,7 @@ static LISTENERS_BY_PORT: Mutex<BTreeMap<u16, Destination>> = Mutex::new(BTreeMa
 const FIRST_DYNAMIC_PORT: u16 = 49152;
 
 pub(crate) type Sink = adapter::Sink<Engine>;
-pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
+pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;
 
 // ANCHOR: engine
 /// The engine of one open adapter.
@@ -92,7 +92,7 @@ impl Engine {
             && at <= Instant::now()
         {
             self.deadlines.pop_first();
-            self.with_link(qp, |link| link.abort_connect(Upcall::TimedOut));
+            self.with_link(qp, |link| link.abort_connect(EngineEvent::TimedOut));
             any = true;
         }
         any
@@ -105,7 +105,7 @@ impl Engine {
         let (from, to) = (end.remote, end.local);
         if let Ok(request) = self.context.request(Some(&listener.backlog), end) {
             let service = ServiceType::Connection;
-            listener.sink.call(Upcall::Request { request, service, from, to, private });
+            listener.sink.call(EngineEvent::Request { request, service, from, to, private });
         }
     }
 
@@ -173,7 +173,7 @@ unsafe impl adapter::Engine for Engine {
         self.with_link(qp, Link::connecting);
         if !netdev::is_own(to.peer.ip()) {
             let because = Some(&"the loop reaches only this host" as &dyn Display);
-            self.with_link(qp, |link| link.abort_connect(Upcall::Unreachable { because }));
+            self.with_link(qp, |link| link.abort_connect(EngineEvent::Unreachable { because }));
             return Ok(());
         }
         // The connection from the peer's point of view, so `local` is the peer's address. The
@@ -218,11 +218,11 @@ unsafe impl adapter::Engine for Engine {
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
         let mut ports = lock(&LISTENERS_BY_PORT);
         let is_free = |port: &u16| !ports.contains_key(port);
-        let (port, status) = match port {
-            Some(_) => (port.filter(is_free), DAT_CONN_QUAL_IN_USE),
-            None => ((FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free), DAT_CONN_QUAL_UNAVAILABLE),
+        let (port, error) = match port {
+            Some(_) => (port.filter(is_free), Error::PortTaken),
+            None => ((FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free), Error::PortUnavailable),
         };
-        let (port, id) = (port.ok_or(Error::of(status))?, next_id());
+        let (port, id) = (port.ok_or(error)?, next_id());
         ports.insert(port, self.destination(id));
         self.listeners.insert(id, Listener { sink, port, backlog: Backlog::new(backlog) });
         Ok((id, port))

@@ -9,13 +9,15 @@
 //! | `message` | the wire: messages between adapters |
 //!
 //! Its adapters reach each other as long as they are open in one process. dat-core implements the
-//! rules of DAT; rnic implements memory keys, queues and the protocol; `adapter` makes progress.
+//! rules of DAT; rnic implements memory keys, queues and the protocol; `adapter` makes progress;
+//! `dat-adapter` translates between `adapter` and dat-core.
 
 mod engine;
 mod link;
 mod message;
 
-use adapter::{Adapter, Wire, no_resources, params};
+use adapter::{Limits, no_resources, params};
+use dat_adapter::{Adapter, open_error};
 use dat_core::OpenError;
 use dat_core::export::AnyProvider;
 use dat_core::provider::Provider;
@@ -35,19 +37,21 @@ impl Provider for Loop {
         // There is no socket whose packets could be captured, so `capture` is not among the keys.
         let keys = ["spin", "strict", "stats"];
         let no_other = |_: &str, _: &str| unreachable!("parse() reads these keys");
-        let params = params::parse(params, &params::defaults(), &keys, no_other)?;
-        let wire = Wire {
+        let params = params::parse(params, &params::defaults(), &keys, no_other);
+        let params = params.map_err(open_error)?;
+        let limits = Limits {
             max_read_depth: 32,
             max_message: u32::MAX,
             max_datagram: None,
             max_private: 256,
             extended: true,
-            named: vec![("transport".to_owned(), "iWARP in the memory of one process".to_owned())],
         };
+        let transport = "iWARP in the memory of one process".to_owned();
+        let named = vec![("transport".to_owned(), transport)];
         let ip = params.address.ip();
-        Adapter::open(ia, &params, wire, move |context| {
+        Adapter::open(ia, &params, limits, named, move |context| {
             Engine::new(context, ip).map_err(|e| {
-                OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
+                adapter::OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
             })
         })
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use adapter::{Phase, Shared};
-use dat_core::provider::{Close, ReadDepth};
 use rnic::{Failure, Stream, StreamCfg, TxVec, Work};
+use work::{Close, ReadDepth};
 
-use crate::engine::{Sink, Upcall};
+use crate::engine::{EngineEvent, Sink};
 use crate::message::{ConnectionEnd, Message};
 
 /// A sender that has sent this number of octets waits until the peer has received some of them.
@@ -60,7 +60,7 @@ impl Link {
     }
 
     /// Ends the connection attempt, unless it was answered before.
-    pub(crate) fn abort_connect(&mut self, why: Upcall<'_>) {
+    pub(crate) fn abort_connect(&mut self, why: EngineEvent<'_>) {
         if let Phase::Connecting(_) = self.phase {
             self.end(why);
         }
@@ -77,10 +77,10 @@ impl Link {
                 self.report(&private);
             }
             (Phase::Connecting(_), Message::Reject(private)) => {
-                self.end(Upcall::Rejected { by_peer: true, private: &private });
+                self.end(EngineEvent::Rejected { by_peer: true, private: &private });
             }
             (Phase::Connecting(_), Message::Closed) => {
-                self.end(Upcall::Rejected { by_peer: false, private: &[] })
+                self.end(EngineEvent::Rejected { by_peer: false, private: &[] })
             }
             (Phase::Established(_), Message::Ready) => self.report(&[]),
             (Phase::Established(connection), Message::Frames(octets)) => {
@@ -92,9 +92,9 @@ impl Link {
                 connection.uncredited -= octets;
             }
             (Phase::Established(connection), Message::Closed) if !connection.reported => {
-                self.end(Upcall::AcceptFailed)
+                self.end(EngineEvent::AcceptFailed)
             }
-            (Phase::Established(_), Message::Closed) => self.end(Upcall::Disconnected),
+            (Phase::Established(_), Message::Closed) => self.end(EngineEvent::Disconnected),
             // The message arrived after the link had changed its phase.
             _ => {}
         }
@@ -108,7 +108,7 @@ impl Link {
             (Phase::Established(connection), Close::Graceful) if connection.reported => {
                 connection.closing = true;
             }
-            _ => self.end(Upcall::Disconnected),
+            _ => self.end(EngineEvent::Disconnected),
         }
     }
 
@@ -120,7 +120,7 @@ impl Link {
             Phase::Established(connection) if connection.reported => match connection.send(tx) {
                 Err(failure) => self.fail(failure),
                 Ok(()) if connection.closing && connection.stream.is_drained() => {
-                    self.end(Upcall::Disconnected);
+                    self.end(EngineEvent::Disconnected);
                 }
                 Ok(()) => {}
             },
@@ -144,7 +144,7 @@ impl Link {
         if let Phase::Established(connection) = &mut self.phase {
             connection.reported = true;
             let ConnectionEnd { remote: peer, local, depth, .. } = connection.end;
-            self.sink.call(Upcall::Established { private, peer, local, depth });
+            self.sink.call(EngineEvent::Established { private, peer, local, depth });
         }
     }
 
@@ -155,12 +155,16 @@ impl Link {
             connection.end.peer.send(Message::Frames(connection.stream.terminate()));
         }
         let closing = connection.closing;
-        self.end(if closing { Upcall::Disconnected } else { Upcall::Broken { because: &failure } });
+        self.end(if closing {
+            EngineEvent::Disconnected
+        } else {
+            EngineEvent::Broken { because: &failure }
+        });
     }
 
     /// Ends the connection or the connection attempt: all posted requests complete, then the
     /// consumer is notified.
-    fn end(&mut self, why: Upcall<'_>) {
+    fn end(&mut self, why: EngineEvent<'_>) {
         let work = match std::mem::take(&mut self.phase) {
             Phase::Established(Connection { mut stream, .. }) => {
                 stream.flush();

@@ -9,8 +9,8 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use dat_core::provider::ReadDepth;
 use rustix::event::{EventfdFlags, eventfd};
+use work::ReadDepth;
 
 // ANCHOR: message
 /// A message between adapters.

@@ -1,6 +1,6 @@
 //! The tests of all software adapters.
 
-#[path = "../../../adapter/tests/suite/mod.rs"]
+#[path = "../../../dat-adapter/tests/suite/mod.rs"]
 mod suite;
 
 use dat_core::provider::Provider;

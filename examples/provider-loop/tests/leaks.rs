@@ -1,6 +1,6 @@
 //! The test that connections leave nothing behind.
 
-#[path = "../../../adapter/tests/leaks/mod.rs"]
+#[path = "../../../dat-adapter/tests/leaks/mod.rs"]
 mod leaks;
 
 use dat_loop::Loop;

@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adapter::netdev::{self, NetAddr};
-use adapter::{LocalFailure, no_resources};
-use dat_core::{Error, OpenError, Result};
-use dat_sys::*;
+use adapter::{Error, LocalFailure, OpenError, Result, no_resources};
 use mio::Interest;
 use wire::cm::ServiceId;
 use wire::rocev2::PathMtu;
@@ -83,7 +81,7 @@ impl Engine {
         let hosts = (host, hosts, number);
         let mut local_address =
             LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;
-        let unused = self.resources.context.unused_endpoints().clone();
+        let unused = self.resources.context.unused_qps().clone();
         local_address.cm.share_endpoints(Box::new(move || unused.count()));
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
@@ -180,9 +178,9 @@ fn local_failure(error: PortError) -> LocalFailure {
 /// Returns the code with which a call of the consumer fails that cannot open a local address.
 fn code_of(error: &PortError) -> Error {
     match error {
-        PortError::NoMemory(_) => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
-        PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
-        _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
+        PortError::NoMemory(_) => Error::NoMemory,
+        PortError::System(..) => Error::NoSuchAddress,
+        _ => Error::NoLocalPort,
     }
 }
 

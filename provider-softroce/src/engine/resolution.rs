@@ -4,15 +4,13 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use adapter::{DatagramEnd, PeerAddress, Target};
-use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType};
-use dat_core::{Error, Result};
-use dat_sys::*;
+use adapter::{DatagramEnd, Error, PeerAddress, RemoteQp, Result, Target};
 use rnic::cm::sidr::{Event, Resolve, ResolveId, Sidr};
 use wire::cm::sidr_trailer::DatagramQp;
 use wire::cm::{SidrStatus, UDP_Q_KEY};
+use work::{ResolveFailure, ServiceType};
 
-use super::{Engine, Upcall};
+use super::{Engine, EngineEvent};
 use crate::datagram_link::DatagramLink;
 use crate::listeners::PendingRequest;
 use crate::local_address::{LocalAddress, random};
@@ -50,12 +48,12 @@ impl Engine {
         to: &Target<'_>,
     ) -> Result<()> {
         if to.private.len() > Sidr::MAX_REQUEST_PRIVATE {
-            return Err(Error::of(DAT_INVALID_PARAMETER));
+            return Err(Error::InvalidArgument);
         }
         let (now, peer) = (Instant::now(), to.peer);
         let routed = self.route_to(peer);
         let Engine { local_addresses, resources, .. } = self;
-        let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
+        let link = self.datagram_links.get_mut(qp).ok_or(Error::InvalidState)?;
         let index = match routed {
             Ok((index, _)) => index,
             Err(local_failure) => {
@@ -65,7 +63,7 @@ impl Engine {
             }
         };
         let local_address = &mut local_addresses[index];
-        let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let none_left = Error::NoQueuePair;
         let qpn = link.qpn_at(index, local_address).ok_or(none_left)?;
         let mut from = local_address.address();
         from.set_port(random() as u16 | 0xC000);
@@ -99,13 +97,13 @@ impl Engine {
         request: &PendingRequest,
     ) -> Result<(DatagramEnd, PeerAddress)> {
         let PendingRequest::Datagram(request) = request else {
-            return Err(Error::of(DAT_INVALID_STATE));
+            return Err(Error::InvalidState);
         };
-        let unreachable = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
+        let unreachable = |_| Error::NoLocalPort;
         let index = self.index_of(request.at).map_err(unreachable)?;
         let local_address = &mut self.local_addresses[index];
-        let link = self.datagram_links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let none_left = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+        let link = self.datagram_links.get_mut(qp).ok_or(Error::InvalidState)?;
+        let none_left = Error::NoQueuePair;
         let qpn = link.qpn_at(index, local_address).ok_or(none_left)?;
         let (ip, route) = (request.from.ip(), local_address.number);
         Ok(match request.caller {
@@ -129,10 +127,10 @@ impl Engine {
         private: &[u8],
     ) -> Result<u32> {
         let PendingRequest::Datagram(request) = request else {
-            return Err(Error::of(DAT_INVALID_STATE));
+            return Err(Error::InvalidState);
         };
         if private.len() > Sidr::MAX_REPLY_PRIVATE {
-            return Err(Error::of(DAT_INVALID_PARAMETER));
+            return Err(Error::InvalidArgument);
         }
         let now = Instant::now();
         let local_address = &mut self.local_addresses[request.local_address];
@@ -157,7 +155,7 @@ impl Engine {
         let mut result = Ok(());
         if take_owner(&mut local_address.resolutions, request.id, request.serial) {
             let rejected = local_address.sidr.reject(now, request.id, status, private);
-            result = rejected.map_err(|_| Error::of(DAT_INVALID_PARAMETER));
+            result = rejected.map_err(|_| Error::InvalidArgument);
         }
         self.process_cm_events(request.local_address, now);
         result
@@ -230,7 +228,7 @@ impl Engine {
         };
         at.resolutions.insert(id, ResolutionOwner::Request(serial));
         let service = ServiceType::Datagram;
-        sink.call(Upcall::Request { request, service, from, to, private });
+        sink.call(EngineEvent::Request { request, service, from, to, private });
     }
 }
 
@@ -260,7 +258,7 @@ fn report(
         // the Q_Key of their own queue pair, because they do not know ours.
         link.accept_cm_key(peer.ip());
     }
-    let unresolved = |why| link.sink().call(Upcall::Unresolved { number, why });
+    let unresolved = |why| link.sink().call(EngineEvent::Unresolved { number, why });
     match event {
         Event::Resolved { service: DatagramQp { q_key: 0, .. }, .. } => {
             let why = "the peer has told no Q_Key";
@@ -269,7 +267,7 @@ fn report(
         Event::Resolved { service: DatagramQp { qpn, q_key }, private, .. } => {
             let address = PeerAddress { ip: peer.ip(), route, q_key };
             let remote = RemoteQp { address, qpn, own_qpn };
-            link.sink().call(Upcall::Resolved { number, remote, peer, private: &private })
+            link.sink().call(EngineEvent::Resolved { number, remote, peer, private: &private })
         }
         Event::Refused { status: SidrStatus::REJECT, private } => {
             unresolved(ResolveFailure::Rejected { private: &private })

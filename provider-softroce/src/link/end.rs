@@ -9,15 +9,16 @@
 
 use std::net::IpAddr;
 
-use dat_core::provider::{Cause, Close};
 use rnic::cm::Ending;
 use rnic::rc::{Failure, OldestPacket, RepeatedRead};
 use wire::rocev2::{Icrc, Psn};
+use work::Close;
+use work::cause::Cause;
 
 use super::disconnecting::Disconnecting;
 use super::established::Established;
 use super::{EngineContext, Link, Phase};
-use crate::engine::Upcall;
+use crate::engine::EngineEvent;
 use crate::local_address::LocalAddress;
 use crate::packet_io::{TooLong, ip_packet_len};
 
@@ -178,7 +179,7 @@ impl Link {
                 if let Some((conn, _)) = connecting.attempt {
                     cx.local_address.cm.forget(cx.now, conn.id);
                 }
-                self.fail(Upcall::Disconnected);
+                self.fail(EngineEvent::Disconnected);
             }
             (Phase::Idle(_) | Phase::Disconnecting(_) | Phase::Ended(_) | Phase::Transition, _) => {
             }
@@ -191,7 +192,7 @@ impl Link {
         let work = work.or_else(|| Some(self.phase.take_connecting()?.work));
         let Some(work) = work else { return };
         self.phase.end(&self.shared, work);
-        self.sink.call(Upcall::Disconnected);
+        self.sink.call(EngineEvent::Disconnected);
     }
 
     /// Handles the disconnect of the peer, which may have carried out requests that are still in
@@ -211,7 +212,7 @@ impl Link {
             other => {
                 self.phase = other;
                 return match self.phase {
-                    Phase::Connecting(_) => self.fail(Upcall::Disconnected),
+                    Phase::Connecting(_) => self.fail(EngineEvent::Disconnected),
                     Phase::Established(ref established) => {
                         let end = established.end_by_peer().unwrap_or(End::Peer);
                         self.end(cx, end);
@@ -222,7 +223,7 @@ impl Link {
         };
         cx.local_address.qpns.retire(disconnecting.conn.qpn);
         self.phase.end(&self.shared, disconnecting.responder.into_work());
-        self.sink.call(Upcall::Disconnected);
+        self.sink.call(EngineEvent::Disconnected);
     }
 
     /// Handles a report of the peer's host that no process has the port. An attempt to connect
@@ -277,8 +278,8 @@ impl Link {
                 if let Some((conn, _)) = connecting.attempt {
                     cx.local_address.cm.forget(cx.now, conn.id);
                 }
-                self.sink.call(Upcall::Cause(Cause::NoAdapter));
-                self.fail(Upcall::Unreachable { because: Some(&BreakReason::ProcessGone) });
+                self.sink.call(EngineEvent::Cause(Cause::NoAdapter));
+                self.fail(EngineEvent::Unreachable { because: Some(&BreakReason::ProcessGone) });
             }
             Phase::Disconnecting(_) => self.on_disconnected(cx),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
@@ -304,7 +305,7 @@ impl Link {
         let (reported, closing, conn) =
             (established.reported, established.closing.is_some(), established.conn);
         if let Some(cause) = end.cause(reported, closing) {
-            self.sink.call(Upcall::Cause(cause));
+            self.sink.call(EngineEvent::Cause(cause));
         }
         let cm = &mut cx.local_address.cm;
         match end {
@@ -327,14 +328,14 @@ impl Link {
         established.rc.flush();
         self.phase.end(&self.shared, established.rc.into_work());
         self.sink.call(match &end {
-            _ if !reported => Upcall::AcceptFailed,
-            _ if closing => Upcall::Disconnected,
-            End::Broken(because) => Upcall::Broken { because },
-            End::Local(_) | End::Peer | End::NotAccepted => Upcall::Disconnected,
+            _ if !reported => EngineEvent::AcceptFailed,
+            _ if closing => EngineEvent::Disconnected,
+            End::Broken(because) => EngineEvent::Broken { because },
+            End::Local(_) | End::Peer | End::NotAccepted => EngineEvent::Disconnected,
         });
     }
 
-    /// Removes the queue pair. No upcalls follow.
+    /// Removes the queue pair. No events follow.
     pub(crate) fn close(mut self, cx: &mut EngineContext<'_>) {
         let conn = match std::mem::take(&mut self.phase) {
             Phase::Established(established) => {

@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use adapter::Shared;
-use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
 use rnic::rc::{Burst, Failure, RcCfg, ReliableConnection};
 use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
+use work::{Close, ReadDepth};
 
 use super::delayed_ack::DelayedAck;
 use super::end::PeerDisconnect;

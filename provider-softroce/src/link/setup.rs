@@ -4,16 +4,17 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use dat_core::provider::{Cause, ReadDepth};
 use mio::Interest;
 use rnic::Work;
 use rnic::cm::{Accept, Accepted, Connect, Request};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{PathMtu, Psn};
+use work::ReadDepth;
+use work::cause::Cause;
 
 use super::established::{Established, Terms};
 use super::{Conn, EngineContext, Link, Phase};
-use crate::engine::{EngineResources, Key, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Key};
 use crate::listeners::LocalRequest;
 use crate::local_address::{Owner, random};
 use crate::port::{LivenessConnection, slot_of};
@@ -108,11 +109,11 @@ impl Link {
         match &self.phase {
             Phase::Connecting(connecting) if connecting.attempt.is_none() => {
                 let local_failure = connecting.local_failure.clone();
-                self.fail(Upcall::Unreachable {
+                self.fail(EngineEvent::Unreachable {
                     because: local_failure.as_ref().map(|why| why as &dyn Display),
                 });
             }
-            Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
+            Phase::Ended(_) => self.sink.call(EngineEvent::AcceptFailed),
             Phase::Established(_) | Phase::Disconnecting(_) => {
                 cx.into_iter().for_each(|cx| self.on_peer_gone(cx))
             }
@@ -145,7 +146,7 @@ impl Link {
     }
 
     /// Ends an attempt to connect that has failed.
-    pub(super) fn fail(&mut self, why: Upcall<'_>) {
+    pub(super) fn fail(&mut self, why: EngineEvent<'_>) {
         let Some(connecting) = self.phase.take_connecting() else { return };
         self.phase.end(&self.shared, connecting.work);
         self.sink.call(why);
@@ -160,7 +161,7 @@ impl Link {
             (Some(attempt), Some(peer)) => (attempt, peer),
             _ => {
                 self.phase.end(&self.shared, work);
-                return self.sink.call(Upcall::Unreachable { because: None });
+                return self.sink.call(EngineEvent::Unreachable { because: None });
             }
         };
         conn.peer.1 = slot_of(answer.qpn);
@@ -193,7 +194,7 @@ impl Link {
         // The private data are padded with zeros to the length of their field.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
-        self.sink.call(Upcall::Established { private, peer, local, depth });
+        self.sink.call(EngineEvent::Established { private, peer, local, depth });
         self.transmit(cx);
     }
 
@@ -228,11 +229,11 @@ impl Link {
             *attempt = Some(next);
             return;
         }
-        self.sink.call(Upcall::Cause(match reason {
+        self.sink.call(EngineEvent::Cause(match reason {
             Reason::INVALID_SERVICE_ID => Cause::NoListener,
             reason => Cause::RejectedByProvider { why: Some(reason.to_string()) },
         }));
-        self.fail(Upcall::Rejected { by_peer: false, private: &[] });
+        self.fail(EngineEvent::Rejected { by_peer: false, private: &[] });
     }
 }
 
@@ -361,7 +362,12 @@ impl Link {
         }
         let (peer, local) =
             established.endpoints.unwrap_or((established.peer.address, cx.local_address.address()));
-        self.sink.call(Upcall::Established { private: &[], peer, local, depth: established.depth });
+        self.sink.call(EngineEvent::Established {
+            private: &[],
+            peer,
+            local,
+            depth: established.depth,
+        });
         self.probe_path(cx);
         self.transmit(cx);
     }

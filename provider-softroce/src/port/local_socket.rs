@@ -8,7 +8,6 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use dat_core::addr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::names::{self, Name, Names, SocketFile};
@@ -166,7 +165,7 @@ fn parse_sender(header: &[u8]) -> SocketAddr {
     octets.copy_from_slice(&header[..16]);
     let scope = u32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
     let (ip, port) = (Ipv6Addr::from(octets), u16::from_ne_bytes([header[20], header[21]]));
-    addr::normalized(SocketAddrV6::new(ip, port, 0, scope).into())
+    address::normalized(SocketAddrV6::new(ip, port, 0, scope).into())
 }
 
 impl AsFd for LocalSocket {

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use adapter::Shared;
-use dat_core::provider::ReadDepth;
 use rnic::rdmap::setup::{Gate, Recognition, SIGNATURE};
 use rnic::{Stream, StreamCfg};
 use tracing::info;
+use work::ReadDepth;
 
 use super::fault_check::FaultCheck;
 use super::receive_wait::{ReceiveWait, WindowWatch};
 use super::sharing::Sharing;
 use super::{EndReason, Loss};
 use crate::connection::Connection;
-use crate::engine::{EngineResources, Sink, Upcall};
+use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::shm::RingWatch;
 use crate::socket::IoOutcome;
 use crate::unconfirmed::Place;
@@ -139,7 +139,7 @@ impl Established {
         self.announced = true;
         self.place = None;
         let Established { peer, local, depth, .. } = *self;
-        sink.call(Upcall::Established { private, peer, local, depth });
+        sink.call(EngineEvent::Established { private, peer, local, depth });
     }
 
     /// Does one scatter read. If a message waits for a receive, tries to process that message

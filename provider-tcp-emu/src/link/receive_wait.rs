@@ -18,7 +18,7 @@ use rnic::rdmap::setup::Terms;
 
 use super::established::{Established, ReadOutcome};
 use super::{EndReason, Link, Loss, Phase};
-use crate::engine::{EngineResources, Upcall};
+use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, IoOutcome, PeerTimeout, Unacknowledged};
 
@@ -250,7 +250,7 @@ impl Link {
     ) -> bool {
         let Phase::Established(conn) = &mut self.phase else { return progress };
         if let Some(Arrival { octets, whole }) = conn.take_unreported_arrival() {
-            self.sink.call(Upcall::ReceiverNotReady { octets, whole });
+            self.sink.call(EngineEvent::ReceiverNotReady { octets, whole });
         }
         if (conn.receive_wait.peer_has_ended || conn.send_failed)
             && conn.receive_wait.deadline.is_none()

@@ -4,23 +4,22 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adapter::{LocalFailure, Target};
+use adapter::{Error, LocalFailure, Target};
 use capture::Direction;
-use dat_core::Error;
-use dat_core::provider::{Cause, ReadDepth};
-use dat_sys::{DAT_INVALID_PARAMETER, DAT_INVALID_STATE};
 use rnic::rdmap::setup::{Gate, Initiator, Offer, Recognition, Reply, Rtr, Terms};
 use rnic::{Stream, StreamCfg, Work};
 use socket2::Socket;
 use tracing::{debug, warn};
 use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
+use work::ReadDepth;
+use work::cause::Cause;
 
 use super::established::{Established, is_reset};
 use super::receive_wait::WindowWatch;
 use super::sharing::Sharing;
 use super::{Link, Phase};
 use crate::connection::Connection;
-use crate::engine::{EngineResources, Upcall};
+use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
 use crate::listeners::{READ_WRITE, Request};
 use crate::params::Params;
@@ -47,19 +46,19 @@ pub(super) struct Connecting {
 
 /// The active side of a connection.
 impl Link {
-    /// Starts to connect. All upcalls come after this call has returned, even if the attempt fails
+    /// Starts to connect. All events come after this call has returned, even if the attempt fails
     /// at once.
     pub(crate) fn connect(
         &mut self,
         resources: &mut EngineResources,
         target: &Target<'_>,
     ) -> Result<(), Error> {
-        let Phase::Idle(_) = self.phase else { return Err(Error::of(DAT_INVALID_STATE)) };
+        let Phase::Idle(_) = self.phase else { return Err(Error::InvalidState) };
         let now = Instant::now();
         let deadline = target.deadline.unwrap_or(now + DEFAULT_CONNECT_TIMEOUT);
         let offer = offer(target.depth, &resources.params);
-        let (initiator, request) = Initiator::new(offer, target.private, deadline)
-            .map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
+        let (initiator, request) =
+            Initiator::new(offer, target.private, deadline).map_err(|_| Error::InvalidArgument)?;
         let socket = match self.open_socket(resources, target.peer) {
             Ok(socket) => Ok(socket),
             Err(local_failure) => Err(local_failure.answer(target.peer)?),
@@ -112,7 +111,7 @@ impl Link {
             Ok(socket) => socket,
             Err(local_failure) => {
                 let because = Some(&local_failure.why() as &dyn Display);
-                return self.fail(resources, Upcall::Unreachable { because });
+                return self.fail(resources, EngineEvent::Unreachable { because });
             }
         };
         let Phase::Connecting(connecting) = &mut self.phase else { return };
@@ -161,7 +160,7 @@ impl Link {
             match socket.send_bytes(&connecting.request) {
                 IoOutcome::Octets(n) if n == connecting.request.len() => connecting.request.clear(),
                 IoOutcome::Failed(e) => return self.fail_by_tcp(resources, &e),
-                _ => return self.fail(resources, Upcall::Unreachable { because: None }),
+                _ => return self.fail(resources, EngineEvent::Unreachable { because: None }),
             }
         }
         loop {
@@ -184,7 +183,7 @@ impl Link {
                         let private = private.to_vec();
                         return self.fail(
                             resources,
-                            Upcall::Rejected { by_peer: true, private: &private },
+                            EngineEvent::Rejected { by_peer: true, private: &private },
                         );
                     }
                     Some(Reply::Accepted { terms, private }) => {
@@ -228,20 +227,20 @@ impl Link {
     }
 
     /// Ends an attempt that has failed or is given up.
-    pub(super) fn fail(&mut self, resources: &mut EngineResources, upcall: Upcall<'_>) {
+    pub(super) fn fail(&mut self, resources: &mut EngineResources, event: EngineEvent<'_>) {
         let Some(connecting) = self.phase.take_connecting() else { return };
         if let Ok(socket) = &connecting.socket {
             resources.context.unwatch(socket);
         }
         self.set_timer(resources, None);
         self.finish(resources, connecting.work);
-        self.sink.call(upcall);
+        self.sink.call(event);
     }
 }
 
 /// The passive side of a connection.
 impl Link {
-    /// Accepts a caller. The upcall comes after this call has returned, even if the caller has left
+    /// Accepts a caller. The event comes after this call has returned, even if the caller has left
     /// already.
     pub(crate) fn accept(
         &mut self,
@@ -258,10 +257,8 @@ impl Link {
         };
         let offer = offer(depth, &resources.params);
         let prepared = match &self.phase {
-            Phase::Idle(_) => {
-                request.accept(offer, private).map_err(|_| Error::of(DAT_INVALID_PARAMETER))
-            }
-            _ => Err(Error::of(DAT_INVALID_STATE)),
+            Phase::Idle(_) => request.accept(offer, private).map_err(|_| Error::InvalidArgument),
+            _ => Err(Error::InvalidState),
         };
         let (reply, terms) = match prepared {
             Ok(prepared) => prepared,
@@ -300,13 +297,14 @@ impl Link {
     /// Ends an attempt that failed in TCP.
     fn fail_by_tcp(&mut self, resources: &mut EngineResources, error: &std::io::Error) {
         if error.raw_os_error() == Some(libc::ECONNREFUSED) {
-            self.sink.call(Upcall::Cause(Cause::NoListener));
+            self.sink.call(EngineEvent::Cause(Cause::NoListener));
         }
         self.fail(resources, connect_failure(error));
     }
 }
 
-const NON_PEER_REJECTED: Upcall<'static> = Upcall::Rejected { by_peer: false, private: &[] };
+const NON_PEER_REJECTED: EngineEvent<'static> =
+    EngineEvent::Rejected { by_peer: false, private: &[] };
 const UNKNOWN_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
@@ -322,11 +320,11 @@ fn is_connected(socket: &Socket) -> std::io::Result<bool> {
     }
 }
 
-/// Returns the upcall for an attempt that failed in TCP.
-fn connect_failure(error: &std::io::Error) -> Upcall<'_> {
+/// Returns the event for an attempt that failed in TCP.
+fn connect_failure(error: &std::io::Error) -> EngineEvent<'_> {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => NON_PEER_REJECTED,
-        _ => Upcall::Unreachable { because: Some(error) },
+        _ => EngineEvent::Unreachable { because: Some(error) },
     }
 }
 

@@ -3,28 +3,30 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::provider::{PostError, Receives, RecvWr, Upcall};
-use dat_core::{Error, Result};
-use dat_sys::DAT_INVALID_STATE;
+use work::{PostError, RecvWr};
 
-use crate::engine::{Engine, Sink};
+use crate::engine::Engine;
 use crate::engines::Engines;
+use crate::error::{Error, Result, no_memory};
 use crate::reactor::Reactor;
-use dat_core::error::no_memory;
 
 /// A shared receive queue.
 pub struct Srq<E: Engine> {
     pub(super) srq: Arc<rnic::Srq>,
     /// The depth that the consumer asked for. rnic's queue may have room for more buffers.
     pub(super) depth: AtomicUsize,
-    pub(super) sink: Sink<E>,
     /// The engine of all queue pairs that use the queue.
     pub(super) number: usize,
     pub(super) engines: Arc<Engines<E>>,
 }
 
-impl<E: Engine> Receives for Srq<E> {
-    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+impl<E: Engine> Srq<E> {
+    /// Queues a receive buffer.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts to
+    /// the queue.
+    pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         if self.srq.available() >= self.depth.load(Ordering::Relaxed) {
             return Err(PostError::Full);
         }
@@ -37,20 +39,25 @@ impl<E: Engine> Receives for Srq<E> {
         Ok(())
     }
 
-    fn set_low_watermark(&self, mark: usize) {
+    /// Sets the low watermark. If the queue has fewer buffers already, calls `below` at once, under
+    /// the lock of the engine.
+    pub fn set_low_watermark(&self, mark: usize, below: impl FnOnce()) {
         // Only the holder of the engine lock takes buffers, so their number cannot fall during this
         // call.
         let _lock = self.reactor().engine.lock();
         if self.srq.available() < mark {
-            // The queue already has fewer buffers than the watermark, so the event comes at once.
             self.srq.set_low_watermark(0);
-            self.sink.call(Upcall::LowWatermark);
+            below();
         } else {
             self.srq.set_low_watermark(mark);
         }
     }
 
-    fn resize(&self, depth: usize) -> Result<()> {
+    /// Changes the depth of the queue.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], and [`Error::InvalidState`] if the queue has more buffers.
+    pub fn resize(&self, depth: usize) -> Result<()> {
         let _lock = self.reactor().engine.lock();
         // SAFETY: the engine lock is held.
         match unsafe { self.srq.resize(depth) }.map_err(no_memory)? {
@@ -58,16 +65,15 @@ impl<E: Engine> Receives for Srq<E> {
                 self.depth.store(depth, Ordering::Relaxed);
                 Ok(())
             }
-            false => Err(Error::of(DAT_INVALID_STATE)),
+            false => Err(Error::InvalidState),
         }
     }
 
-    fn available(&self) -> usize {
+    /// The number of buffers in the queue.
+    pub fn available(&self) -> usize {
         self.srq.available()
     }
-}
 
-impl<E: Engine> Srq<E> {
     fn reactor(&self) -> &Reactor<E> {
         self.engines.get(self.number)
     }

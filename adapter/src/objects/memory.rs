@@ -1,16 +1,11 @@
-//! Protection domains, memory regions, memory windows.
+//! Memory regions and memory windows.
 
 use std::sync::Arc;
-
-use dat_core::provider::{BindState, Region, Window};
 
 use crate::engine::Engine;
 use crate::engines::Engines;
 
-/// A protection domain.
-pub struct Pd(pub(super) rnic::Pd);
-
-/// A memory region.
+/// A memory region. After its drop, no engine accesses the memory for this region.
 pub struct Mr<E: Engine> {
     /// The region. `None` only inside of `drop`.
     pub(super) mr: Option<rnic::Mr>,
@@ -24,13 +19,10 @@ pub struct Mw<E: Engine> {
     pub(super) engines: Arc<Engines<E>>,
 }
 
-impl<E: Engine> Region for Mr<E> {
-    fn lkey(&self) -> u32 {
-        self.mr.as_ref().map_or(0, rnic::Mr::lkey)
-    }
-
-    fn rkey(&self) -> u32 {
-        self.mr.as_ref().map_or(0, rnic::Mr::rkey)
+impl<E: Engine> Mr<E> {
+    /// The region. It is `None` only while the object is being dropped.
+    pub fn region(&self) -> Option<&rnic::Mr> {
+        self.mr.as_ref()
     }
 }
 
@@ -42,9 +34,10 @@ impl<E: Engine> Drop for Mr<E> {
     }
 }
 
-impl<E: Engine> Window for Mw<E> {
-    fn state(&self, rkey: u32) -> BindState {
-        self.mw.as_ref().map_or(BindState::Over, |mw| mw.state(rkey))
+impl<E: Engine> Mw<E> {
+    /// The window. It is `None` only while the object is being dropped.
+    pub fn window(&self) -> Option<&rnic::Mw> {
+        self.mw.as_ref()
     }
 }
 

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dat_core::provider::{Completions, Polled, Token};
-use dat_core::{Error, Result};
-use dat_sys::DAT_INVALID_STATE;
-
 use crate::engine::Engine;
 use crate::engines::{EngineSet, Engines};
-use dat_core::error::no_memory;
+use crate::error::{Error, Result, no_memory};
 
 /// A completion queue.
 pub struct Cq<E: Engine> {
@@ -38,40 +34,55 @@ impl<E: Engine> Cq<E> {
     }
 }
 
-// SAFETY: the promises of `Completions`, by their numbers:
-// 1. The queue is a ring. It returns the completions that queue pairs of this adapter pushed, each
-//    once, in the order of the pushes.
-// 2. `poll_with` returns all published completions, and those of a queue pair were published before
-//    `Qp::drop` returned.
-unsafe impl<E: Engine> Completions for Cq<E> {
+impl<E: Engine> Cq<E> {
+    /// Passes up to `max` completions to `take`, oldest first, and returns their number. Does not
+    /// make progress. After the drop of a queue pair, the queue gets no more completions of it.
+    ///
+    /// # Safety
+    /// One thread at a time calls `poll_with`, `queued`, `arm` and `resize` of a queue, and `take`
+    /// does not call this queue.
     #[inline]
-    unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: the caller is the one thread that polls. The closure does not call the queue. The
-        // tokens in the queue come from `Transport::qp`.
-        unsafe {
-            self.cq.poll_with(out.room(), |wc| out.push(wc.map_qp(|qp| Token::from_bits(qp))))
-        };
+    pub unsafe fn poll_with(&self, max: usize, take: impl FnMut(rnic::Wc)) -> usize {
+        // SAFETY: the caller is the one thread that polls, and `take` does not call the queue.
+        unsafe { self.cq.poll_with(max, take) }
     }
 
+    /// The number of completions that a poll would return.
+    ///
+    /// # Safety
+    /// The requirements of [`Cq::poll_with`] apply.
     #[inline]
-    unsafe fn queued(&self) -> Option<usize> {
+    pub unsafe fn queued(&self) -> usize {
         // SAFETY: the caller is the one thread that polls.
-        Some(unsafe { self.cq.queued() })
+        unsafe { self.cq.queued() }
     }
 
+    /// Requests one [`rnic::CqEvent::Ready`] at the next completion or, if `solicited` is true, at
+    /// the next completion that has failed or is solicited. Returns false if the queue may contain
+    /// a completion. Nothing was armed in this case, and the caller polls again.
+    ///
+    /// # Safety
+    /// The requirements of [`Cq::poll_with`] apply.
     #[inline]
-    unsafe fn arm(&self, solicited: bool) -> bool {
+    pub unsafe fn arm(&self, solicited: bool) -> bool {
         // SAFETY: the caller is the one thread that polls.
         unsafe { self.cq.arm(solicited) }
     }
 
-    unsafe fn resize(&self, depth: usize) -> Result<()> {
+    /// Changes the depth of the queue.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], and [`Error::InvalidState`] if the queue has more completions.
+    ///
+    /// # Safety
+    /// The requirements of [`Cq::poll_with`] apply.
+    pub unsafe fn resize(&self, depth: usize) -> Result<()> {
         // SAFETY: the locks of all engines are held whose queue pairs use the queue, and the caller
         // guarantees that no other thread polls during this call.
         let resize = || unsafe { self.cq.resize(depth) };
         match self.engines.exclude(|| self.used_by(), resize).map_err(no_memory)? {
             true => Ok(()),
-            false => Err(Error::of(DAT_INVALID_STATE)),
+            false => Err(Error::InvalidState),
         }
     }
 }

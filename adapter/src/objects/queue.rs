@@ -2,25 +2,55 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::Instant;
 
-use dat_core::Result;
-use dat_core::provider::{
-    Allocated, BindWr, Close, Connect, Datagram, PostError, Queue, ReadDepth, RecvWr, RemoteQp,
-    SendWr,
-};
+use rnic::{BindWr, DatagramWr, Pd};
 use waiting::nesting::{self, Activity};
+use work::{Close, PostError, ReadDepth, RecvWr, SendWr, ServiceType};
 
-use crate::adapter::{Adapter, UnusedEndpoints};
-use crate::engine::{Engine, PeerAddress, Target};
+use super::{Cq, Srq};
+use crate::adapter::UnusedQps;
+use crate::engine::{Engine, Target};
 use crate::engine_lock::Deferring;
 use crate::engines::Engines;
-use crate::local_failure::no_resources;
+use crate::error::{Result, no_resources};
+use crate::event::RemoteQp;
 use crate::reactor::Reactor;
 use crate::request::Request;
 use crate::shared_qp::Shared;
 
-/// A queue pair.
+/// The configuration of a queue pair.
+pub struct QpCfg<'a, E: Engine> {
+    /// The protection domain of the queue pair.
+    pub pd: Pd,
+    /// The completion queue for requests. If it is `None`, completions of requests are not
+    /// reported.
+    pub request_cq: Option<&'a Cq<E>>,
+    /// The completion queue for receives. If it is `None`, completions of receives are not
+    /// reported.
+    pub recv_cq: Option<&'a Cq<E>>,
+    /// The shared receive queue. If it is `None`, the queue pair has its own receive queue.
+    pub srq: Option<&'a Srq<E>>,
+    /// The service of the queue pair. It is [`ServiceType::Datagram`] only if
+    /// [`Limits::max_datagram`](crate::Limits::max_datagram) is not `None`.
+    pub service: ServiceType,
+    /// The number that each completion of the queue pair contains.
+    pub token: u64,
+    /// Whether the completion of each receive is solicited that was not posted quiet. If false, the
+    /// sender of the message decides.
+    pub solicits_all_receives: bool,
+    /// The maximum number of outstanding requests.
+    pub max_requests: usize,
+    /// The maximum number of outstanding receives.
+    pub max_recvs: usize,
+    /// The maximum number of segments of a request.
+    pub max_request_segments: usize,
+    /// The maximum number of segments of a receive.
+    pub max_recv_segments: usize,
+}
+
+/// A queue pair. One thread at a time posts to each of its two queues. Each work request completes
+/// once, requests in posting order and receives in posting order. After `drop` has returned,
+/// nothing more completes.
 pub struct Qp<E: Engine> {
     pub(super) qp: Arc<rnic::Qp>,
     pub(super) shared: Arc<Shared>,
@@ -31,9 +61,9 @@ pub struct Qp<E: Engine> {
     pub(super) max_read_depth: u32,
     /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
-    /// The adapter's number of unused endpoints, which includes this one until it has `begun`.
+    /// The adapter's number of unused queue pairs, which includes this one until it has `begun`.
     /// `None` if the queue pair is for datagrams.
-    pub(super) unused: Option<UnusedEndpoints>,
+    pub(super) unused: Option<UnusedQps>,
     /// The number of the queue pair's engine.
     pub(super) number: usize,
     pub(super) reactor: Arc<Reactor<E>>,
@@ -53,17 +83,14 @@ pub(super) struct Batch {
 /// sent without waiting for the consumer's next poll.
 const BATCH_LIMIT: (u32, u32) = (64, 64 << 10);
 
-// SAFETY: the promises of `Queue`, by their numbers:
-// 1. rnic completes each work request once and in order, from the slot of the ring that it was
-//    posted to.
-// 2. `Work`, which completes requests, is used only in calls of the engine, and not after
-//    `remove_qp`, which `drop` calls under the engine lock.
-// 3. rnic counts the requests that have left the ring. Unsignalled requests leave the ring without
-//    a completion. A queue pair that was never connected and is not flushed discards its receives.
-// 4. rnic calls the closure of `watch_receives` whenever a message takes a buffer.
-unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
+impl<E: Engine> Qp<E> {
+    /// Queues a request.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the request completes. One thread at a time posts
+    /// requests.
     #[inline]
-    unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+    pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
         let bytes = unsafe { self.qp.post_send(wr) }?;
@@ -71,29 +98,24 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         Ok(())
     }
 
-    unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter<E>>) -> std::result::Result<u32, PostError> {
-        // The options in a window and in a region are `None` only while the object is being
-        // dropped.
-        let window = wr.window.mw.as_ref().ok_or(PostError::Unsupported)?;
-        let view = match &wr.view {
-            Some(view) => Some(rnic::View {
-                region: view.region.mr.as_ref().ok_or(PostError::Bounds)?,
-                addr: view.addr,
-                len: view.len,
-                access: view.access,
-                zero_based: view.zero_based,
-            }),
-            None => None,
-        };
-        let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled, quiet: wr.quiet };
+    /// Queues the bind of a window. Returns the new remote key, or 0 if the window is unbound.
+    ///
+    /// # Safety
+    /// One thread at a time posts requests.
+    pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> std::result::Result<u32, PostError> {
         // SAFETY: the caller is the only one that posts.
-        let key = unsafe { self.qp.post_bind(&wr) }?;
+        let key = unsafe { self.qp.post_bind(wr) }?;
         self.send_posted(0);
         Ok(key)
     }
 
+    /// Queues a receive buffer.
+    ///
+    /// # Safety
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts
+    /// receives.
     #[inline]
-    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+    pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
         unsafe { self.qp.post_recv(wr) }?;
@@ -109,35 +131,33 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         Ok(())
     }
 
+    /// Queues a datagram. The queue pair was created for [`ServiceType::Datagram`].
+    ///
+    /// # Safety
+    /// The requirements of [`Qp::post_send`] apply.
     #[inline]
-    unsafe fn post_datagram(
-        &self,
-        wr: &Datagram<'_, Adapter<E>>,
-    ) -> std::result::Result<(), PostError> {
-        let PeerAddress { ip, route, q_key } = *wr.address;
-        let wr = rnic::DatagramWr {
-            id: wr.id,
-            to: rnic::Destination { address: ip, route, qpn: wr.qpn, q_key },
-            immediate: wr.immediate,
-            segments: wr.segments,
-            signalled: wr.signalled,
-            solicited: wr.solicited,
-            quiet: wr.quiet,
-        };
+    pub unsafe fn post_datagram(&self, wr: &DatagramWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
-        let bytes = unsafe { self.qp.post_datagram(&wr) }?;
+        let bytes = unsafe { self.qp.post_datagram(wr) }?;
         self.send_posted(bytes);
         Ok(())
     }
 
-    fn resolve(&self, number: u64, to: &Connect<'_>) -> Result<()> {
+    /// Starts to find out the queue pair to which a listener answers with datagrams. One of the
+    /// events `Resolved` and `Unresolved` reports the result, with this number. A datagram queue
+    /// pair may resolve any number of addresses, also at the same time. It receives datagrams from
+    /// the first call of this method or of [`Qp::answer`] on. Dropping the queue pair ends all
+    /// attempts without an event.
+    pub fn resolve(&self, number: u64, to: &Target<'_>) -> Result<()> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begin();
-        self.reactor.engine.lock().engine.resolve(self.index, number, &self.target(to))
+        self.reactor.engine.lock().engine.resolve(self.index, number, &self.within_limits(to))
     }
 
-    fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp<Adapter<E>>> {
+    /// Answers a request of a peer that wants to send datagrams to this queue pair. Returns the
+    /// peer's queue pair.
+    pub fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (request, arrived_at) = request.answer()?;
         self.begin();
@@ -147,14 +167,18 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         Ok(RemoteQp { address, qpn, own_qpn: own.qpn })
     }
 
-    fn connect(&self, to: &Connect<'_>) -> Result<()> {
+    /// Starts to connect. One of the events `Established`, `Rejected`, `Unreachable` and `TimedOut`
+    /// reports the end of the attempt.
+    pub fn connect(&self, to: &Target<'_>) -> Result<()> {
         // Start the progress thread first: if that fails, the call has had no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begin();
-        self.reactor.engine.lock().engine.connect(self.index, &self.target(to))
+        self.reactor.engine.lock().engine.connect(self.index, &self.within_limits(to))
     }
 
-    fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
+    /// Accepts a connection request with this queue pair. The event `Established` or `AcceptFailed`
+    /// reports the result.
+    pub fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
         // This engine may have no progress thread yet. If none can be started, this call fails, and
         // the peer sees that its request is refused.
         self.reactor.start_progress_thread().map_err(no_resources)?;
@@ -167,47 +191,39 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.reactor.engine.lock().engine.accept(self.index, request, private, depth)
     }
 
-    fn disconnect(&self, how: Close) {
+    /// Ends the connection or the attempt to connect. The event `Disconnected` reports the end,
+    /// even if the peer has disconnected first. The event may come before this call returns.
+    pub fn disconnect(&self, how: Close) {
         self.reactor.engine.lock().engine.disconnect(self.index, how);
     }
 
-    fn allocated(&self) -> Option<Allocated> {
-        let buffers = self.reactor.engine.lock().engine.allocated(self.index);
-        Some(Allocated { buffers, span: buffers })
+    /// The number of receive buffers that are posted to the queue pair, or that its messages have
+    /// taken from a shared receive queue, and that have not completed.
+    pub fn allocated(&self) -> usize {
+        self.reactor.engine.lock().engine.allocated(self.index)
     }
 
-    unsafe fn carried_out(&self) -> u64 {
+    /// The number of requests, counted from the first posted request, that were carried out
+    /// successfully.
+    pub fn carried_out(&self) -> u64 {
         self.qp.carried_out()
     }
 
-    /// Returns how many posted receives will never complete if the queue pair is dropped now. If
-    /// there was a connection, the number is 0, because its end completes all receives. A queue
-    /// pair that never had a connection discards its receives.
-    fn withdrawn(&self) -> usize {
-        match self.begun.load(Ordering::Relaxed)
-            || self.shared.wants_receives.load(Ordering::Relaxed)
-        {
-            true => 0,
-            false => self.reactor.engine.lock().engine.allocated(self.index),
-        }
+    /// Whether a drop would discard the posted receives, because there was never a connection or an
+    /// attempt to connect. Otherwise the end of the connection completes all of them.
+    pub fn discards_receives(&self) -> bool {
+        !self.begun.load(Ordering::Relaxed) && !self.shared.wants_receives.load(Ordering::Relaxed)
     }
-}
 
-impl<E: Engine> Qp<E> {
     /// Records that the queue pair is used from now on.
     fn begin(&self) {
         if !self.begun.swap(true, Ordering::Relaxed) {
-            self.unused.iter().for_each(UnusedEndpoints::remove);
+            self.unused.iter().for_each(UnusedQps::remove);
         }
     }
 
-    fn target<'a>(&self, to: &Connect<'a>) -> Target<'a> {
-        Target {
-            peer: to.peer(),
-            private: to.private,
-            deadline: to.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            depth: self.within_limit(to.depth),
-        }
+    fn within_limits<'a>(&self, to: &Target<'a>) -> Target<'a> {
+        Target { depth: self.within_limit(to.depth), ..*to }
     }
 
     fn within_limit(&self, ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
@@ -249,8 +265,7 @@ impl<E: Engine> Qp<E> {
     }
 
     /// Flushes what was posted after the end of the connection. The completion is in its queue when
-    /// the post returns (uDAPL 1.2, dat_ep_post_send: flushed in the state disconnected). So this
-    /// thread waits for the engine lock.
+    /// the post returns, so this thread waits for the engine lock.
     #[cold]
     fn flush_posted(&self) {
         let engine = &self.reactor.engine;
