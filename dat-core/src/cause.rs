@@ -1,6 +1,8 @@
 //! The last cause of an endpoint: why its connection ended, its operation failed or its message
 //! waits.
 
+mod sentence;
+
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +12,7 @@ use dat_sys::*;
 use crate::provider::PostError;
 use crate::provider::cause::{LocalUse, Octets, Refusal};
 
+pub(crate) use self::sentence::about;
 pub use crate::provider::Cause;
 
 /// The last cause of an endpoint. It is kept until the next connection begins.
@@ -105,7 +108,7 @@ impl LastCause {
     /// The last cause as a sentence. `None` if there is none.
     pub fn sentence(&self) -> Option<String> {
         let kept = self.kept();
-        kept.cause.as_ref().map(|cause| cause.about(kept.peer).to_string())
+        kept.cause.as_ref().map(|cause| about(cause, kept.peer).to_string())
     }
 }
 

@@ -23,7 +23,7 @@ use super::post::{length, post_error};
 use super::state::{Event, States};
 use super::{BoundQp, Ep};
 use crate::addr::SockAddr;
-use crate::cause::Cause;
+use crate::cause::{self, Cause};
 use crate::error::{Error, Result};
 use crate::evd::Order;
 use crate::handle::{self, Node, Object};
@@ -426,7 +426,8 @@ impl<T: Transport> EpShared<T> {
         (number, private): (DAT_IB_EVENT_NUMBER, &[u8]),
         cause: Cause,
     ) {
-        let (ia, ep, because) = (&self.ia.name, Hex(self.ep), cause.about(Some(peer.ip())));
+        let (ia, ep, because) =
+            (&self.ia.name, Hex(self.ep), cause::about(&cause, Some(peer.ip())));
         info!(target: "dat::cm", ia, %ep, %peer, because = %because, "unresolved");
         self.last_cause.keep_failure_of(peer.ip(), cause);
         let what = match number {

@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 use super::datagram::Peers;
 use super::state::{Effect, Event, State, StateCell, Transition};
 use crate::addr::SockAddr;
-use crate::cause::{Cause, LastCause};
+use crate::cause::{self, Cause, LastCause};
 use crate::error::Result;
 use crate::evd::{Evd, Order};
 use crate::handle::Ref;
@@ -186,7 +186,7 @@ impl<T: Transport> EpShared<T> {
         let logs = || tracing::enabled!(target: "dat::dto", tracing::Level::INFO);
         if cause.connection_goes_on() && logs() {
             let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
-            let because = cause.about(self.last_cause.peer()).to_string();
+            let because = cause::about(&cause, self.last_cause.peer()).to_string();
             info!(target: "dat::dto", ia, %ep, connection, because, "waits");
         }
         self.last_cause.keep(cause);
@@ -198,7 +198,8 @@ impl<T: Transport> EpShared<T> {
         if let Some(cause) = self.last_cause.keep_refused_post(usage, error)
             && tracing::enabled!(target: "dat::dto", tracing::Level::DEBUG)
         {
-            let (ia, ep, because) = (&self.ia.name, Hex(self.ep), cause.about(None).to_string());
+            let (ia, ep, because) =
+                (&self.ia.name, Hex(self.ep), cause::about(&cause, None).to_string());
             debug!(target: "dat::dto", ia, %ep, because, "refused");
         }
     }

@@ -366,7 +366,7 @@ fn usage_of(op: SendOp) -> LocalUse {
     match op {
         SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => LocalUse::Source,
         SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => LocalUse::Sink,
-        SendOp::ReadToWindow(_) => LocalUse::RmrSink,
+        SendOp::ReadToWindow(_) => LocalUse::WindowSink,
     }
 }
 

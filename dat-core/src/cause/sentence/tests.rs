@@ -3,7 +3,7 @@
 
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../../docs/causes.md");
+const DOCUMENT: &str = include_str!("../../../../docs/causes.md");
 
 /// The causes, with the data that the document calls N, M and E.
 fn special() -> Vec<Cause> {
@@ -28,7 +28,7 @@ fn special() -> Vec<Cause> {
         Cause::PeerFailed,
         Cause::ReceiveTooSmall { lengths: None },
         Cause::LocalMemory { usage: LocalUse::Receive, why: Refusal::Unmapped },
-        Cause::LocalMemory { usage: LocalUse::RmrSink, why: Refusal::Right },
+        Cause::LocalMemory { usage: LocalUse::WindowSink, why: Refusal::Right },
     ]
 }
 
@@ -37,7 +37,7 @@ fn the_document_has_the_sentences() {
     let peer = IpAddr::from([10, 0, 0, 2]);
     let document = DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ") + " ";
     for cause in special() {
-        let sentence = cause.about(Some(peer)).to_string().replace("10.0.0.2", "P");
+        let sentence = about(&cause, Some(peer)).to_string().replace("10.0.0.2", "P");
         // The document may leave out what to do.
         let start = sentence.split_once(": ").map_or(&*sentence, |(start, _)| start);
         let is_listed = [format!("- {sentence} "), format!("- {start}: … ")]
@@ -49,12 +49,12 @@ fn the_document_has_the_sentences() {
 
 #[test]
 fn a_lost_connection_names_the_error_of_the_system() {
-    let lost = Cause::ConnectionLost { errno: Some(104) }.about(None).to_string();
+    let lost = about(&Cause::ConnectionLost { errno: Some(104) }, None).to_string();
     assert!(lost.starts_with("the connection to the peer was lost (Connection reset"), "{lost}");
 }
 
 #[test]
 fn an_unknown_peer_has_no_address() {
-    let without = Cause::Silent.about(None).to_string();
+    let without = about(&Cause::Silent, None).to_string();
     assert!(without.starts_with("the peer does not answer"), "{without}");
 }
