@@ -29,6 +29,30 @@ fn the_table_of_crates_has_the_dependencies_that_cargo_knows() {
     }
 }
 
+/// The crates that know no programming interface, and neither do the crates that they reach.
+const NEUTRAL: [&str; 7] = ["adapter", "rnic", "wire", "work", "netem", "capture", "waiting"];
+
+#[test]
+fn engines_know_no_programming_interface() {
+    let crates = dependencies();
+    let reached_from = |name: &str| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![name.to_owned()]);
+        while let Some(next) = open.pop() {
+            open.extend(crates[&next].difference(&reached).cloned());
+            reached.insert(next);
+        }
+        reached
+    };
+    for name in NEUTRAL {
+        let reached = reached_from(name);
+        let interfaces: Vec<_> =
+            ["dat-core", "dat-sys"].into_iter().filter(|of| reached.contains(*of)).collect();
+        assert!(interfaces.is_empty(), "{name} reaches {interfaces:?}");
+    }
+    let reached = reached_from("dat-core");
+    assert!(!reached.contains("adapter") && !reached.contains("rnic"), "{reached:?}");
+}
+
 /// A row of the table: a crate, and the crates that it uses.
 #[derive(Debug, PartialEq)]
 struct Row {
