@@ -43,13 +43,17 @@ thread_local! {
 
 /// Runs a call that is a cancellation point, and returns its result. A result other than `success`
 /// means that the call has taken no event. If the thread is cancelled or exits in the call, this
-/// function does not return, but unwinds the stack of the caller. So the caller's frame and that of
-/// `call` contain nothing that has a destructor.
+/// function does not return, but unwinds the stack of the caller.
+///
+/// # Safety
+/// `call` captures nothing that has a destructor. The frames of the caller, and of all functions of
+/// Rust through which the consumer has called the caller, contain nothing that has a destructor,
+/// and an unwinding may pass them (`extern "C-unwind"`).
 #[inline]
-pub fn cancellation_point<R: Copy + PartialEq>(success: R, call: impl FnOnce() -> R) -> R {
+pub unsafe fn cancellation_point<R: Copy + PartialEq>(success: R, call: impl FnOnce() -> R) -> R {
     #[cfg(not(miri))]
-    // SAFETY: if the thread is cancelled, this unwinds only the frame of this function and those of
-    // its callers, which contain nothing that has a destructor.
+    // SAFETY: if the thread is cancelled, this unwinds only the frame of this function and, as the
+    // caller guarantees, frames that contain nothing that has a destructor.
     unsafe {
         pthread_testcancel()
     };

@@ -58,11 +58,15 @@ macro_rules! waiting_functions {
         ) -> DAT_RETURN {
             let call = &const { $crate::export::convert::Call::waiting(stringify!($name)) };
             let handle = $crate::export::convert::first_argument!($($arg),*);
-            ::waiting::cancel::cancellation_point(::dat_sys::DAT_SUCCESS, || {
+            let make = || {
                 // SAFETY: C code that satisfies the standard's prototype also satisfies the
                 // assumptions that `control_functions!` documents.
                 $crate::export::convert::control_call(call, handle, || unsafe { $($body)* })
-            })
+            };
+            // SAFETY: `make` captures only arguments of this function. This frame, and those of the
+            // functions that forward a call of the consumer to this one, contain nothing that has a
+            // destructor, and these functions are `extern "C-unwind"`.
+            unsafe { ::waiting::cancel::cancellation_point(::dat_sys::DAT_SUCCESS, make) }
         }
     )*};
 }
