@@ -139,6 +139,10 @@ impl<E: Engine> Adapter<E> {
     /// Creates an unconnected queue pair, whose events go to `sink`. `take_buffer` is called under
     /// the lock of an engine for each receive buffer that a message takes. If it returns false, the
     /// buffer is flushed and the connection ends.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a queue of `cfg` belongs to another adapter,
+    /// [`Error::NoMemory`], and the errors of the engine.
     pub fn qp(
         &self,
         cfg: QpCfg<'_, E>,
@@ -147,6 +151,12 @@ impl<E: Engine> Adapter<E> {
     ) -> Result<Qp<E>> {
         let (service, solicits_all) = (cfg.service, cfg.solicits_all_receives);
         let (queues, srq) = ([cfg.recv_cq, cfg.request_cq], cfg.srq.map(|srq| srq.number));
+        let is_foreign = |engines: &Arc<Engines<E>>| !Arc::ptr_eq(engines, &self.engines);
+        if queues.iter().flatten().any(|cq| is_foreign(&cq.engines))
+            || cfg.srq.is_some_and(|srq| is_foreign(&srq.engines))
+        {
+            return Err(Error::InvalidArgument);
+        }
         let cfg = rnic::QpCfg {
             keys: Arc::clone(&self.keys),
             pd: cfg.pd,
@@ -159,9 +169,9 @@ impl<E: Engine> Adapter<E> {
             max_request_segments: cfg.max_request_segments,
             max_recv_segments: cfg.max_recv_segments,
         };
-        // SAFETY: the contract of `Engine` keeps `work` under the lock of one engine. All queue
-        // pairs of a shared receive queue have the same engine, and so have those of a completion
-        // queue, unless `Cq::prepare_for` has shared it.
+        // SAFETY: the contract of `Engine` keeps `work` under the lock of one engine. The queues
+        // belong to this adapter. All queue pairs of a shared receive queue have the same engine,
+        // and so have those of a completion queue, unless `Cq::prepare_for` has shared it.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(take_buffer);
         let causes = sink.clone();
