@@ -104,7 +104,8 @@ type Receive<E> = dyn Fn(Event<'_, E>) + Send + Sync;
 
 impl<E: MakeProgress> Sink<E> {
     /// Creates a sink that passes each event to a function. The engine calls the function under its
-    /// lock, so the function must not call the adapter about the same object.
+    /// lock, so the function must not call the adapter or its objects, except for
+    /// [`Adapter::interrupt`](crate::Adapter::interrupt). It may drop a request.
     pub fn new(receive: impl Fn(Event<'_, E>) + Send + Sync + 'static) -> Self {
         Sink(Arc::new(receive))
     }

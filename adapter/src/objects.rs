@@ -108,7 +108,7 @@ impl<E: Engine> Adapter<E> {
     }
 
     /// Creates a completion queue for at least `depth` completions. `notify` is called under the
-    /// lock of an engine, and must not call the adapter.
+    /// lock of an engine, and must not call the adapter, except for [`Adapter::interrupt`].
     pub fn cq(
         &self,
         depth: usize,
@@ -120,7 +120,8 @@ impl<E: Engine> Adapter<E> {
     }
 
     /// Creates a shared receive queue. `below_watermark` is called under the lock of an engine when
-    /// the queue has fewer buffers left than its low watermark, and must not call the adapter.
+    /// the queue has fewer buffers left than its low watermark, and must not call the adapter,
+    /// except for [`Adapter::interrupt`].
     pub fn srq(
         &self,
         pd: Pd,
@@ -137,8 +138,9 @@ impl<E: Engine> Adapter<E> {
     }
 
     /// Creates an unconnected queue pair, whose events go to `sink`. `take_buffer` is called under
-    /// the lock of an engine for each receive buffer that a message takes. If it returns false, the
-    /// buffer is flushed and the connection ends.
+    /// the lock of an engine for each receive buffer that a message takes, and must not call the
+    /// adapter, except for [`Adapter::interrupt`]. If it returns false, the buffer is flushed and
+    /// the connection ends.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a queue of `cfg` belongs to another adapter,
