@@ -34,7 +34,7 @@
 //!   memory for the last octet. If the rest is late, the pass asks the progress thread to wait for
 //!   it.
 //!
-//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), the adapter cannot
+//! While a consumer sleeps on a file descriptor of its own (`require_progress`), the adapter cannot
 //! know when that consumer will make progress. So the progress thread stays active, even if other
 //! consumers make progress.
 //!

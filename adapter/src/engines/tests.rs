@@ -184,7 +184,7 @@ fn becomes_true(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// A consumer that sleeps again and again, like dat_evd_wait while its event has not arrived.
+/// A consumer that sleeps again and again while its event has not arrived.
 struct Sleeper {
     wake: Wake,
     done: AtomicBool,

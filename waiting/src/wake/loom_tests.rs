@@ -7,8 +7,8 @@ use loom::thread;
 
 use super::*;
 
-/// Models a thread that sleeps until a flag is set, as dat_evd_wait does. Another thread sets the
-/// flag and wakes the sleeper.
+/// Models a thread that sleeps until a flag is set, as a call that waits for an event does. Another
+/// thread sets the flag and wakes the sleeper.
 fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
     loom::model(move || {
         let shared = Arc::new((Wake::new(), AtomicBool::new(false), Poller::default()));
