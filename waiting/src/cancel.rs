@@ -70,6 +70,7 @@ pub unsafe fn cancellation_point<R: Copy + PartialEq>(success: R, call: impl FnO
 
 /// Whether this thread was cancelled or has called pthread_exit(3) while it slept. It then returns
 /// from its call and takes no event.
+#[inline]
 pub fn is_ending() -> bool {
     STATE.get() == State::Ending
 }
