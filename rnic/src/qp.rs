@@ -269,7 +269,7 @@ pub(crate) unsafe fn write_recv(
     unsafe {
         let slot = ring.vacant().ok_or(PostError::Full)?;
         let (len, segments) = write_segments(ring, slot, keys, by, Right::LocalWrite, wr.segments)?;
-        slot.header().write(Rqe { id: wr.id, len, segments, quiet: wr.quiet });
+        slot.header().write(Rqe { id: wr.id, len, segments: segments.into(), quiet: wr.quiet });
         ring.publish();
     }
     Ok(())

@@ -74,8 +74,10 @@ pub struct Rqe {
     pub id: u64,
     /// The total length in octets.
     pub len: u64,
+    // With a u8, the compiler moves the last seven octets of the structure in two pieces that
+    // overlap, and a processor that loads such a piece again waits until the other one is stored.
     /// The number of non-empty segments.
-    pub segments: u8,
+    pub segments: u16,
     /// Whether the completion is not solicited, even if every receive is
     /// ([`Work::solicit_all_receives`](crate::Work::solicit_all_receives)).
     pub quiet: bool,
