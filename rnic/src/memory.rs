@@ -184,7 +184,8 @@ impl Work {
     }
 
     /// Fills `out` with memory that the peer reads. Checks all `rest` octets that remain of the
-    /// read, so that no response is sent for a read that must fail.
+    /// read, so that no response is sent for a read that must fail. If `out` is longer than `rest`,
+    /// checks the length of `out`.
     #[inline]
     pub fn fetch(
         &self,
@@ -192,7 +193,7 @@ impl Work {
         rest: u64,
         out: &mut [u8],
     ) -> Result<(), KeyError> {
-        debug_assert!(out.len() as u64 <= rest);
+        let rest = rest.max(out.len() as u64);
         let addr = self.keys().check(key, self.scope(), from, rest, Right::RemoteRead)?;
         // SAFETY: `from` is registered memory that was just checked to be readable by the peer.
         // `out` is not part of it.
@@ -203,10 +204,11 @@ impl Work {
         Ok(())
     }
 
-    /// Places octets that the peer writes. Checks all `rest` octets that remain of the write.
+    /// Places octets that the peer writes. Checks all `rest` octets that remain of the write. If
+    /// there are more `octets` than `rest`, checks them all.
     #[inline]
     pub fn store(&self, (key, to): (u32, u64), rest: u64, octets: &[u8]) -> Result<(), KeyError> {
-        debug_assert!(octets.len() as u64 <= rest);
+        let rest = rest.max(octets.len() as u64);
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
         // SAFETY: `at` is registered memory that was just checked to be writable by the peer.

@@ -160,6 +160,11 @@ fn a_protocol_outside_of_the_crate() {
     assert_eq!(a.work.scatter(by, &segments, 0, &[1]), Err(KeyError::Access));
     assert_eq!(a.memory[0], 11);
 
+    // Memory is checked as far as it is accessed, although less is said to remain.
+    let Remote { addr, key } = b.remote(7);
+    assert_eq!(b.work.store((key, addr), 8, &[1; 9]), Err(KeyError::Bounds));
+    assert_eq!(b.work.fetch((key, addr), 8, &mut [0; 9]), Err(KeyError::Bounds));
+
     // A failed request completes with its status, and the later ones are flushed.
     a.post(5, SendOp::Write(Remote { addr: 0, key: 0xBAD }), 0);
     a.post(6, SendOp::Write(b.remote(1)), 0);
