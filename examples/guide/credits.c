@@ -110,7 +110,6 @@ static void sink(void)
     event = next_event(events);
     expect(&event, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    /* ANCHOR: sink */
     while (!is_last) {
         DAT_DTO_COMPLETION_EVENT_DATA completion = next_completion();
         DAT_UINT64 slot = completion.user_cookie.as_64;
@@ -134,7 +133,6 @@ static void sink(void)
             sending = 1;
         }
     }
-    /* ANCHOR_END: sink */
     printf("%d messages received, sum %llu\n", received, (unsigned long long)sum);
     check("dat_ep_disconnect", dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG));
     do {

@@ -212,7 +212,6 @@ static void end_connection(void)
     wait_for_end(&server);
 }
 
-/* ANCHOR: no-receive */
 static void no_receive(void)
 {
     DAT_TIMEOUT limit = mended ? DAT_TIMEOUT_INFINITE : FIVE_SECONDS;
@@ -236,7 +235,6 @@ static void no_receive(void)
     post_receive(&server, SIZE);
     show_completion(&server, server.events);
 }
-/* ANCHOR_END: no-receive */
 
 /* ANCHOR: short-receive */
 static void short_receive(void)
@@ -275,7 +273,6 @@ static void stale_key(void)
 }
 /* ANCHOR_END: stale-key */
 
-/* ANCHOR: freed-memory */
 static void freed_memory(void)
 {
     create_ends(DEPTH, LOCAL);
@@ -288,9 +285,7 @@ static void freed_memory(void)
     check("dat_ep_post_send", try_to_send());
     show_both();
 }
-/* ANCHOR_END: freed-memory */
 
-/* ANCHOR: too-early */
 static void too_early(void)
 {
     create_ends(DEPTH, LOCAL);
@@ -302,9 +297,7 @@ static void too_early(void)
     if (!mended)
         establish_connection();
 }
-/* ANCHOR_END: too-early */
 
-/* ANCHOR: short-queue */
 static void short_queue(void)
 {
     enum { WRITES = 16 };
@@ -322,9 +315,7 @@ static void short_queue(void)
         show_completions(&client, client.requests);
     }
 }
-/* ANCHOR_END: short-queue */
 
-/* ANCHOR: full-queue */
 static void full_queue(void)
 {
     DAT_EVENT event;
@@ -347,9 +338,7 @@ static void full_queue(void)
     printf("%d writes are posted\n", posted);
     print_status("dat_ep_post_rdma_write", status);
 }
-/* ANCHOR_END: full-queue */
 
-/* ANCHOR: used-again */
 static void used_again(void)
 {
     create_ends(DEPTH, LOCAL);
@@ -366,7 +355,6 @@ static void used_again(void)
     if (!mended)
         show_completion(&client, client.requests);
 }
-/* ANCHOR_END: used-again */
 
 /* ANCHOR: whole-status */
 static void whole_status(void)

@@ -16,7 +16,6 @@
 
 enum { QUALIFIER = 7803, SLOTS = 16, RECORDS = 1000 };
 
-/* ANCHOR: memory */
 struct record {
     uint32_t number;
     char text[60];
@@ -34,7 +33,6 @@ struct offer {
     uint64_t address;
     uint32_t key;
 };
-/* ANCHOR_END: memory */
 
 static struct ring ring;
 static struct region region;

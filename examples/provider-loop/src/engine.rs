@@ -145,7 +145,6 @@ impl MakeProgress for Engine {
 }
 // ANCHOR_END: progress
 
-// ANCHOR: qp
 // SAFETY: a `Work` belongs to a `Link`, and the engine keeps the link as long as the work lives.
 // Sinks are dropped with links and listeners.
 unsafe impl adapter::Engine for Engine {
@@ -167,7 +166,6 @@ unsafe impl adapter::Engine for Engine {
     fn allocated(&mut self, qp: usize) -> usize {
         self.links.get(&qp).map_or(0, Link::allocated)
     }
-    // ANCHOR_END: qp
 
     fn connect(&mut self, qp: usize, to: &Target<'_>) -> Result<()> {
         self.with_link(qp, Link::connecting);

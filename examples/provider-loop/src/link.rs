@@ -112,7 +112,6 @@ impl Link {
         }
     }
 
-    // ANCHOR: transmit
     /// Sends the data that are ready. After the end of the connection, flushes operations that were
     /// posted since.
     pub(crate) fn transmit(&mut self, tx: &mut TxVec) {
@@ -128,7 +127,6 @@ impl Link {
             _ => {}
         }
     }
-    // ANCHOR_END: transmit
 
     /// Returns the number of the queue pair's receive buffers that have not completed.
     pub(crate) fn allocated(&self) -> usize {

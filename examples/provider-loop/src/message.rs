@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use rustix::event::{EventfdFlags, eventfd};
 use work::ReadDepth;
 
-// ANCHOR: message
 /// A message between adapters.
 pub(crate) enum Message {
     /// To a listener: a queue pair requests a connection, with private data.
@@ -44,7 +43,6 @@ impl Drop for ConnectionEnd {
         self.peer.send(Message::Closed);
     }
 }
-// ANCHOR_END: message
 
 /// The queue of messages to an adapter.
 pub(crate) struct MessageQueue {
