@@ -2,7 +2,9 @@
 //! queue pair and packets.
 //!
 //! The table lists the files from the bottom up. A file uses only what the files above its row in
-//! the table define, so that whoever reads them in this order meets no name before it is explained.
+//! the table and the rest of the crate define, so read them in this order. Read [`Work`] first: it
+//! is the half of the queue pair that completes work. Its entries are `Wqe`, a request, and `Rqe`,
+//! a receive buffer.
 //!
 //! | file | what |
 //! |---|---|
@@ -15,7 +17,7 @@
 //! | `receiver_wait` | the requester's wait for a receive buffer of the peer |
 //! | `congestion` | the congestion window and the pacing |
 //! | `retransmission` | the retransmission timer |
-//! | [`reorder_buffer`] | the packets that arrived before a missing packet |
+//! | [`reorder_buffer`] | the packets that arrived although an earlier packet is missing |
 //! | `recovery` | when new packets may be sent although a packet is missing |
 //! | `flight` | the packets in flight: acknowledgements and losses |
 //! | `challenge` | asks an idle peer whether it still has the connection |
@@ -28,6 +30,8 @@
 //! | [`ack_only`] | the answers of an end that has closed the connection |
 //! | `notification` | tells the peer that a switch has marked its packets (CNP) |
 //! | [`engine`] | the interface: both halves of a connection between a queue pair and packets |
+//!
+//! [`Work`]: crate::qp::Work
 
 pub mod ack_only;
 pub mod burst;
