@@ -1,8 +1,9 @@
 //! The requester's wait for a receive buffer of the peer, after an RNR NAK.
 //!
-//! After an RNR NAK, one packet is sent per RNR time until the peer takes a message, and then one
-//! message at a time, because the peer may have just one receive buffer. Each message that the
-//! peer takes without an RNR NAK doubles that number.
+//! An RNR NAK names the time that the requester must wait. Then one packet is sent. If the peer
+//! takes the message, one message at a time may be in flight, because the peer may have just one
+//! receive buffer. Each message that the peer then takes without an RNR NAK permits one more, so
+//! the number can double with each round trip.
 
 use std::time::{Duration, Instant};
 
@@ -51,8 +52,7 @@ impl ReceiverWait {
 
     /// Counts an RNR NAK that asks for a wait of `time`. Returns false if there have been too many
     /// in a row. A responder may ask for a short time first and for longer times later. Therefore
-    /// the retries are used up only when they would also be used up if each of them had lasted for
-    /// the latest time.
+    /// the requester goes on until it has waited for as long as all retries with `time` would take.
     pub(super) fn count_nak(&mut self, time: Duration, now: Instant) -> bool {
         let stall = ReceiverStall { since: now, is_reported: false };
         let since = self.stall.get_or_insert(stall).since;
