@@ -19,7 +19,7 @@ use super::types::{Failure, Path, RcCfg, Stats};
 use crate::qp::Work;
 use crate::wr::{Arrival, WcStatus};
 
-/// The engine's half of a connection. It is used under the engine lock.
+/// The engine's half of a connection. It is used under the engine lock (see the crate's page).
 ///
 /// ```text
 /// on a packet:            rc.receive(now, &packet)?
@@ -90,8 +90,8 @@ impl ReliableConnection {
         self.requester.disable_pacing();
     }
 
-    /// Whether [`transmit`](Self::transmit) would add a packet or bind a window. This check is
-    /// cheap.
+    /// Whether [`transmit`](Self::transmit) would add a packet or bind a memory window. This check
+    /// is cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
         let ReliableConnection { work, path, requester, responder, path_check, .. } = self;
@@ -250,7 +250,7 @@ impl ReliableConnection {
             if opcode == Opcode::CongestionNotification {
                 requester.on_congestion_notification(stats);
             }
-            // Datagrams are ignored.
+            // Other packets, such as those of UD and UC, are ignored.
             Ok(())
         };
         self.work.announce();
@@ -290,8 +290,7 @@ impl ReliableConnection {
     }
 
     /// Adds the packets that may be sent now to a burst, until the burst or the window is full:
-    /// first responses, then requests. Carries out binds. The burst must have been created for this
-    /// MTU or a larger one.
+    /// first responses, then requests. Carries out binds of memory windows.
     pub fn transmit(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
         self.check_not_failed()?;
         let before = burst.len();

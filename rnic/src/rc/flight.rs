@@ -75,7 +75,7 @@ pub(super) struct Flight {
 struct Loss {
     /// The PSN of the lost packet.
     psn: Psn,
-    /// The PSN of the last packet whose response showed the loss.
+    /// The PSN of the last response that showed the loss.
     detected_by: Psn,
     at: Instant,
 }
@@ -394,8 +394,9 @@ impl Flight {
         if acknowledged.is_after(until) {
             (self.peer_keeps, self.sent_again) = (PeerKeeps::Yes, None);
         } else if end.psn.is_after(acknowledged) && self.peer_keeps == PeerKeeps::Unknown {
-            // The peer has dropped the packets after the lost one. It has sent a NAK for them if
-            // others have arrived since. The requester does not react to that NAK again.
+            // The peer has dropped the packets after the lost one, and they are sent again now. If
+            // other packets have reached the peer since, it has also sent a NAK for the dropped
+            // ones. `loss` makes the requester ignore that NAK.
             self.peer_keeps = PeerKeeps::No;
             self.loss = Some(Loss { psn: acknowledged, detected_by: acknowledged, at: now });
             self.go_back();
@@ -405,8 +406,9 @@ impl Flight {
     /// Handles a NAK that reports the oldest packet as missing: sends this packet again, and all
     /// later packets unless the peer keeps them.
     pub(super) fn on_sequence_nak(&mut self, work: &Work, mtu: PathMtu, psn: Psn, now: Instant) {
-        // A NAK for a packet that was sent again a moment ago refers to the first transmission. A
-        // peer that keeps packets repeats the NAK if it does not; kernel rxe sends only one.
+        // A NAK for a packet that was sent again a moment ago refers to the first transmission, so
+        // it is ignored. If the packet is lost again, a peer that keeps packets repeats the NAK.
+        // (Kernel rxe, which keeps none, sends only one NAK, so that one is not ignored.)
         if self.peer_keeps == PeerKeeps::Yes
             && self.was_repeated(psn)
             && self.timer.has_just_repeated(now)
@@ -445,8 +447,9 @@ impl Flight {
         }
     }
 
-    /// Records a loss of the oldest packet. Returns false if the packets have already been sent
-    /// again and the response refers to the first transmission.
+    /// Records a loss of the oldest packet. Returns false if nothing is to be sent again, because
+    /// the requester waits for a receive buffer of the peer, or because the packets have already
+    /// been sent again and the response refers to the first transmission.
     fn is_new_loss(&mut self, detected_by: Psn, now: Instant) -> bool {
         let psn = self.cursors.oldest().psn;
         if self.receiver.until().is_some() {
@@ -556,7 +559,7 @@ impl Flight {
         }
     }
 
-    /// Does the same for a notification that may be forged.
+    /// Does the same as [`on_mark`](Self::on_mark) for a notification that may be forged.
     pub(super) fn on_unproven_mark(&mut self) {
         if !self.cursors.all_acknowledged() {
             self.congestion.on_unproven_mark(self.cursors.first_unsent());

@@ -247,10 +247,9 @@ impl Responder {
     }
 
     /// Tells the peer that there is a receive buffer now, by repeating the last acknowledgement of
-    /// a SEND or WRITE.
-    /// This requester then sends again at once (`Requester::receive`). Other requesters ignore a
-    /// duplicate acknowledgement (for kernel rxe see `check_psn` in `rxe_comp.c`), and send again
-    /// when the time of the RNR NAK has passed.
+    /// a SEND or WRITE. A requester of this implementation then sends again at once
+    /// (`Requester::receive`). Other requesters ignore a duplicate acknowledgement (for kernel rxe
+    /// see `check_psn` in `rxe_comp.c`), and send again when the time of the RNR NAK has passed.
     pub(super) fn announce_receive(&mut self) {
         (self.is_peer_waiting, self.repeated) = (false, None);
         self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
@@ -396,7 +395,7 @@ impl Responder {
         };
         stats.kept += u64::from(keeping == Keeping::Kept);
         let is_due = self.gap_policy.on_early(&mut self.gap, (packet.bth.psn, ahead), keeping, now);
-        // A NAK that has not been sent yet answers the same PSN. It may be an RNR NAK.
+        // If another NAK has not been sent yet, it is for the same PSN, and may be an RNR NAK.
         if is_due && self.nak.is_none() {
             self.report_gap(now, stats);
         }
@@ -531,8 +530,8 @@ impl Responder {
             || (self.ack_requests > 0 && self.unacknowledged_packets >= UNACKNOWLEDGED_PACKETS_MAX)
     }
 
-    /// Adds responses, the NAK, and the acknowledgement if it must be sent at once. Leaves room for
-    /// `reserved` packets.
+    /// Adds responses, the NAK, and the acknowledgement if it must be sent at once. The responses
+    /// leave room for `reserved` packets.
     pub(super) fn transmit(
         &mut self,
         work: &Work,
@@ -542,8 +541,8 @@ impl Responder {
     ) -> Result<(), Failure> {
         if self.resources.is_due() {
             match self.resources.transmit(work, path, self.executor.msn(), burst, reserved) {
-                // The last response acknowledges all requests before it. If it was awaited by early
-                // packets, these packets are carried out now and acknowledged, too.
+                // The last response acknowledges all requests before it. If early packets wait for
+                // it, they are carried out next, and the acknowledgement is still owed for them.
                 Ok(Some(until)) if until == self.expected && !self.is_paused() => {
                     self.note_acknowledged()
                 }

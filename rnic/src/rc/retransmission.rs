@@ -80,7 +80,8 @@ pub(super) struct RetransmissionTimer {
     silent_since: Instant,
     /// The time at which the peer was last known to be alive although it did not answer.
     alive_at: Option<Instant>,
-    /// The later of `waiting_since` and the last probe.
+    /// The time from which the delay of the next probe counts: the latest of `waiting_since`, the
+    /// last probe and the last response that arrived early.
     last_probe: Instant,
     /// The number of probes since `waiting_since`.
     probes: u32,
@@ -275,6 +276,7 @@ impl RetransmissionTimer {
         now < self.last_retransmission + self.min_response_time()
     }
 
+    /// The time at which [`expire`](Self::expire) is to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let (waiting_since, probe) = (self.waiting_since?, self.last_probe + self.probe_delay());
         let at =
