@@ -109,8 +109,9 @@ impl Challenges {
             return false;
         }
         (self.open, self.answered_at) = (None, Some(now));
-        // A request in flight may have the PSN of this response. If the peer has received the
-        // request, the requester sends it again, and the peer then acknowledges it again.
+        // If the PSN is that of a request in flight, the response may answer that request. It is
+        // dropped all the same if rxe may have sent it as an answer to the challenge. The requester
+        // then sends the request again, and the peer acknowledges it again.
         !unacknowledged || is_unset
     }
 

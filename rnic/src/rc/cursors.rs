@@ -5,8 +5,8 @@ use wire::rocev2::Psn;
 
 use super::request_packets::Cursor;
 
-/// The maximum number of PSNs between the last SEND or WRITE and the oldest unacknowledged packet
-/// so that the peer certainly takes a repetition of the former for a duplicate.
+/// If fewer PSNs than this lie between the last SEND or WRITE and the oldest unacknowledged packet,
+/// the peer certainly takes a repetition of that SEND or WRITE for a duplicate.
 const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
 
 /// The cursors. All packets before *oldest* are acknowledged. All packets from *next* on have not
@@ -25,7 +25,7 @@ const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
 /// | `go_back` | all packets in flight are lost | | to `oldest` | cleared |
 /// | `repeat` | only some packets are lost | | to `oldest` | set |
 /// | `skip_to` | packets were late and not lost | | forward | cleared |
-/// | `pass_bind` | a window is bound | forward | forward | |
+/// | `pass_bind` | a memory window is bound | forward | forward | |
 pub(super) struct Cursors {
     /// The oldest packet that is not acknowledged, or whose response has not arrived.
     oldest: Cursor,
@@ -43,7 +43,7 @@ pub(super) struct Cursors {
 #[derive(Clone, Copy)]
 struct Resume {
     at: Cursor,
-    /// The number of packets that are to be sent again before.
+    /// The number of packets that are to be sent again before that.
     after: u32,
 }
 
@@ -72,7 +72,8 @@ impl Cursors {
         self.first_unsent
     }
 
-    /// The packet after those that have been sent, except for those that are sent again alone.
+    /// The packet after those that have been sent. While only some packets are sent again, this is
+    /// the place at which `next` continues afterwards.
     pub(super) fn end_of_sent(&self) -> Cursor {
         self.resume.map_or(self.next, |resume| resume.at)
     }

@@ -17,8 +17,9 @@
 //! sent alone: the requester *holds* its requests until the answer comes, or until it retransmits
 //! the next time.
 //!
-//! When a connection is established, the adapter can send a *probe*: a write of one full packet
-//! that the peer must treat like the question. A router that cannot forward the probe says so by
+//! When a connection is established, the adapter can send a *probe* of the path: a write of one
+//! full packet that the peer must treat like the question. (The retransmission timer has probes of
+//! another kind, which repeat a packet.) A router that cannot forward the probe says so by
 //! ICMP, so the adapter may learn it before the consumer sends anything.
 //!
 //! Anybody can forge an ICMP message. The message quotes the packet that was not forwarded, so the
@@ -40,7 +41,7 @@ use crate::wr::WcOp;
 /// The connection fails after this number of retransmissions in a row that the peer has not
 /// received although it has answered the question that accompanied each of them. In a full queue
 /// that has room for short packets only, the same happens several times in a row, so the number is
-/// large. The retransmissions of a few ACK timeouts reach it.
+/// large. The probes and retries of a few ACK timeouts reach it.
 const LOST_RETRANSMISSIONS_MAX: u8 = 20;
 
 /// The state of the check.

@@ -1,10 +1,10 @@
 //! The requester's READs: which responses are requested, awaited, kept and requested again.
 //!
-//! A long READ is requested in parts, so that its responses stay within the window. For the
-//! responder these are separate READs. The next part is requested when the window has room for all
-//! its responses. A request that is repeated must lie within the original request, so the limits
-//! of each part are kept until all its responses have arrived. If the window has become smaller
-//! than the part, the part is repeated in pieces, one after the other.
+//! A long READ is requested in parts, so that its responses stay within the congestion window. For
+//! the responder these are separate READs. The next part is requested when the window has room for
+//! all its responses. A request that is repeated must lie within the original request, so the
+//! limits of each part are kept until all its responses have arrived. If the window has become
+//! smaller than the part, the part is repeated in pieces, one after the other.
 //!
 //! If a response of a READ is missing, the responses after it are kept, and only the missing ones
 //! are requested again.
@@ -18,8 +18,8 @@ use super::cursors::Cursors;
 use super::request_packets::{Cursor, packets};
 use crate::wqe::Wqe;
 
-/// The minimum time after which missing responses are requested again. It is for short round trips,
-/// which a busy peer exceeds.
+/// The minimum time after which missing responses are requested again. It matters on paths with
+/// short round trips, because a busy peer needs longer than such a round trip.
 const REPAIR_DELAY_MIN: Duration = Duration::from_micros(200);
 /// The number of parts of a READ that fill a large window, and a small one, if the initiator depth
 /// permits as many.
@@ -27,7 +27,7 @@ const READ_PARTS_PER_WINDOW: (u32, u32) = (4, 2);
 /// A window with fewer packets than this is small.
 const SMALL_WINDOW_PACKETS: u32 = 32;
 
-/// A bit for each PSN from the oldest one.
+/// A bit for each PSN from the oldest unacknowledged one on.
 pub(super) type EarlyResponses = u128;
 
 /// The READs and atomic operations of a requester.
@@ -148,8 +148,8 @@ impl Reads {
         (packets <= room && is_kept).then_some(packets)
     }
 
-    /// Whether a READ response that ends a message, or does not end one, is valid for the oldest
-    /// packet.
+    /// Whether the opcode of the response with the PSN `oldest` is valid. `ends` means that this
+    /// opcode ends a message.
     #[inline]
     pub(super) fn may_end(&self, ends: bool, oldest: Psn) -> bool {
         self.awaited.front().is_some_and(|part| {
@@ -163,8 +163,8 @@ impl Reads {
         self.awaited.front().is_some_and(|part| part.end.distance(oldest) as u32 > window)
     }
 
-    /// Records that the request at `next`, which is being sent, awaits its responses until `end`,
-    /// or until the end of the original request if it is repeated.
+    /// Records that the request at `next` is being sent, and awaits the responses from `start` up
+    /// to, but not including, `end`. A request of which it repeats a piece keeps its own limits.
     pub(super) fn on_sent(&mut self, start: Psn, end: Psn) {
         match self.awaited.get_mut(self.awaited_before_next) {
             Some(part) if part.end != end => part.is_in_pieces = true,
@@ -183,7 +183,7 @@ impl Reads {
     }
 
     /// Records that responses before the first early one are missing. They are requested again,
-    /// unless they have been requested within this round trip. Returns whether they are.
+    /// unless that was done less than a round trip ago. Returns whether they are.
     pub(super) fn on_missing(&mut self, oldest: Psn, round_trip: Duration, now: Instant) -> bool {
         let delay = round_trip.max(REPAIR_DELAY_MIN);
         let is_requested = self
@@ -205,8 +205,8 @@ impl Reads {
         Some(missing)
     }
 
-    /// Records that the response with the PSN `oldest` has arrived, and moves the cursor after it
-    /// and after the responses that came early. The request has `packets` packets. Returns whether
+    /// Records that the response with the PSN `oldest` has arrived, and moves `oldest` after it and
+    /// after the responses that came early. The request has `packets` packets. Returns whether
     /// the response had been requested again, but came sooner than `min_response_time` after the
     /// repeated request, so that it cannot answer that request.
     #[inline]

@@ -12,7 +12,7 @@ use crate::qp::Work;
 use crate::wqe::Wqe;
 use crate::wr::{Segment, WcOp, WcStatus};
 
-/// A packet of a request.
+/// A place in the send queue: a packet of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     /// The request's position in the send queue.
@@ -148,10 +148,10 @@ fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
     }
 }
 
-/// Converts immediate data between the consumer's number and the value of the header field. The
-/// header carries the octets of the consumer's number in the order in which they lie in memory, but
-/// its field is read as a number in network byte order. (In verbs, immediate data are octets, and
-/// OFED's DAPL passes its consumers' numbers unchanged.)
+/// Converts immediate data between the consumer's number and the value of the header field, in
+/// either direction. The header carries the octets of the consumer's number in the order in which
+/// they lie in memory. The field is these octets, read as a number in network byte order. (In
+/// verbs, immediate data are octets, and OFED's DAPL passes its consumers' numbers unchanged.)
 pub(crate) fn convert_immediate(number: u32) -> u32 {
     number.to_be()
 }

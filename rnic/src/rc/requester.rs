@@ -286,7 +286,8 @@ impl Requester {
         }
     }
 
-    /// Binds a window. The bind is at the head of the send queue, so all earlier requests are done.
+    /// Binds a memory window. The bind is at the head of the send queue, so all earlier requests
+    /// are done.
     fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
         let at = self.cursors().next().at;
         if work.keys().bind(wqe.remote_key).is_err() {
@@ -374,10 +375,10 @@ impl Requester {
         }
     }
 
-    /// Whether this is the last acknowledgement of a SEND or WRITE once more. After an RNR NAK it
-    /// says that a receive buffer has been posted: this implementation's responder sends it then.
-    /// It may also have the PSN of a READ or an atomic operation after the message, because the
-    /// responder remembers only some of them.
+    /// Whether this repeats the last acknowledgement of a SEND or WRITE. After an RNR NAK it says
+    /// that a receive buffer has been posted: this implementation's responder sends it then. It may
+    /// also have the PSN of a READ or an atomic operation after the message, because the responder
+    /// takes one that it does not remember any more for a SEND or WRITE.
     fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
         let first = self.cursors().last_acknowledged();
         packet.bth.psn.is_within(first, self.cursors().oldest().psn.distance(first) as u32)

@@ -11,8 +11,8 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 pub struct RcCfg {
     /// The maximum payload of a packet.
     pub mtu: PathMtu,
-    /// The maximum number of octets in an IP packet on the path. TCP's segments there are as large,
-    /// and the window grows so that the connection gets as many octets through as TCP does.
+    /// The maximum number of octets in an IP packet on the path. It limits the segments of TCP. The
+    /// window grows so that the connection gets as many octets through as TCP does.
     pub ip_mtu: usize,
     /// The number of the peer's queue pair.
     pub peer_qpn: u32,
@@ -28,17 +28,18 @@ pub struct RcCfg {
     /// The maximum number of the peer's RDMA reads and atomic operations that are kept here for
     /// repetition.
     pub responder_resources: u32,
-    /// The local ACK timeout: 4.096 µs << n, and at least 32 ms. The timeout with code 0 never
-    /// expires.
+    /// The code n of the local ACK timeout, which is 4.096 µs << n, but at least 32 ms. With code 0
+    /// there is no timeout.
     pub ack_timeout: u8,
-    /// The number of consecutive timeouts after which the requester still retries.
+    /// The maximum number of consecutive timeouts after which the requester retries. The next one
+    /// ends the connection.
     pub retries: u32,
-    /// The number of consecutive RNR NAKs after which the requester still retries. Further RNR NAKs
-    /// do not end the connection until this number of times the latest RNR time has passed. 7 means
-    /// any number.
+    /// The maximum number of consecutive RNR NAKs after which the requester retries. 7 means any
+    /// number. A further RNR NAK ends the connection only if the time since the first one is at
+    /// least this number times the wait that it asks for.
     pub rnr_retries: u8,
-    /// The time that the peer must wait if no receive is posted here. For each further RNR NAK for
-    /// the same packet the time grows by one step, up to 0.64 ms.
+    /// The time that the peer must wait if no receive is posted here. Each further RNR NAK for the
+    /// same packet has the next longer time that IBA knows, up to 0.64 ms.
     pub rnr_timer: RnrTimer,
     /// The maximum number of PSNs in flight, 1 to 2^20. It should correspond to the size of the
     /// receive buffer of the peer's socket. The congestion control may permit fewer: at most 1 MiB
