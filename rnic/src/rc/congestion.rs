@@ -7,7 +7,7 @@
 //! | situation | behavior | source |
 //! |---|---|---|
 //! | start | a small window, which doubles with each round trip | RFC 6928, RFC 5681 |
-//! | round trips become longer | the window grows by a quarter for three round trips, then slow start ends | RFC 9406 (HyStart++) |
+//! | round trips become longer | slow start grows it by a quarter per round trip, and soon ends | RFC 9406 (HyStart++) |
 //! | loss | the window becomes 0.7 times as large, then grows along a cubic curve | RFC 9438 |
 //! | timeout | the window becomes one packet; slow start up to 0.7 times the earlier window | RFC 5681 |
 //! | congestion notification (CNP) | the window shrinks by half the share of marked round trips | DCQCN (SIGCOMM 2015), RFC 8257 |
@@ -54,8 +54,8 @@ const ETHERNET_IP_MTU: usize = 1500;
 const JUMBO_IP_MTU: usize = 9000;
 /// The maximum factor of the growth, for very small path MTUs.
 const GROWTH_FACTOR_MAX: u64 = 5 * ONE;
-/// The minimum window, in packets, of a sender that grows faster than TCP in packets. Windows are
-/// smaller where many flows share a path.
+/// A window of fewer packets than this grows no faster than TCP's window in packets. Windows are
+/// so small where many flows share a path.
 const FAST_GROWTH_WINDOW_MIN: u64 = 6;
 /// If more than one packet in this number is lost, many flows share the path and have filled its
 /// queue. Fewer losses may be random.
@@ -75,15 +75,15 @@ const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
 /// If a round trip is longer than the shortest one by an eighth, and by at least this, it counts as
 /// longer. (RFC 9406 has 4 ms, which is more than the whole queue of many switches.)
 const ROUND_TRIP_GROWTH_MIN: Duration = Duration::from_millis(1);
-/// The same limit for the decision whether the window may grow faster than TCP's, because a wrong
-/// decision costs little there.
+/// The limit that takes the place of [`ROUND_TRIP_GROWTH_MIN`] where it is decided whether the
+/// window may grow faster than TCP's. It is lower, because a wrong decision costs little there.
 const SHORT_QUEUE_MIN: Duration = Duration::from_micros(30);
 /// A round trip that is longer than the shortest one by this counts as longer in any case.
 const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
-/// A shortest round trip that is twice as old does not count any more.
+/// The shortest round trip counts for at least this time, and for at most twice this time.
 const SHORTEST_AGE_MAX: Duration = Duration::from_secs(10);
-/// A first round trip of at least this time is longer than the timer's first delay of 5 ms. Queues
-/// alone seldom cause it.
+/// If the first round trip is at least this long, the retransmission timer has expired because its
+/// first delay, 5 ms, is shorter. Queues alone seldom cause such a round trip.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(10);
 /// The number of longer round trips after which slow start ends, on paths without pacing and with
 /// pacing (RFC 9406: CSS_ROUNDS, which is 5 and fits queues that hold more than a window). Without
@@ -116,12 +116,13 @@ pub(super) trait CongestionControl {
     fn on_loss(&mut self, first_unsent: Psn);
     /// Records that the timer has expired.
     fn on_timeout(&mut self, first_unsent: Psn);
-    /// Records that the loss or the expiry recorded last was none: the acknowledgement was late.
+    /// Records that nothing was lost when a loss or an expiry was last recorded: the
+    /// acknowledgement was only late.
     fn on_late_ack(&mut self);
     /// Records that a packet was marked on its way, because a queue is long.
     fn on_mark(&mut self, first_unsent: Psn);
-    /// Does the same for a notification that may be forged. It does not shrink the window below the
-    /// initial window.
+    /// Does the same as [`on_mark`](Self::on_mark) for a notification that may be forged, but does
+    /// not shrink the window below the initial window.
     fn on_unproven_mark(&mut self, first_unsent: Psn);
     /// Records that the receiver has no buffer for a message.
     fn on_receiver_not_ready(&mut self);
@@ -155,15 +156,15 @@ pub(super) struct Acknowledged {
 pub(super) struct Cubic {
     /// The maximum window in packets on the path as it is now.
     max: u32,
-    /// The maximum of `max` on a short path, and on any path.
+    /// The value of `max` on a short path, and the maximum of `max` on long paths.
     max_of_path: (u32, u32),
     /// The initial window in packets.
     initial: u32,
     size: Size,
     /// If a packet before this PSN is lost or marked, the window is not reduced again.
     recovery_end: Option<Psn>,
-    /// If a mark has caused the last reduction, the window before. A loss in the same round trip
-    /// still reduces it.
+    /// If a mark has caused the last reduction, the window before it. A loss in the same round trip
+    /// reduces that window once more, as if there had been no mark.
     before_mark: Option<u64>,
     /// The sizes before the last reduction, to be restored if no packet was lost.
     before_loss: Option<Size>,
@@ -171,17 +172,19 @@ pub(super) struct Cubic {
     before_measurement: Option<Size>,
     /// The curve along which the window grows. `None` until it grows again after a reduction.
     curve: Option<Curve>,
-    /// The shortest round trip since the last idle time, and of the last 10 to 20 s, because the
-    /// path may become longer.
+    /// The shortest round trip since the last idle time. It is forgotten after 10 to 20 s, because
+    /// the path may become longer.
     shortest: Option<Duration>,
-    /// Whether `max` is that of the shortest round trip since the last idle time.
+    /// Whether a round trip has been measured since the last idle time, so that `max` does not grow
+    /// before the next idle time.
     max_is_measured: bool,
     /// The shortest round trip since a time at most [`SHORTEST_AGE_MAX`] ago, and this time.
     recent: Option<(Duration, Instant)>,
     /// Whether the last measured round trip was longer than the shortest one, so that a queue is
     /// growing.
     has_queue: bool,
-    /// Whether it was so much longer that a short queue may be growing.
+    /// Whether it was longer by the lower limit [`SHORT_QUEUE_MIN`], so that a short queue may be
+    /// growing.
     has_short_queue: bool,
     /// The smoothed number of packets between two losses, times [`LOSS_INTERVAL_WEIGHT`]. It begins
     /// with the minimum, so that the first losses decide.

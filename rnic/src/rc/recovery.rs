@@ -25,7 +25,7 @@ use super::request_packets::Cursor;
 /// New packets are permitted in groups, of which a window has this number.
 const GROUPS_PER_WINDOW: u32 = 8;
 
-/// The number of groups that are counted at most.
+/// The maximum number of groups that are counted.
 const GROUPS_MAX: u32 = u32::MAX - 1;
 
 /// The time from the NAK until the peer has acknowledged all packets that had been sent before.
