@@ -325,7 +325,8 @@ fn too_many(work: &Work, resources: &ResponderResources) -> Refusal {
 #[inline]
 fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, Refusal> {
     let buffer = work.take_recv().ok_or(ReceiverNotReady)?;
-    // A buffer that the message must not use is flushed later with the other buffers.
+    // If the message may not use the buffer, the connection fails, and the buffer is flushed with
+    // the others.
     if work.may_take() {
         return Ok(buffer);
     }

@@ -42,8 +42,9 @@ const ANSWER_MAX: Duration = Duration::from_millis(5);
 /// The factor by which the round-trip time grows if a duplicate shows that it is much longer. It
 /// does not grow to the measured time, because a timer of the peer may have caused the duplicate.
 const ROUND_TRIP_GROWTH: u32 = 4;
-/// This number of packets that are too far ahead to be kept show that the peer sends them. After a
-/// loss of so many packets in a row, they arrive sooner than the delay of a NAK ends.
+/// This number of packets that are too far ahead to be kept show that the peer sends them. If so
+/// many packets in a row were lost that all later ones are too far ahead, this number of them
+/// arrives before the delay of a NAK ends.
 const FAR_PACKETS_MIN: u32 = 16;
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
@@ -142,9 +143,9 @@ pub(super) struct GapPolicy {
     /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered. Most
     /// connections send no NAK, and so they have no memory for these gaps.
     closed: Option<Box<[Option<ClosedGap>; 4]>>,
-    /// Whether packets were kept when the latest of these gaps closed, and neither an early packet
-    /// nor a later duplicate has arrived since. If none was kept, the next packets do not show
-    /// whether the peer has sent them before.
+    /// Whether the next early packet or duplicate decides `peer_goes_back`: packets were kept when
+    /// the latest of these gaps closed, and neither has arrived since. If none was kept, the next
+    /// packets do not show whether the peer has sent them before.
     is_just_closed: bool,
 }
 
@@ -157,8 +158,8 @@ struct ClosedGap {
     highest: Psn,
     /// The time of the first NAK.
     nak: Instant,
-    /// The duration of the gap, or 0 if several NAKs were sent: a duplicate may then answer another
-    /// NAK than the first arrival, so it does not show that the packet was only overtaken.
+    /// The duration of the gap, or 0 if several NAKs were sent. In that case a duplicate does not
+    /// show that the packet was only overtaken: the peer may have sent one copy for each NAK.
     lasted: Duration,
 }
 

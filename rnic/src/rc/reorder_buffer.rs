@@ -1,4 +1,4 @@
-//! Request packets that arrived early: before an earlier packet of the same connection.
+//! Request packets that arrived early: a packet with a lower PSN of the connection is missing.
 //!
 //! A connection takes memory when the first packet arrives early, and returns it when no packet is
 //! missing any more, or when the missing packet has not arrived for 3 s. The memory of all

@@ -36,9 +36,10 @@ pub(super) struct ResponderResources {
 /// duplicates a packet once or twice; a peer that lacks a response repeats its request for longer.
 const MAX_DROPPED_REPETITIONS: u32 = 4;
 
-/// The maximum number of PSNs between an acknowledgement and the expected packet. It is less than
-/// half of all PSNs, so that the peer takes the acknowledgement for an old one, whatever it has
-/// sent meanwhile. A peer has fewer PSNs in flight.
+/// The acknowledgement ends before a READ or an atomic operation only if the latter's PSN is less
+/// than this number before the expected PSN. The number is less than half of all PSNs, so that the
+/// peer sees that the acknowledgement is old, whatever it has sent meanwhile. A peer has fewer PSNs
+/// in flight.
 const ACK_DISTANCE_MAX: i32 = (Psn::COUNT / 16 * 7) as i32;
 
 /// A READ or an atomic operation of the peer.
@@ -71,6 +72,7 @@ enum Body {
 struct PacketRange {
     /// The first packet of the range, which has a FIRST or ONLY opcode.
     start: u32,
+    /// The packet of the range that is sent next.
     next: u32,
     end: u32,
     /// The number of octets from the beginning of the READ to the end of this range.
@@ -278,10 +280,10 @@ impl ResponderResources {
             match request.transmit_due(work, path, msn, burst, reserved) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // The peer may have all responses, and a duplicate of its request came late. The
-                // peer's consumer may have told the consumer of this side that the memory is no
-                // longer needed. A peer that lacks a response repeats the request and is
-                // then told that the READ failed.
+                // The peer may have all responses: the network may have duplicated its request, and
+                // the consumers may have agreed meanwhile that the memory is no longer needed. A
+                // peer that lacks a response repeats the request more often, and is then told that
+                // the READ failed.
                 Err(_) if request.is_answered() && request.dropped < MAX_DROPPED_REPETITIONS => {
                     request.dropped += 1;
                     (request.due, request.rest) = Default::default();
