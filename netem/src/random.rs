@@ -20,7 +20,7 @@ impl Probability {
         Self::per_million(times.saturating_mul(10_000))
     }
 
-    /// The number of times out of a million.
+    /// The number of times out of a million that the event happens.
     pub const fn as_per_million(self) -> u32 {
         self.0
     }

@@ -97,7 +97,7 @@ pub enum Cause {
     PacketsTooLong {
         /// The length of the packets in octets, with their headers.
         octets: usize,
-        /// The length that the path takes, if a router has said so.
+        /// The length of the longest packets that the path carries, if a router has said so.
         path: Option<usize>,
     },
     /// The connection broke, and the provider does not know a better cause.

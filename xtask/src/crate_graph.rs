@@ -29,7 +29,7 @@ fn the_table_of_crates_has_the_dependencies_that_cargo_knows() {
     }
 }
 
-/// The crates that know no programming interface, and neither do the crates that they reach.
+/// The crates that know no programming interface, not even through the crates that they use.
 const NEUTRAL: [&str; 7] = ["adapter", "rnic", "wire", "work", "netem", "capture", "waiting"];
 
 #[test]

@@ -20,8 +20,8 @@ use crate::provider::{
 /// size of the array that [`shorten`] needs for an RDMA read.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
-/// The flags of all requests. The unsignalled and the solicited flag are added where they have a
-/// meaning.
+/// The flags that any request may have. Some requests may also have the unsignalled or the
+/// solicited flag.
 pub(super) const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_BARRIER_FENCE_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;

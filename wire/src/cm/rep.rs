@@ -27,8 +27,8 @@ pub struct Rep<'a> {
     pub failover: u8,
     /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
-    /// The number of times that the receiver repeats a packet if no receive was posted for it, 3
-    /// bits. 7 means that there is no limit.
+    /// The number of times that the other end repeats a packet if the sender has posted no receive
+    /// for it, 3 bits. 7 means that there is no limit.
     pub rnr_retry_count: u8,
     /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,

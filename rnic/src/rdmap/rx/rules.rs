@@ -143,7 +143,7 @@ impl Stream {
     }
 
     /// Returns the receive of the current message, or `None` if the message waits for a receive. If
-    /// the message must not use the receive, the receive is flushed when the connection ends.
+    /// the message may not use the receive, the connection fails, which flushes the receive.
     #[inline]
     fn receive(&mut self) -> Result<Option<Rqe>, Failure> {
         if let Some(buffer) = self.work.recv() {
