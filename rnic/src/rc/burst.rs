@@ -12,6 +12,7 @@ pub struct Burst {
     memory: Box<[u8]>,
     used: usize,
     lens: Vec<u16>,
+    /// The maximum number of datagrams.
     max: usize,
 }
 

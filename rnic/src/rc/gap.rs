@@ -60,7 +60,7 @@ pub(super) struct Gap {
     far_packets: u32,
     /// The time at which the gap was noticed.
     since: Instant,
-    /// Whether the gap remained when an earlier gap closed.
+    /// Whether this gap remained when the gap before it closed, so that no early packet opened it.
     remained: bool,
     /// Whether a NAK was sent for a gap that closed directly before this one, or for this gap
     /// before it was paused. The peer may still be sending later packets again.
@@ -143,9 +143,10 @@ pub(super) struct GapPolicy {
     /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered. Most
     /// connections send no NAK, and so they have no memory for these gaps.
     closed: Option<Box<[Option<ClosedGap>; 4]>>,
-    /// Whether the next early packet or duplicate decides `peer_goes_back`: packets were kept when
-    /// the latest of these gaps closed, and neither has arrived since. If none was kept, the next
-    /// packets do not show whether the peer has sent them before.
+    /// Whether an early packet, if it arrives next, shows that the peer does not go back: packets
+    /// were kept when the latest of these gaps closed, and neither an early packet nor a later
+    /// duplicate has arrived since. If none was kept, the next packets do not show whether the peer
+    /// has sent them before.
     is_just_closed: bool,
 }
 
@@ -264,7 +265,7 @@ impl GapPolicy {
             return None;
         }
         let delay = match self.peer_goes_back {
-            // The peer is sending packets one after the other.
+            // No kept packet came next, so the peer may be sending the missing packets one by one.
             _ if !skips => self.nak_delay().max(self.round_trip() / 2),
             // The packets after the gap arrived before the NAK, so it has lasted for a round trip.
             // But on a path that reorders packets, the gap may have come about just now.

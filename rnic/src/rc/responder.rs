@@ -288,8 +288,9 @@ impl Responder {
         let (ack_requests, last) = (self.ack_requests, self.expected.previous());
         let result = self.execute_early(work, path, now, before, stats);
         if self.gap_policy.peer_may_go_back(before, self.may_be_rxe) {
-            // After a NAK, the peer requests the acknowledgement again: in the missing packet, or
-            // in the packets after it if the peer sends all of them again.
+            // After a NAK, the peer requests the acknowledgement again, so the early packets need
+            // not cause one: it does so in the missing packet, or in the packets after it if it
+            // sends all of them again.
             self.ack_requests = ack_requests;
             if last != self.expected.previous() {
                 self.on_repeated(last, now);
@@ -454,13 +455,13 @@ impl Responder {
     /// would not complete the message (`COMPST_WRITE_SEND`, `COMPST_UPDATE_COMP` and
     /// `reset_retry_timer` in rxe_comp.c). Then it waits for the acknowledgement of the repeated
     /// end, and if that is lost, it waits forever. So the end is acknowledged when it arrives
-    /// again. The delay is for an end that is lost on its way: rxe would repeat it only when its
-    /// timer expires.
+    /// again. If the end is lost on its way, rxe repeats it only when its timer expires. Therefore
+    /// the end is also acknowledged after a delay.
     ///
     /// The first acknowledgement of the end may have been under way when the timer of rxe expired.
     /// Then rxe does wait for the acknowledgement of the repeated end, so that one is sent twice.
     ///
-    /// A message of one packet has no such state. Neither does an earlier message than the last
+    /// A message of one packet needs no such care. Neither does an earlier message than the last
     /// one: rxe ignores acknowledgements of later packets while it is sending a message.
     #[cold]
     fn on_repeated(&mut self, psn: Psn, now: Instant) {

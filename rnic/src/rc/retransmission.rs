@@ -44,9 +44,9 @@ const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
 /// longer than [`PEER_CLOSE_SILENCE_MAX`]. Probes are sent at once and after 4 and 12 round trips;
 /// the remaining time is for the response to the last probe.
 const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
-/// The maximum time of the whole close, even if the peer answers. It is a sixth of the time in
-/// which this implementation repeats its DREQ, and shorter than the time after which a kernel first
-/// repeats its own DREQ.
+/// The maximum time of the whole close, even if the peer answers. It is a sixth of the time for
+/// which an adapter of this implementation repeats its DREQ, and shorter than the time after which
+/// a kernel first repeats its own DREQ.
 const PEER_CLOSE_MAX: Duration = Duration::from_secs(2);
 /// The maximum delay of a probe for a requester without an ACK timeout.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(1);
