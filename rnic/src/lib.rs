@@ -2,6 +2,90 @@
 //! and the wire, as data structures and state machines. The owner of the socket moves the octets.
 //! This crate reads neither a clock nor a socket.
 //!
+//! # Example
+//!
+//! Two queue pairs exchange a message in memory. Their engines carry datagrams, which need no
+//! connection. [`ReliableConnection`], the engine of a connection over RoCEv2, is called in the
+//! same way, and is also told the time.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rnic::ud::HEADER_SIZE;
+//! use rnic::{
+//!     Access, Burst, Cq, DatagramQp, DatagramWr, Destination, Keys, Mr, OutOfMemory, Qp, QpCfg,
+//!     RecvWr, Segment, UdCfg, WcOp, WcStatus,
+//! };
+//! use wire::rocev2::{Bth, Icrc, Packet, PathMtu};
+//!
+//! let (host, q_key) = ([127, 0, 0, 1].into(), 0x1234);
+//! let keys = Arc::new(Keys::new());
+//! let pd = keys.pd();
+//! let cq = Arc::new(Cq::new(2, |_event| {})?);
+//! let queue_pair = |token| {
+//!     let cfg = QpCfg {
+//!         keys: Arc::clone(&keys),
+//!         pd,
+//!         request_cq: Some(Arc::clone(&cq)),
+//!         recv_cq: Some(Arc::clone(&cq)),
+//!         srq: None,
+//!         token,
+//!         max_requests: 1,
+//!         max_recvs: 1,
+//!         max_request_segments: 1,
+//!         max_recv_segments: 1,
+//!     };
+//!     // SAFETY: the example has one thread, and so it needs no engine lock.
+//!     let (qp, work) = unsafe { Qp::new(cfg) }?;
+//!     let cfg = UdCfg { q_key, mtu: PathMtu::Octets1024, p_key: Bth::DEFAULT_P_KEY };
+//!     Ok::<_, OutOfMemory>((qp, DatagramQp::new(work, cfg)))
+//! };
+//! let (sender, mut sender_engine) = queue_pair(1)?;
+//! let (receiver, mut receiver_engine) = queue_pair(2)?;
+//!
+//! // The memory holds the message and, after it, the receive buffer: a header and the message.
+//! let mut memory = *b"hello.............................................";
+//! let access = Access { local_read: true, local_write: true, ..Access::default() };
+//! // SAFETY: the memory outlives the region, and nothing else uses it while the engines work.
+//! let region = unsafe { Mr::new(&keys, pd, memory.as_mut_ptr(), memory.len(), access, true) }?;
+//! let message = [Segment { addr: 0, len: 5, key: region.lkey() }];
+//! let buffer = [Segment { addr: 5, len: HEADER_SIZE as u32 + 5, key: region.lkey() }];
+//!
+//! let to = Destination { address: host, route: 0, qpn: 2, q_key };
+//! let datagram = DatagramWr {
+//!     id: 10,
+//!     to,
+//!     immediate: None,
+//!     segments: &message,
+//!     signalled: true,
+//!     solicited: false,
+//!     quiet: false,
+//! };
+//! // SAFETY: one thread posts, and the memory outlives the work requests.
+//! unsafe {
+//!     receiver.post_recv(&RecvWr { id: 20, segments: &buffer, quiet: false })?;
+//!     sender.post_datagram(&datagram)?;
+//! }
+//!
+//! // The owner of a socket would write the checksum at the end of the packet, and send the packet.
+//! let mut burst = Burst::new(1, Icrc::MAX_DATAGRAM);
+//! let next = sender_engine.next().ok_or("a datagram is posted")?;
+//! sender_engine.transmit(next, 1, &mut burst)?;
+//! let (packet, _) = burst.octets().split_last_chunk::<{ Icrc::SIZE }>().ok_or("a packet")?;
+//! receiver_engine.receive(&Packet::parse(packet)?, host, &[0; HEADER_SIZE])?;
+//!
+//! // Both work requests have completed, and the message has arrived.
+//! let mut completions = Vec::new();
+//! // SAFETY: one thread polls.
+//! unsafe { cq.poll_with(2, |wc| completions.push((wc.qp, wc.id, wc.op, wc.status))) };
+//! let success = WcStatus::Success;
+//! assert_eq!(completions, [(1, 10, WcOp::Send, success), (2, 20, WcOp::Recv, success)]);
+//! assert_eq!(memory[5 + HEADER_SIZE..], *b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Files
+//!
 //! | file | what |
 //! |---|---|
 //! | [`rate_limit`] | the limit on work for strangers |
