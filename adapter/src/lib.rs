@@ -1,6 +1,39 @@
 //! The common part of all software adapters: objects over rnic's queues, and the threads that make
 //! progress. It knows no programming interface: the crate `dat-adapter` makes an adapter a
-//! transport of dat-core. A file uses only files below it:
+//! transport of dat-core.
+//!
+//! # Example
+//!
+//! A provider opens an adapter. First it parses the ia_params of the entry, which contain an
+//! address, keys that all providers have, and keys of its own such as `crc`:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use adapter::params;
+//!
+//! let parse = |ia_params: &str| {
+//!     let mut crc = true;
+//!     let own = |_key: &str, value: &str| {
+//!         crc = params::on(value)?;
+//!         Ok(())
+//!     };
+//!     // `strict=on` is the value of OPENDAT_PARAMS, with the defaults of all adapters.
+//!     params::parse(ia_params, "strict=on", &["spin", "strict", "crc"], own).map(|p| (p, crc))
+//! };
+//! let (params, crc) = parse("127.0.0.1 spin=50 crc=off")?;
+//! assert_eq!(params.bind, Some("127.0.0.1:0".parse()?));
+//! assert_eq!(params.spin(), Duration::from_micros(50));
+//! assert!(params.strict && !crc);
+//!
+//! let error = parse("127.0.0.1 crc=maybe").unwrap_err();
+//! assert_eq!(error.reason, "ia_params: crc=maybe: expected on or off");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Files
+//!
+//! A file uses only files below it:
 //!
 //! | file | contents |
 //! |---|---|
