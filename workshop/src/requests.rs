@@ -244,7 +244,7 @@ impl WatchedSockets {
     }
 }
 
-/// Connects further TCP streams to the other process. They do not block.
+/// Opens `count` further TCP connections to the other process, whose sockets are non-blocking.
 fn connect_more(sockets: &mut PlainSockets, role: Role, count: usize) -> Result<Vec<TcpStream>> {
     let (local, peer) = (sockets.socket().local_addr()?.ip(), sockets.socket().peer_addr()?.ip());
     let listener = TcpListener::bind((local, 0))?;

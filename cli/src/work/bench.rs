@@ -221,9 +221,10 @@ impl Work {
     }
 
     /// Runs the work of one process. `connections` contains first the connections of the first
-    /// adapter, then those of the second. The rounds of the points take turns. At the client,
-    /// `report_progress` is called with the number of completed points, and `report_outcome` with
-    /// the outcome of a point after each of its rounds.
+    /// adapter, then those of the second. The first round of every point comes first, then the
+    /// second round of every point, and so on. At the client, `report_progress` is called with the
+    /// number of completed points, and `report_outcome` with the outcome of a point after each of
+    /// its rounds.
     pub(crate) fn run(
         &self,
         connections: &mut [Connection],

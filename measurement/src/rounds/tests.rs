@@ -119,8 +119,8 @@ fn every_size_of_trial_may_be_interrupted_once() {
     assert!(near(rounds.figure(0, |rate| rate.value).main.median, 1.0 / 5e-6), "{rounds:?}");
 }
 
-/// A trial of a round takes this many seconds more, by the number of the round. No two states
-/// explain these times.
+/// The number of seconds that a disturbance adds to each trial of a round, by the number of the
+/// round. The times do not form two clusters, so they are not those of a machine with two states.
 const DISTURBANCES: [f64; 5] = [0.0, 0.02, 0.05, 0.09, 0.14];
 
 /// Returns the number of trials before the first round.

@@ -105,7 +105,7 @@ fn count(outcome: IoOutcome) -> Result<usize, Corrupt> {
     }
 }
 
-/// Two sides that have moved to the memory, and their clock.
+/// The two sides of a connection that has moved from TCP to the shared memory, and their clock.
 struct Connection {
     sides: [Side; 2],
     now: Instant,
