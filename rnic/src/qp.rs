@@ -573,7 +573,7 @@ impl Work {
         // SAFETY: the engine is the only consumer, a filled slot belongs to it, and its header
         // gives the number of its segments.
         unsafe {
-            if !self.qp.sq.is_filled(at) {
+            if !self.qp.sq.is_in_use(at) {
                 return None;
             }
             let slot = self.qp.sq.slot(at);
@@ -597,7 +597,7 @@ impl Work {
         debug_assert!(self.request(at).is_some());
         // SAFETY: the engine is the only consumer, and a filled slot belongs to it.
         unsafe {
-            if self.qp.sq.is_filled(at) {
+            if self.qp.sq.is_in_use(at) {
                 (*self.qp.sq.slot(at).header()).flags |= Wqe::DONE;
             }
         }

@@ -180,20 +180,29 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.load(Ordering::Relaxed)
     }
 
-    /// Whether slot `at` is in use. If it is, all older slots up to the head are in use, too.
+    /// Whether slot `at`, which is not older than the head, is in use. If it is, all older slots up
+    /// to the head are in use, too.
     ///
     /// # Safety
     /// The caller must be the only consumer.
     #[inline]
     pub(crate) unsafe fn is_filled(&self, at: usize) -> bool {
-        let head = self.consumer.own.load(Ordering::Relaxed);
-        let ahead = at.wrapping_sub(head);
         // SAFETY: only the consumer accesses its own `cached_other`.
         let tail = unsafe { &mut *self.consumer.cached_other.get() };
-        if ahead >= tail.wrapping_sub(head) {
+        if at.wrapping_sub(*tail) as isize >= 0 {
             *tail = self.producer.own.load(Ordering::Acquire);
         }
-        ahead < tail.wrapping_sub(head)
+        (at.wrapping_sub(*tail) as isize) < 0
+    }
+
+    /// Whether slot `at` is in use, whatever `at` is.
+    ///
+    /// # Safety
+    /// The caller must be the only consumer.
+    #[inline]
+    pub(crate) unsafe fn is_in_use(&self, at: usize) -> bool {
+        // SAFETY: the caller is the only consumer.
+        unsafe { at.wrapping_sub(self.head()) <= self.consumer.shape.mask && self.is_filled(at) }
     }
 
     /// Returns all slots before `head` to the producer.

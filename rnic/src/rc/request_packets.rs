@@ -12,6 +12,9 @@ use crate::qp::Work;
 use crate::wqe::Wqe;
 use crate::wr::{Segment, WcOp, WcStatus};
 
+/// A request in the send queue: its header and its segments.
+pub(super) type Request<'a> = (&'a Wqe, &'a [Segment]);
+
 /// A place in the send queue: a packet of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
@@ -51,7 +54,7 @@ pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
 #[inline]
 pub(super) fn push_message(
     work: &Work,
-    (wqe, segments): (&Wqe, &[Segment]),
+    (wqe, segments): Request<'_>,
     (at, packets): (Cursor, u32),
     path: &Path,
     requests_ack: bool,

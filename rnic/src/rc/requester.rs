@@ -14,7 +14,9 @@ use super::challenge::Challenges;
 use super::cursors::Cursors;
 use super::flight::Flight;
 use super::read_requests::EarlyResponses;
-use super::request_packets::{OldestPacket, packets, push_atomic, push_message, push_read};
+use super::request_packets::{
+    OldestPacket, Request, packets, push_atomic, push_message, push_read,
+};
 use super::retransmission::TimerExpiry;
 use super::types::{Failure, MAX_MESSAGE, Path, RcCfg, Stats};
 use crate::cause::octets;
@@ -98,26 +100,28 @@ impl Requester {
         self.flight.reads().requests_missing() || self.next_step(work, mtu).is_some()
     }
 
-    /// The next step that the requester may take, if any.
-    #[inline]
-    fn next_step(&self, work: &Work, mtu: PathMtu) -> Option<Step> {
+    /// The next step that the requester may take, if any, and its request. A call would return them
+    /// through memory, so the function is always inlined.
+    #[inline(always)]
+    fn next_step<'a>(&self, work: &'a Work, mtu: PathMtu) -> Option<(Step, Request<'a>)> {
         let (flight, reads) = (&self.flight, self.flight.reads());
         if flight.receiver().until().is_some() || !self.may_send() {
             return None;
         }
         let (oldest, next) = (flight.cursors().oldest(), flight.cursors().next());
-        let (wqe, _) = work.request(next.at)?;
+        let request = work.request(next.at)?;
+        let (wqe, _) = request;
         if !flight.receiver().permits_request(next.at.wrapping_sub(oldest.at)) {
             return None;
         }
         let alone = oldest.at == next.at;
         if self.failed_request.is_some_and(|(at, _)| at == next.at) {
-            return alone.then_some(Step::Fail);
+            return alone.then_some((Step::Fail, request));
         }
         if next.index == 0 && wqe.has(Wqe::FENCE) && reads.is_any_awaited() {
             return None;
         }
-        match wqe.op {
+        let step = match wqe.op {
             WcOp::Bind => alone.then_some(Step::Bind),
             op if op.awaits_response() && !reads.may_start() => None,
             WcOp::Read => flight.next_part(wqe, mtu).map(Step::Read),
@@ -125,7 +129,8 @@ impl Requester {
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
                 Some(Step::Message)
             }
-        }
+        };
+        step.map(|step| (step, request))
     }
 
     /// Whether the next packet may be sent: the window is open, and the peer accepts the packet or
@@ -206,29 +211,29 @@ impl Requester {
             self.push_missing(work, path, now, burst, stats);
         }
         while burst.room() > 0 {
-            let Some(step) = self.next_step(work, path.mtu) else { break };
-            let next = self.cursors().next();
-            let Some((&wqe, _)) = work.request(next.at) else { break };
+            let Some((step, request)) = self.next_step(work, path.mtu) else { break };
+            let ((wqe, _), next) = (request, self.cursors().next());
             let done = match step {
                 Step::Fail => return Err(self.fail(work)),
                 _ if wqe.len > MAX_MESSAGE => Err(WcStatus::LocalLength),
-                Step::Message => self.push_message(work, &wqe, path, now, burst, stats),
+                Step::Message => self.push_message(work, request, path, now, burst, stats),
                 Step::Read(count) => {
-                    let is_sent = push_read(&wqe, next, count, path, burst);
+                    let is_sent = push_read(wqe, next, count, path, burst);
                     if is_sent {
-                        self.flight.on_read_sent(count, packets(&wqe, path.mtu), now, stats);
+                        self.flight.on_read_sent(count, packets(wqe, path.mtu), now, stats);
                     }
                     Ok(is_sent)
                 }
                 Step::Atomic => {
-                    let is_sent = push_atomic(&wqe, next.psn, path, burst);
+                    let is_sent = push_atomic(wqe, next.psn, path, burst);
                     if is_sent {
                         self.flight.on_read_sent(1, 1, now, stats);
                     }
                     Ok(is_sent)
                 }
                 Step::Bind => {
-                    self.bind(work, &wqe, stats)?;
+                    let key = wqe.remote_key;
+                    self.bind(work, key, stats)?;
                     Ok(true)
                 }
             };
@@ -248,19 +253,17 @@ impl Requester {
     fn push_message(
         &mut self,
         work: &Work,
-        wqe: &Wqe,
+        request: Request<'_>,
         path: &Path,
         now: Instant,
         burst: &mut Burst,
         stats: &mut Stats,
     ) -> Result<bool, WcStatus> {
-        let at = self.cursors().next().at;
-        let Some((_, segments)) = work.request(at) else { return Ok(false) };
-        let packets = packets(wqe, path.mtu);
+        let (at, packets) = (self.cursors().next().at, packets(request.0, path.mtu));
         while self.cursors().next().at == at && self.may_send() {
             let next = self.cursors().next();
             let requests_ack = next.index + 1 == packets || self.flight.must_request_ack();
-            if !push_message(work, (wqe, segments), (next, packets), path, requests_ack, burst)? {
+            if !push_message(work, request, (next, packets), path, requests_ack, burst)? {
                 return Ok(false);
             }
             self.flight.on_sent(1, packets, requests_ack, now, stats);
@@ -288,9 +291,9 @@ impl Requester {
 
     /// Binds a memory window. The bind is at the head of the send queue, so all earlier requests
     /// are done.
-    fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
+    fn bind(&mut self, work: &mut Work, key: u32, stats: &mut Stats) -> Result<(), Failure> {
         let at = self.cursors().next().at;
-        if work.keys().bind(wqe.remote_key).is_err() {
+        if work.keys().bind(key).is_err() {
             work.report(Cause::BindFailed);
             work.fail(at, WcStatus::BindFailed);
             return Err(Failure::Local);
