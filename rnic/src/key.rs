@@ -37,6 +37,12 @@ impl From<Pd> for Scope {
     }
 }
 
+/// The number of low bits of an STag that are no part of its index.
+const TAG_BITS: u32 = 8;
+
+/// The largest table has two slots for each key, and the index of a slot fits the other bits.
+const _: () = assert!(2 * Keys::MAX <= 1 << (u32::BITS - TAG_BITS));
+
 /// One kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -95,10 +101,17 @@ pub enum RegisterError {
 
 /// The keys of an adapter. A lookup takes no lock.
 ///
-/// An STag is a random number, and its low bits are its index in a table that has at least twice as
-/// many slots as keys. So a lookup is one load. A peer that guesses a key finds a live one with the
-/// probability (live keys) / 2^32. When the table doubles, all keys stay valid: indices that differ
-/// in the low bits still differ with one bit more.
+/// An STag is a random number. Its bits from bit 8 on are its index in a table that has at least
+/// twice as many slots as keys. So a lookup is one load. A peer that guesses a key finds a live one
+/// with the probability (live keys) / 2^32. When the table doubles, all keys stay valid: indices
+/// that differ in the low bits still differ with one bit more.
+///
+/// The low 8 bits, the *tag*, are no part of the index, so no two keys have the same high 24 bits.
+/// The owner of a key could therefore choose the tag freely, as the owners of windows of type 2 do
+/// (IBA, section 10.6.7.2).
+///
+/// A key that was removed becomes valid again only if its 32 bits are drawn again: at each later
+/// registration with a probability of at most 2^-31, because at least half of the slots are free.
 pub struct Keys {
     table: AtomicPtr<Table>,
     registry: Mutex<Registry>,
@@ -279,7 +292,9 @@ impl Registry {
             // a peer that has seen some STags cannot predict the next STag.
             let stag = self.random.hash_one(self.stags_drawn) as u32;
             self.stags_drawn += 1;
-            if stag != 0 && self.current().slot(stag).stag.load(Ordering::Relaxed) == 0 {
+            // With another tag, the key must not be 0 either.
+            let is_valid = stag >> TAG_BITS != 0;
+            if is_valid && self.current().slot(stag).stag.load(Ordering::Relaxed) == 0 {
                 return stag;
             }
         }
@@ -357,7 +372,7 @@ impl Table {
     #[inline]
     fn slot(&self, stag: u32) -> &Slot {
         // SAFETY: `mask` is the number of slots, a power of two, minus one.
-        unsafe { self.slots.get_unchecked((stag & self.mask) as usize) }
+        unsafe { self.slots.get_unchecked((stag >> TAG_BITS & self.mask) as usize) }
     }
 }
 

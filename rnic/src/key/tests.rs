@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
@@ -126,6 +126,23 @@ proptest! {
         for stag in gone.into_iter().filter(|stag| !model.contains_key(stag)) {
             let check = keys.check(stag, pd.into(), 0, 0, Right::LocalRead);
             prop_assert_eq!(check, Err(KeyError::Invalid));
+        }
+    }
+}
+
+/// The owner of a key could use all keys that differ from it in the low 8 bits only: no other key
+/// has them. They grant nothing until then, although they have the same index.
+#[test]
+fn the_low_8_bits_are_free() {
+    let keys = Keys::new();
+    let pd = keys.pd();
+    let mut indices = HashSet::new();
+    for _ in 0..if cfg!(miri) { 70 } else { 10_000 } {
+        let stag = keys.register(pd, 0, 1, ALL, false).unwrap();
+        assert!(indices.insert(stag >> 8), "two keys have the index of {stag:#x}");
+        for tag in (0..=0xff).filter(|&tag| tag != stag & 0xff) {
+            let other = keys.check(stag & !0xff | tag, pd.into(), 0, 1, Right::RemoteRead);
+            assert_eq!(other, Err(KeyError::Invalid));
         }
     }
 }
