@@ -87,7 +87,7 @@
 //! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
 //!    common keys, and asks for the provider's own keys.
 //! 5. Implement `Provider` of dat-core. Its transport is a `dat_adapter::Adapter<YourEngine>`, and
-//!    its `open` is little more than `dat_adapter::Adapter::open`.
+//!    its `open` is little more than [`Adapter::open`] and `dat_adapter::Adapter::new`.
 //! 6. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
 //!    `dat-adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
 //!

@@ -372,7 +372,7 @@ fn sockets(table: &str, port: u16) -> Vec<String> {
 
 /// Reports whether the packets of a batch leave with the IP identification that the ICRC needs.
 fn headers() -> Finding {
-    match provider_softroce::gso_headers_fit_icrc() {
+    match roce::gso_headers_fit_icrc() {
         true => Finding::fine("IP headers", "correct for RoCEv2's checksum, also in batches"),
         false => Finding::note(
             "IP headers",

@@ -12,8 +12,8 @@
 //! | `upcall` | events of an engine as upcalls of dat-core |
 //! | `error` | errors of an adapter as errors of DAT: [`error`], [`open_error`] |
 //!
-//! A provider over this crate opens its adapters with [`Adapter::open`]; `adapter` says how to
-//! write the engine.
+//! A provider over this crate opens an [`adapter::Adapter`] and passes it to [`Adapter::new`];
+//! `adapter` says how to write the engine.
 
 mod completion;
 mod error;

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Context, Engine, Limits, Listener, Params, PeerAddress, QpCfg, Request, netdev};
+use adapter::{Engine, Limits, Listener, Params, PeerAddress, QpCfg, Request, netdev};
 use dat_core::provider::{self, Access, Attrs, Mem, Sink, Transport, Upcall};
-use dat_core::{Error, OpenError, Result};
+use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION, DAT_RMR_SCOPE_ANY};
 use rnic::key::RegisterError;
 use rnic::{CqEvent, Keys};
 use waiting::{Wake, WakeReason};
 
 use crate::completion::Cq;
-use crate::error::{error, open_error};
+use crate::error::error;
 use crate::memory::{Mr, Mw, Pd};
 use crate::queue::Qp;
 use crate::receive::Srq;
@@ -26,24 +26,17 @@ pub struct Adapter<E: Engine> {
 }
 
 impl<E: Engine> Adapter<E> {
-    /// Opens an adapter with the IA name `ia`. `named` are the named attributes of the transport.
-    /// `engine` creates an engine; see [`adapter::Adapter::open`].
-    ///
-    /// # Errors
-    /// Those of [`adapter::Adapter::open`].
-    pub fn open(
+    /// Makes an open adapter the IA with the name `ia`. `params` are those that the adapter was
+    /// opened with. `named` are the named attributes of the transport.
+    pub fn new(
         ia: &str,
+        adapter: adapter::Adapter<E>,
         params: &Params,
-        limits: Limits,
         named: Vec<(String, String)>,
-        engine: impl Fn(Context<E>) -> std::result::Result<E, adapter::OpenError>
-        + Send
-        + Sync
-        + 'static,
-    ) -> std::result::Result<Self, OpenError> {
-        let adapter = adapter::Adapter::open(ia, params, limits, engine).map_err(open_error)?;
-        let attrs = attrs(ia, params, limits, named, adapter.max_qps().min(MAX_EPS));
-        Ok(Adapter { adapter, attrs })
+    ) -> Self {
+        let max_eps = adapter.max_qps().min(MAX_EPS);
+        let attrs = attrs(ia, params, adapter.limits(), named, max_eps);
+        Adapter { adapter, attrs }
     }
 }
 

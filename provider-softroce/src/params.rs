@@ -14,10 +14,11 @@
 //! - The defaults of `timeout` and `retries` apply on the side that connects. On the side that
 //!   accepts, the default is the value in the connection request.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use adapter::OpenError;
-use netem::Conditions;
+use roce::Config;
 use wire::cm::Timeout;
 use wire::rocev2::PathMtu;
 
@@ -26,20 +27,8 @@ use wire::rocev2::PathMtu;
 pub struct Params {
     /// The parameters that all providers have in common.
     pub adapter: adapter::Params,
-    /// The largest path MTU.
-    pub(crate) mtu: PathMtu,
-    /// Whether the kernel splits batches into packets. `None` means that the self-test decides.
-    pub(crate) gso: Option<bool>,
-    /// The DSCP in the IP header of packets (RFC 2474), 0 to 63.
-    pub(crate) dscp: u8,
-    /// The time to wait for an acknowledgement. `None` means the default: a constant on the side
-    /// that connects, the value in the connection request on the side that accepts.
-    pub(crate) timeout: Option<Timeout>,
-    /// The number of times that a packet is sent again. `None` means the default: a constant on the
-    /// side that connects, the value in the connection request on the side that accepts.
-    pub(crate) retries: Option<u8>,
-    /// The conditions of the emulated network.
-    pub(crate) conditions: Conditions,
+    /// The configuration of the engine in user space.
+    pub config: Config,
     /// A key in these parameters that only an engine in user space supports. `None` if there is no
     /// such key.
     pub user_only_key: Option<&'static str>,
@@ -63,24 +52,24 @@ impl Params {
         keys: &[&str],
         mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let mut own = OwnKeys::default();
-        let set = |key: &str, value: &str| own.set(key, value, &mut other);
-        let adapter = adapter::params::parse(text, defaults, keys, set)?;
-        let OwnKeys { mtu, gso, dscp, timeout, retries, conditions } = own;
+        let (mut config, mut seen) = (Config::default(), HashSet::new());
+        let own = |key: &str, value: &str| {
+            seen.insert(key.to_owned());
+            set(&mut config, key, value, &mut other)
+        };
+        let adapter = adapter::params::parse(text, defaults, keys, own)?;
         let user_only_key = [
-            ("net", !conditions.is_off()),
+            ("net", !config.conditions.is_off()),
             ("capture", adapter.capture.is_some()),
-            ("mtu", mtu.is_some()),
-            ("gso", gso.is_some()),
-            ("dscp", dscp.is_some()),
-            ("timeout", timeout.is_some()),
-            ("retries", retries.is_some()),
+            ("mtu", seen.contains("mtu")),
+            ("gso", config.gso.is_some()),
+            ("dscp", seen.contains("dscp")),
+            ("timeout", seen.contains("timeout")),
+            ("retries", seen.contains("retries")),
         ];
         let user_only_key =
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
-        let mtu = mtu.unwrap_or(PathMtu::Octets4096);
-        let dscp = dscp.unwrap_or(0);
-        Ok(Params { adapter, mtu, gso, dscp, timeout, retries, conditions, user_only_key })
+        Ok(Params { adapter, config, user_only_key })
     }
 
     /// Checks ia_params without asking the host for addresses. The arguments are those of
@@ -94,48 +83,35 @@ impl Params {
         keys: &[&str],
         mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), OpenError> {
-        let mut own = OwnKeys::default();
-        let set = |key: &str, value: &str| own.set(key, value, &mut other);
-        adapter::params::read(text, defaults, keys, set).map(drop)
+        let mut config = Config::default();
+        let own = |key: &str, value: &str| set(&mut config, key, value, &mut other);
+        adapter::params::read(text, defaults, keys, own).map(drop)
     }
 }
 
-/// The values of the keys that only this provider has; see [`Params`].
-#[derive(Default)]
-struct OwnKeys {
-    mtu: Option<PathMtu>,
-    gso: Option<bool>,
-    dscp: Option<u8>,
-    timeout: Option<Timeout>,
-    retries: Option<u8>,
-    conditions: Conditions,
-}
-
-impl OwnKeys {
-    fn set(
-        &mut self,
-        key: &str,
-        value: &str,
-        other: &mut impl FnMut(&str, &str) -> Result<(), String>,
-    ) -> Result<(), String> {
-        match (key, value) {
-            ("mtu", _) => self.mtu = Some(self::mtu(value)?),
-            ("dscp", _) => self.dscp = Some(self::dscp(value)?),
-            ("timeout", _) => self.timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
-            ("retries", _) => self.retries = Some(adapter::params::retries(value)?),
-            ("gso", "auto") => self.gso = None,
-            ("gso", _) => {
-                let gso = adapter::params::on(value).map_err(|_| "expected on, off or auto")?;
-                self.gso = Some(gso);
-            }
-            ("net", _) => {
-                self.conditions =
-                    value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
-            }
-            _ => return other(key, value),
+/// Sets the value of a key that only this provider has. Passes other keys to `other`.
+fn set(
+    config: &mut Config,
+    key: &str,
+    value: &str,
+    other: &mut impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    match (key, value) {
+        ("mtu", _) => config.mtu = mtu(value)?,
+        ("dscp", _) => config.dscp = dscp(value)?,
+        ("timeout", _) => config.timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
+        ("retries", _) => config.retries = Some(adapter::params::retries(value)?),
+        ("gso", "auto") => config.gso = None,
+        ("gso", _) => {
+            let gso = adapter::params::on(value).map_err(|_| "expected on, off or auto")?;
+            config.gso = Some(gso);
         }
-        Ok(())
+        ("net", _) => {
+            config.conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
+        }
+        _ => return other(key, value),
     }
+    Ok(())
 }
 
 /// Returns the shortest timeout of the IBA's encoding that is not shorter than `time`.
@@ -175,10 +151,13 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse("").expect("the parameters are valid");
-        assert_eq!((params.mtu, params.gso, params.dscp), (PathMtu::Octets4096, None, 0));
+        assert_eq!(
+            (params.config.mtu, params.config.gso, params.config.dscp),
+            (PathMtu::Octets4096, None, 0)
+        );
         assert!(
             params.adapter.bind.is_none()
-                && params.conditions.is_off()
+                && params.config.conditions.is_off()
                 && params.user_only_key.is_none()
         );
     }
@@ -187,9 +166,12 @@ mod tests {
     fn options() {
         let text = "lo mtu=1024 gso=off dscp=46 net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("the parameters are valid");
-        assert_eq!((params.mtu, params.gso, params.dscp), (PathMtu::Octets1024, Some(false), 46));
-        assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=auto").expect("the parameters are valid").gso, None);
+        assert_eq!(
+            (params.config.mtu, params.config.gso, params.config.dscp),
+            (PathMtu::Octets1024, Some(false), 46)
+        );
+        assert_eq!(params.config.conditions, "loss=1%,seed=7".parse().expect("conditions"));
+        assert_eq!(parse("gso=auto").expect("the parameters are valid").config.gso, None);
         assert!(reason("gso=off gso=auto").contains("the key gso occurs twice"));
     }
 
@@ -208,11 +190,11 @@ mod tests {
     #[test]
     fn defaults_apply_unless_the_entry_says_otherwise() {
         let params = parse_with("", "net=loss=3%").expect("the parameters are valid");
-        assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
+        assert_eq!(params.config.conditions, "loss=3%".parse().expect("conditions"));
         let params =
             parse_with("net=off gso=auto", "net=loss=3% gso=on").expect("the parameters are valid");
         assert!(
-            params.conditions.is_off() && params.gso.is_none(),
+            params.config.conditions.is_off() && params.config.gso.is_none(),
             "the IA parameters must override OPENDAT_PARAMS"
         );
         let reason = parse_with("", "mtu=7").expect_err("no path MTU").reason;
@@ -221,11 +203,12 @@ mod tests {
 
     #[test]
     fn a_timeout_is_one_of_ibas() {
-        let codes = |text: &str| parse(text).expect(text).timeout.map(|timeout| timeout.code());
+        let codes =
+            |text: &str| parse(text).expect(text).config.timeout.map(|timeout| timeout.code());
         let all = ["", "timeout=32", "timeout=34", "timeout=536", "timeout=537", "timeout=600000"]
             .map(codes);
         assert_eq!(all, [None, Some(13), Some(14), Some(17), Some(18), Some(28)]);
-        assert_eq!(parse("retries=0").expect("the parameters are valid").retries, Some(0));
+        assert_eq!(parse("retries=0").expect("the parameters are valid").config.retries, Some(0));
     }
 
     #[test]

@@ -23,33 +23,15 @@
 
 use adapter::OpenError;
 use adapter::params::on;
-
-use crate::shm::TRANSFERS_BEFORE_OFFER;
-use crate::socket::PeerTimeout;
+use iwarp::Config;
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
     /// The parameters that all adapters share.
     pub(crate) adapter: adapter::Params,
-    /// Whether this side requests CRCs.
-    pub(crate) crc: bool,
-    /// Whether signalled RDMA writes to another OpenDAT complete when they are placed.
-    pub(crate) completes_placed: bool,
-    /// Whether the operations of RFC 7306 are available with peers that support them.
-    pub(crate) extended: bool,
-    /// The TCP congestion control. `None` for the default.
-    pub(crate) cc: Option<String>,
-    /// The size of the largest FPDU that is sent, in octets.
-    pub(crate) fpdu: usize,
-    /// The times after which a silent peer on another host counts as dead.
-    pub(crate) peer_timeout: PeerTimeout,
-    /// Whether a message of an OpenDAT waits for a receive. If false, such a message ends the
-    /// connection.
-    pub(crate) rnr_wait: bool,
-    /// The number of transfers after which connections to processes of this host move to shared
-    /// memory. `None` if they stay with TCP.
-    pub(crate) shm: Option<u32>,
+    /// The configuration of the adapter.
+    pub(crate) config: Config,
 }
 
 /// The largest value of `shm`.
@@ -77,79 +59,40 @@ pub const KEYS: &[&str] = &[
 impl Params {
     /// Parses ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(text: &str, defaults: &str) -> Result<Self, OpenError> {
-        let mut own = OwnKeys::default();
-        let adapter =
-            adapter::params::parse(text, defaults, KEYS, |key, value| own.set(key, value))?;
-        let OwnKeys { completes_placed, crc, extended, cc, fpdu, peer_timeout, rnr_wait, shm } =
-            own;
-        Ok(Params {
-            adapter,
-            crc,
-            completes_placed,
-            extended,
-            cc,
-            fpdu,
-            peer_timeout,
-            rnr_wait,
-            shm,
-        })
+        let mut config = Config::default();
+        let own = |key: &str, value: &str| set(&mut config, key, value);
+        let adapter = adapter::params::parse(text, defaults, KEYS, own)?;
+        Ok(Params { adapter, config })
     }
 
     /// Checks ia_params without asking the host for addresses; see [`adapter::params::read`].
     pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
-        let mut own = OwnKeys::default();
-        adapter::params::read(text, defaults, KEYS, |key, value| own.set(key, value)).map(drop)
+        let mut config = Config::default();
+        let own = |key: &str, value: &str| set(&mut config, key, value);
+        adapter::params::read(text, defaults, KEYS, own).map(drop)
     }
 }
 
-/// The values of the keys that only this provider has; see [`Params`].
-struct OwnKeys {
-    completes_placed: bool,
-    crc: bool,
-    extended: bool,
-    cc: Option<String>,
-    fpdu: usize,
-    peer_timeout: PeerTimeout,
-    rnr_wait: bool,
-    shm: Option<u32>,
-}
-
-impl Default for OwnKeys {
-    fn default() -> OwnKeys {
-        OwnKeys {
-            completes_placed: true,
-            crc: false,
-            extended: true,
-            cc: None,
-            fpdu: *FPDU_OCTETS.end(),
-            peer_timeout: PeerTimeout::default(),
-            rnr_wait: true,
-            shm: Some(TRANSFERS_BEFORE_OFFER),
-        }
+/// Sets the value of a key that only this provider has.
+fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
+    match (key, value) {
+        ("completion", "placed") => config.completes_placed = true,
+        ("completion", "local") => config.completes_placed = false,
+        ("completion", _) => return Err("expected placed or local".into()),
+        ("crc", _) => config.crc = on(value)?,
+        ("extended", _) => config.extended = on(value)?,
+        ("cc", "") => return Err("expected the name of a congestion control".into()),
+        ("cc", _) => config.cc = Some(value.to_owned()),
+        ("fpdu", _) => config.fpdu = parse_fpdu(value)?,
+        ("timeout", _) => config.peer_timeout.timeout = adapter::params::timeout(value)?,
+        ("retries", _) => config.peer_timeout.retries = adapter::params::retries(value)?,
+        ("shm", _) => config.shm = parse_shm(value)?,
+        ("rnr", "wait") => config.rnr_wait = true,
+        ("rnr", "terminate") => config.rnr_wait = false,
+        ("rnr", _) => return Err("expected wait or terminate".into()),
+        _ => unreachable!("{key} is not in KEYS"),
     }
-}
-
-impl OwnKeys {
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match (key, value) {
-            ("completion", "placed") => self.completes_placed = true,
-            ("completion", "local") => self.completes_placed = false,
-            ("completion", _) => return Err("expected placed or local".into()),
-            ("crc", _) => self.crc = on(value)?,
-            ("extended", _) => self.extended = on(value)?,
-            ("cc", "") => return Err("expected the name of a congestion control".into()),
-            ("cc", _) => self.cc = Some(value.to_owned()),
-            ("fpdu", _) => self.fpdu = parse_fpdu(value)?,
-            ("timeout", _) => self.peer_timeout.timeout = adapter::params::timeout(value)?,
-            ("retries", _) => self.peer_timeout.retries = adapter::params::retries(value)?,
-            ("shm", _) => self.shm = parse_shm(value)?,
-            ("rnr", "wait") => self.rnr_wait = true,
-            ("rnr", "terminate") => self.rnr_wait = false,
-            ("rnr", _) => return Err("expected wait or terminate".into()),
-            _ => unreachable!("{key} is not in KEYS"),
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn parse_fpdu(value: &str) -> Result<usize, String> {
@@ -160,7 +103,7 @@ fn parse_fpdu(value: &str) -> Result<usize, String> {
 
 fn parse_shm(value: &str) -> Result<Option<u32>, String> {
     match value {
-        "on" => Ok(Some(TRANSFERS_BEFORE_OFFER)),
+        "on" => Ok(Some(Config::TRANSFERS_BEFORE_OFFER)),
         "off" => Ok(None),
         _ => match value.parse() {
             Ok(transfers)
@@ -178,6 +121,7 @@ fn parse_shm(value: &str) -> Result<Option<u32>, String> {
 mod tests {
     use super::*;
     use adapter::Error;
+    use iwarp::PeerTimeout;
     use std::time::Duration;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
@@ -191,37 +135,31 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse(" ").expect("parses");
-        assert_eq!(params.adapter.bind, None);
-        assert!(
-            !params.crc
-                && params.extended
-                && params.cc.is_none()
-                && params.fpdu == 65536
-                && params.rnr_wait
-                && params.completes_placed
-        );
+        assert_eq!((params.adapter.bind, params.config), (None, Config::default()));
     }
 
     #[test]
     fn options() {
         let params = parse("lo crc=on spin=100 cc=reno fpdu=4096").expect("parses");
-        assert!(params.crc && params.adapter.bind.is_some_and(|bind| bind.ip().is_loopback()));
-        assert_eq!(params.adapter.spin(), Duration::from_micros(100));
-        assert_eq!(params.cc.as_deref(), Some("reno"));
-        assert_eq!(params.fpdu, 4096);
-        assert!(params.extended && !parse("extended=off").expect("parses").extended);
         assert!(
-            !parse("rnr=terminate").expect("parses").rnr_wait
-                && parse("rnr=wait").expect("parses").rnr_wait
+            params.config.crc && params.adapter.bind.is_some_and(|bind| bind.ip().is_loopback())
         );
-        assert!(!parse("crc=off").expect("parses").crc);
-        let completes_placed = |text| parse(text).expect("parses").completes_placed;
+        assert_eq!(params.adapter.spin(), Duration::from_micros(100));
+        assert_eq!(params.config.cc.as_deref(), Some("reno"));
+        assert_eq!(params.config.fpdu, 4096);
+        assert!(params.config.extended && !parse("extended=off").expect("parses").config.extended);
+        assert!(
+            !parse("rnr=terminate").expect("parses").config.rnr_wait
+                && parse("rnr=wait").expect("parses").config.rnr_wait
+        );
+        assert!(!parse("crc=off").expect("parses").config.crc);
+        let completes_placed = |text| parse(text).expect("parses").config.completes_placed;
         assert!(completes_placed("completion=placed") && !completes_placed("completion=local"));
-        let shm = |text| parse(text).expect("parses").shm;
+        let shm = |text| parse(text).expect("parses").config.shm;
         assert_eq!([shm(""), shm("shm=on"), shm("shm=1")], [Some(4), Some(4), Some(1)]);
         assert_eq!(shm("shm=off"), None);
         assert!(reason("crc=on crc=off").contains("the key crc occurs twice"));
-        let peer_timeout = parse("timeout=500 retries=7").expect("parses").peer_timeout;
+        let peer_timeout = parse("timeout=500 retries=7").expect("parses").config.peer_timeout;
         assert_eq!(peer_timeout, PeerTimeout { timeout: Duration::from_millis(500), retries: 7 });
     }
 

@@ -1,6 +1,6 @@
 //! Each word by which two processes share a ring is overwritten while a transfer runs. The
-//! connection continues, or ends and says why. provider-tcp-emu/src/shm/ring_watch/tests.rs, which
-//! has its own clock, holds how long that may take.
+//! connection continues, or ends and says why. iwarp/src/shm/ring_watch/tests.rs, which has its own
+//! clock, holds how long that may take.
 //!
 //! This test program contains one test, because that test finds the memory of its connection in
 //! /proc/self/maps.
@@ -11,7 +11,7 @@ use dat_core::provider::{Cause, Provider, Transport, WcStatus};
 use provider_loopback::contract::rig::{End, Event, Rig, poll};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
-/// The layout of the memory, see provider-tcp-emu/src/shm/segment.rs and adapter/src/octet_ring.rs.
+/// The layout of the memory, see iwarp/src/shm/segment.rs and adapter/src/octet_ring.rs.
 const CAPACITY: u64 = 256 << 10;
 const RING: usize = 512;
 const PRODUCED: usize = 0;

@@ -148,7 +148,7 @@ fn raw_peer<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     peer
 }
 
-/// The layout of the memory, see provider-tcp-emu/src/shm/segment.rs and adapter/src/octet_ring.rs.
+/// The layout of the memory, see iwarp/src/shm/segment.rs and adapter/src/octet_ring.rs.
 /// The offering side's ring is the first one.
 mod layout {
     pub(super) const CAPACITY: usize = 256 << 10;

@@ -131,10 +131,7 @@ const UNPROVOKED: &[Unprovoked] = &[
         subtype: "",
         functions: &["dat_psp_create", "dat_psp_create_any", "dat_rsp_create", "dat_csp_create"],
         why: "the program lacks the privilege for a port, or the host has no free port",
-        test: Some((
-            "provider-tcp-emu/src/socket.rs",
-            "qualifier_zero_and_foreign_addresses_are_unavailable",
-        )),
+        test: Some(("iwarp/src/socket.rs", "qualifier_zero_and_foreign_addresses_are_unavailable")),
     },
     // ---- Opening an adapter ----
     Unprovoked {
@@ -173,7 +170,7 @@ const UNPROVOKED: &[Unprovoked] = &[
         subtype: "DAT_RESOURCE_DEVICE",
         functions: &["dat_ia_open"],
         why: "1,087 adapters use the address",
-        test: Some(("provider-softroce/src/port/tests.rs", "there_are_1087_slots")),
+        test: Some(("roce/src/port/tests.rs", "there_are_1087_slots")),
     },
     Unprovoked {
         kind: INSUFFICIENT,

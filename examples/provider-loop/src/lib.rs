@@ -49,11 +49,12 @@ impl Provider for Loop {
         let transport = "iWARP in the memory of one process".to_owned();
         let named = vec![("transport".to_owned(), transport)];
         let ip = params.address.ip();
-        Adapter::open(ia, &params, limits, named, move |context| {
+        let adapter = adapter::Adapter::open(ia, &params, limits, move |context| {
             Engine::new(context, ip).map_err(|e| {
                 adapter::OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
             })
-        })
+        });
+        Ok(Adapter::new(ia, adapter.map_err(open_error)?, &params, named))
     }
 }
 

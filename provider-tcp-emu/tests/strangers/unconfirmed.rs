@@ -91,7 +91,7 @@ impl Server<'_> {
 /// Requests of one address whose callers never confirm an acceptance do not take all endpoints.
 /// When acceptances are confirmed, the consumer gets another request of this address.
 ///
-/// provider-tcp-emu/src/unconfirmed.rs has tests with their own clock, which hold how many.
+/// iwarp/src/unconfirmed.rs has tests with their own clock, which hold how many.
 #[test]
 fn callers_that_do_not_confirm_leave_endpoints_to_others() {
     const ENDPOINTS: usize = 16;

@@ -467,7 +467,7 @@ impl Link {
                 self.check_ring(resources, lingering)
             }
             Phase::Established(conn) => {
-                if let Err(end) = conn.check_window(now, resources.params.peer_timeout) {
+                if let Err(end) = conn.check_window(now, resources.config.peer_timeout) {
                     return self.end(resources, lingering, end);
                 }
                 match conn.gate.expire(now) {

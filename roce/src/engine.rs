@@ -11,6 +11,7 @@ mod shutdown;
 mod sockets;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use work::{Close, ReadDepth};
 
 pub(crate) use self::resolution::{DatagramRequest, ResolutionOwner};
 pub(crate) use self::resources::{EngineResources, Key};
+use crate::config::Config;
 use crate::datagram_link::{self, DatagramLink, DatagramLinks};
 use crate::hosts::HostsOfAdapter;
 use crate::link::{self, EngineContext, Link};
@@ -36,7 +38,6 @@ use crate::listeners::{
 };
 use crate::local_address::{LocalAddress, Owner, random};
 use crate::packet_io::TooLong;
-use crate::params::Params;
 use crate::port::{ReceiveBuffer, Service};
 use crate::socket::RxBatch;
 
@@ -80,7 +81,9 @@ pub struct Engine {
     last_advance: Instant,
     /// Whether the consumer polls so rarely that each pass runs `advance`.
     polls_rarely: bool,
-    params: Params,
+    /// The one address that is served. `None` for all addresses of the host.
+    bind: Option<SocketAddr>,
+    config: Config,
     /// The longest datagram that the consumer may send.
     mtu: PathMtu,
     guid: u64,
@@ -88,10 +91,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the address that the parameters specify, or the main address of the host.
+    /// Opens the address that `adapter` specifies, or the main address of the host.
     pub(crate) fn new(
         context: Context<Engine>,
-        params: Params,
+        adapter: &adapter::Params,
+        config: Config,
         hosts: Arc<HostsOfAdapter>,
         early_pool: Arc<EarlyPool>,
         mtu: PathMtu,
@@ -112,11 +116,12 @@ impl Engine {
             last_advance: Instant::now(),
             polls_rarely: false,
             guid: random() | 1,
-            params,
+            bind: adapter.bind,
+            config,
             mtu,
             hosts,
         };
-        engine.open_main_address()?;
+        engine.open_main_address(adapter)?;
         Ok(engine)
     }
 }

@@ -18,11 +18,11 @@ use super::established::{Established, is_reset};
 use super::receive_wait::WindowWatch;
 use super::sharing::Sharing;
 use super::{Link, Phase};
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
 use crate::listeners::{READ_WRITE, Request};
-use crate::params::Params;
 use crate::socket::{self, IoOutcome};
 use crate::unconfirmed::Place;
 
@@ -56,7 +56,7 @@ impl Link {
         let Phase::Idle(_) = self.phase else { return Err(Error::InvalidState) };
         let now = Instant::now();
         let deadline = target.deadline.unwrap_or(now + DEFAULT_CONNECT_TIMEOUT);
-        let offer = offer(target.depth, &resources.params);
+        let offer = offer(target.depth, &resources.config);
         let (initiator, request) =
             Initiator::new(offer, target.private, deadline).map_err(|_| Error::InvalidArgument)?;
         let socket = match self.open_socket(resources, target.peer) {
@@ -83,7 +83,7 @@ impl Link {
         resources: &EngineResources,
         peer: SocketAddr,
     ) -> Result<Connection, LocalFailure> {
-        let socket = socket::connect(resources.params.adapter.bind, peer)?;
+        let socket = socket::connect(resources.bind, peer)?;
         let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
         watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
     }
@@ -147,8 +147,8 @@ impl Link {
             }
             match socket::configure_connected(
                 socket,
-                resources.params.cc.as_deref(),
-                resources.params.peer_timeout,
+                resources.config.cc.as_deref(),
+                resources.config.peer_timeout,
             ) {
                 Ok((peer, local)) => {
                     socket.start_capture(resources.context.capture(), local, peer, Direction::Out);
@@ -255,7 +255,7 @@ impl Link {
             true => resources.context.rename(self.key(), &socket, READ_WRITE),
             false => resources.context.adopt(self.key(), &socket, READ_WRITE),
         };
-        let offer = offer(depth, &resources.params);
+        let offer = offer(depth, &resources.config);
         let prepared = match &self.phase {
             Phase::Idle(_) => request.accept(offer, private).map_err(|_| Error::InvalidArgument),
             _ => Err(Error::InvalidState),
@@ -329,8 +329,8 @@ fn connect_failure(error: &std::io::Error) -> EngineEvent<'_> {
 }
 
 /// Returns the terms that this side offers in the negotiation.
-fn offer(depth: ReadDepth, params: &Params) -> Offer {
-    let &Params { crc, extended, .. } = params;
+fn offer(depth: ReadDepth, config: &Config) -> Offer {
+    let &Config { crc, extended, .. } = config;
     Offer { ird: depth.incoming, ord: depth.outgoing, crc, extended }
 }
 
@@ -342,14 +342,14 @@ fn stream_cfg(
 ) -> StreamCfg {
     let mss = socket::mss(socket);
     let (fpdu, segment) = match terms.extended {
-        true => (resources.params.fpdu, 0),
-        false => (resources.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
+        true => (resources.config.fpdu, 0),
+        false => (resources.config.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
     // A message waits for a receive only if the peer is OpenDAT. Any other peer may rely on the
     // error that RFC 5041 prescribes for a message without a receive, so it gets that error.
-    let waits = resources.params.rnr_wait && extended;
-    let completes_placed = resources.params.completes_placed;
+    let waits = resources.config.rnr_wait && extended;
+    let completes_placed = resources.config.completes_placed;
     let mulpdu = mulpdu_for_mss(fpdu);
     StreamCfg { mulpdu, crc, extended, completes_placed, ird, ord, hold, segment, waits }
 }

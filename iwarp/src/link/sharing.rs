@@ -54,7 +54,7 @@ impl Sharing {
         (local, peer): (SocketAddr, SocketAddr),
         connected: bool,
     ) -> Self {
-        let transfers = match resources.params.shm {
+        let transfers = match resources.config.shm {
             _ if !crate::socket::is_same_host(peer, local) => Err("the peer is on another host"),
             None => Err("shm=off"),
             _ if resources.context.capture().is_some() => Err("there is a capture"),

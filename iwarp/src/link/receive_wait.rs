@@ -272,7 +272,7 @@ impl Link {
         lingering: &mut LingeringSockets,
     ) {
         if let Phase::Established(conn) = &mut self.phase {
-            conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout, None);
+            conn.window_watch.schedule(Instant::now(), resources.config.peer_timeout, None);
         }
         self.renew_timer(resources);
         // `Link::transmit` has stopped early to start the watch. It continues here, because more

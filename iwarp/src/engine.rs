@@ -23,10 +23,10 @@ use work::{Close, ReadDepth};
 use self::awake::Awake;
 use self::direct::Direct;
 pub(crate) use self::resources::{EngineResources, Key, Timer};
+use crate::config::Config;
 use crate::linger::LingeringSockets;
 use crate::link::Link;
 use crate::listeners::{Listeners, Request, refuse};
-use crate::params::Params;
 use crate::shm::{ForwardedOffers, Offer, OfferDirectory, OfferSocket};
 use crate::socket;
 use crate::unconfirmed::Unconfirmed;
@@ -58,13 +58,21 @@ pub struct Engine {
 impl Engine {
     pub(crate) fn new(
         context: Context<Engine>,
-        params: Params,
+        bind: Option<SocketAddr>,
+        config: Config,
         offer_directory: Option<OfferDirectory>,
         offers: &Arc<ForwardedOffers>,
         unconfirmed: &Arc<Unconfirmed>,
     ) -> Self {
         Engine {
-            resources: EngineResources::new(context, params, offer_directory, offers, unconfirmed),
+            resources: EngineResources::new(
+                context,
+                bind,
+                config,
+                offer_directory,
+                offers,
+                unconfirmed,
+            ),
             links: Table::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
@@ -135,7 +143,7 @@ impl Engine {
     /// Makes the offers of those who connect to a listener arrive at this adapter.
     fn expect_offers(&mut self, listener: SocketAddr) -> io::Result<()> {
         let resources = &mut self.resources;
-        if resources.params.shm.is_none() || resources.context.capture().is_some() {
+        if resources.config.shm.is_none() || resources.context.capture().is_some() {
             return Ok(());
         }
         if resources.offers.is_none() {
@@ -393,7 +401,7 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn listen(&mut self, port: Option<u16>, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
-        let socket = socket::listen(self.resources.params.adapter.bind, port)?;
+        let socket = socket::listen(self.resources.bind, port)?;
         let address = socket.local_addr().ok().and_then(|a| a.as_socket());
         let port = address.map_or(0, |address| address.port());
         if let Some(listener) = address

@@ -20,23 +20,25 @@ use crate::route::Route;
 const ADDRESS_BYTES: usize = 512 << 10;
 
 impl Engine {
-    /// Opens the address that the parameters specify, or the main address of the host. Opening an
+    /// Opens the address that `adapter` specifies, or the main address of the host. Opening an
     /// address takes half a millisecond. So if the adapter serves all addresses of the host, the
     /// other addresses are opened when they are first needed: by the first listener, or by a
     /// connection whose packets leave from there.
-    pub(super) fn open_main_address(&mut self) -> std::result::Result<(), OpenError> {
-        let host = std::mem::take(&mut self.params.adapter.host);
-        let opened = self.open_local_address(self.params.adapter.address, &host, OPEN_TIMEOUT);
+    pub(super) fn open_main_address(
+        &mut self,
+        adapter: &adapter::Params,
+    ) -> std::result::Result<(), OpenError> {
+        let opened = self.open_local_address(adapter.address, &adapter.host, OPEN_TIMEOUT);
         opened.map(drop).map_err(|error| OpenError::new(code_of(&error), error.to_string()))
     }
 
     /// Opens all addresses that the adapter serves and that are not open yet.
     pub(super) fn open_all_addresses(&mut self) -> Result<()> {
-        if self.params.adapter.bind.is_some() || self.all_addresses_are_open {
+        if self.bind.is_some() || self.all_addresses_are_open {
             return Ok(());
         }
         if !has_room() {
-            return Err(code_of(&PortError::NoMemory(self.params.adapter.address.ip())));
+            return Err(code_of(&PortError::NoMemory(self.local_addresses[0].address().ip())));
         }
         let host = netdev::addresses().map_err(no_resources)?;
         for found in host.iter().filter(|found| found.up) {
@@ -80,7 +82,7 @@ impl Engine {
         let (hosts, number) = self.hosts.of(address);
         let hosts = (host, hosts, number);
         let mut local_address =
-            LocalAddress::open((address, timeout), hosts, self.guid, &self.params, capture)?;
+            LocalAddress::open((address, timeout), hosts, self.guid, &self.config, capture)?;
         let unused = self.resources.context.unused_qps().clone();
         local_address.cm.share_endpoints(Box::new(move || unused.count()));
         let index = self.local_addresses.len();
@@ -143,10 +145,9 @@ impl Engine {
         &mut self,
         peer: SocketAddr,
     ) -> std::result::Result<(usize, PathMtu), LocalFailure> {
-        let route =
-            Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
+        let route = Route::to(peer, self.bind).map_err(|error| LocalFailure::of(&error))?;
         let index = self.index_of(route.source).map_err(local_failure)?;
-        Ok((index, route.mtu.min(self.params.mtu)))
+        Ok((index, route.mtu.min(self.config.mtu)))
     }
 
     /// Returns the index of a local address. Opens the address if necessary.

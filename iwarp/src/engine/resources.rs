@@ -2,6 +2,7 @@
 //! work.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,14 +11,16 @@ use mio::Token;
 use rnic::{RxVec, TxVec};
 
 use super::Engine;
-use crate::params::Params;
+use crate::config::Config;
 use crate::shm::{ForwardedOffers, MAX_SHARED, OfferDirectory, OfferSocket, OffersOfEngine};
 use crate::unconfirmed::Unconfirmed;
 
-/// The poller, timers, parameters and work lists of an engine.
+/// The poller, timers, configuration and work lists of an engine.
 pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
-    pub(crate) params: Params,
+    /// The one address that is served. `None` for all addresses of the host.
+    pub(crate) bind: Option<SocketAddr>,
+    pub(crate) config: Config,
     timers: BTreeSet<(Instant, Key)>,
     /// The links that can continue at once. The next pass continues them.
     pub(crate) pending: VecDeque<usize>,
@@ -102,7 +105,8 @@ impl EngineResources {
 
     pub(super) fn new(
         context: Context<Engine>,
-        params: Params,
+        bind: Option<SocketAddr>,
+        config: Config,
         offer_directory: Option<OfferDirectory>,
         offers: &Arc<ForwardedOffers>,
         unconfirmed: &Arc<Unconfirmed>,
@@ -110,7 +114,8 @@ impl EngineResources {
         EngineResources {
             forwarded_offers: OffersOfEngine::new(offers, context.waker()),
             context,
-            params,
+            bind,
+            config,
             timers: BTreeSet::new(),
             pending: VecDeque::new(),
             reports: Vec::new(),

@@ -14,12 +14,12 @@ use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, SidrReq, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
 
+use crate::config::Config;
 use crate::engine::ResolutionOwner;
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
 use crate::listeners::LocalRequest;
 use crate::packet_io::{LastSource, PacketIo, Peer};
-use crate::params::Params;
 use crate::port::{ClosedService, LivenessConnection, Port, PortError, Slot, UDP_PORT, low_bits};
 use crate::read_pacing::ReadPacing;
 use crate::route::Route;
@@ -71,9 +71,9 @@ pub(crate) struct LocalAddress {
     pub(crate) req_pacing: ReadPacing,
     /// Records which hosts of silent peers are up, and which paths carry less than the interface.
     pub(crate) hosts: SharedHosts,
-    /// The parameter [`Params::timeout`] for the connections of this address.
+    /// [`Config::timeout`] for the connections of this address.
     pub(crate) timeout: Option<Timeout>,
-    /// The parameter [`Params::retries`] for the connections of this address.
+    /// [`Config::retries`] for the connections of this address.
     pub(crate) retries: Option<u8>,
     /// The number of reads of the slot's socket that found packets.
     pub(crate) successful_reads: u32,
@@ -111,12 +111,12 @@ impl LocalAddress {
         (address, timeout): (SocketAddr, Duration),
         (host, hosts, number): (&[NetAddr], SharedHosts, u32),
         guid: u64,
-        params: &Params,
+        config: &Config,
         capture: Option<capture::Capture>,
     ) -> Result<Self, PortError> {
         let port = Port::open(address, timeout)?;
         let address = port.address();
-        let gso = match (params.gso, address) {
+        let gso = match (config.gso, address) {
             (Some(gso), _) => gso,
             // The IPv6 header has no identification field.
             (None, SocketAddr::V6(_)) => true,
@@ -126,9 +126,9 @@ impl LocalAddress {
         let mtu = PathMtu::of_interface(ip_mtu).unwrap_or(PathMtu::Octets256);
         let loopback = Route::to(address, None).map_or(mtu, |route| route.mtu);
         let cfg = Cfg {
-            path_mtu: mtu.min(params.mtu),
-            loopback_path_mtu: loopback.min(params.mtu),
-            traffic_class: params.dscp << 2,
+            path_mtu: mtu.min(config.mtu),
+            loopback_path_mtu: loopback.min(config.mtu),
+            traffic_class: config.dscp << 2,
             response_timeout: RESPONSE_TIMEOUT,
             packet_lifetime: PACKET_LIFETIME,
             low_bits: low_bits(port.slot()),
@@ -136,11 +136,11 @@ impl LocalAddress {
         };
         let slot = port.slot();
         // A different seed for each address and adapter makes them lose different packets.
-        let seed = params.conditions.seed.wrapping_add(u64::from(slot));
-        let conditions = Conditions { seed, ..params.conditions.clone() };
+        let seed = config.conditions.seed.wrapping_add(u64::from(slot));
+        let conditions = Conditions { seed, ..config.conditions.clone() };
         let system = |error| PortError::of_sender(address.ip(), error);
         let packet_io =
-            PacketIo::new(address, gso, params.dscp, &conditions, capture).map_err(system)?;
+            PacketIo::new(address, gso, config.dscp, &conditions, capture).map_err(system)?;
         let paths = hosts.clone();
         let path_limit = Box::new(move |caller, now| paths.lock().path_mtu(caller, now));
         Ok(LocalAddress {
@@ -161,8 +161,8 @@ impl LocalAddress {
             last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
             hosts,
-            timeout: params.timeout,
-            retries: params.retries,
+            timeout: config.timeout,
+            retries: config.retries,
             successful_reads: 0,
             is_suspended: false,
         })
@@ -489,13 +489,12 @@ mod tests {
 
     #[test]
     fn the_name_of_an_adapter_on_another_host_is_ignored() {
-        let params =
-            Params::parse("", "", Params::KEYS, |_, _| Ok(())).expect("the defaults are valid");
+        let config = Config::default();
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
         let none = (&[][..], SharedHosts::default(), 0);
-        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), none, 1, &params, None)
+        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), none, 1, &config, None)
             .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);

@@ -215,8 +215,8 @@ impl Listeners {
         }
         let (peer, local) = socket::configure_connected(
             &socket,
-            resources.params.cc.as_deref(),
-            resources.params.peer_timeout,
+            resources.config.cc.as_deref(),
+            resources.config.peer_timeout,
         )
         .ok()?;
         let is_in_reserve = is_in_reserve(socket.as_raw_fd());

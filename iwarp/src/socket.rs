@@ -15,11 +15,11 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 const LOCAL_CONGESTION_CONTROL: [&[u8]; 2] = [b"cubic", b"reno"];
 /// The times that decide when a silent peer on another host counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PeerTimeout {
+pub struct PeerTimeout {
     /// The time after which TCP probes a silent peer, and the time between two probes.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// How often TCP repeats the probe.
-    pub(crate) retries: u8,
+    pub retries: u8,
 }
 
 impl Default for PeerTimeout {
