@@ -12,8 +12,8 @@ use anyhow::{Result, anyhow};
 
 use super::job::{Job, Load, Prepared, Runs, Stage};
 use super::process::{Output, Process};
-use super::screen::{Colour, Screen, about, clock};
-use super::slots::{RemainingJob, Slots, remaining};
+use super::screen::{Colour, Screen, clock};
+use super::slots::Slots;
 use super::tally::Tally;
 use super::times::Times;
 
@@ -35,8 +35,6 @@ pub(crate) struct Run<'a> {
     done: usize,
     /// The number of failed tests of all jobs.
     failed: usize,
-    /// The total running time of jobs that have ended.
-    spent: Duration,
     slowest: Vec<(Duration, String)>,
 }
 
@@ -75,7 +73,6 @@ impl<'a> Run<'a> {
             tally: Tally::default(),
             done: 0,
             failed: 0,
-            spent: Duration::ZERO,
             slowest: Vec::new(),
         }
     }
@@ -175,7 +172,6 @@ impl<'a> Run<'a> {
         let (name, log, time) =
             (process.name.clone(), process.log_path.clone(), process.began.elapsed());
         self.done += process.done;
-        self.spent += time;
         let (shown_failures, test) = (process.shown_failures, process.test.clone());
         let (tally, failures) = process.end(status);
         if tally.failed() > shown_failures {
@@ -228,31 +224,6 @@ impl<'a> Run<'a> {
             + self.running.values().map(|process| process.tests).sum::<usize>()
             + self.left.iter().map(listed).sum::<usize>();
         let elapsed = self.began.elapsed();
-        let spent = self.spent
-            + self.running.values().map(|process| process.began.elapsed()).sum::<Duration>();
-        let each = spent / u32::try_from(done).unwrap_or(u32::MAX).max(1);
-        let running = self.running.values().map(|process| RemainingJob {
-            load: process.load,
-            tests: process.tests,
-            done: process.done,
-            last_time: self.times.of(&process.name),
-            ran: process.began.elapsed(),
-        });
-        let left = self.left.iter().map(|job| RemainingJob {
-            load: job.load,
-            tests: listed(job),
-            done: 0,
-            last_time: self.times.of(&job.name),
-            ran: Duration::ZERO,
-        });
-        let jobs: Vec<RemainingJob> = running.chain(left).collect();
-        // The durations of a few tests do not show how long the other tests take.
-        let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
-        let time = if known {
-            format!(", {} left", about(remaining(&jobs, self.slots, each)))
-        } else {
-            String::new()
-        };
         let failed =
             if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
         // The job whose current test has run longest comes first.
@@ -269,7 +240,7 @@ impl<'a> Run<'a> {
             .collect();
         let names = names.join(", ");
         self.screen.progress(|| {
-            format!("{:>5}  {done} of {total} tests{failed}{time}: {names}", clock(elapsed))
+            format!("{:>5}  {done} of {total} tests{failed}: {names}", clock(elapsed))
         });
     }
 }

@@ -93,27 +93,15 @@ pub(crate) fn clock(time: Duration) -> String {
     }
 }
 
-/// Formats an estimate: `less than a minute`, `about 3 min`.
-pub(crate) fn about(time: Duration) -> String {
-    match (time.as_secs() + 30) / 60 {
-        0 => "less than a minute".to_owned(),
-        minutes => format!("about {minutes} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{about, clock};
+    use super::clock;
 
     #[test]
     fn times_are_read_easily() {
         let seconds = Duration::from_secs;
         assert_eq!([5, 125, 3725].map(|time| clock(seconds(time))), ["0:05", "2:05", "1:02:05"]);
-        assert_eq!(
-            [29, 30, 200].map(|time| about(seconds(time))),
-            ["less than a minute", "about 1 min", "about 3 min"]
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! Stores the duration of each job that passed in the last run: a file in the target directory has
 //! a line for each job, with seconds and name. The first run uses the times of another machine with
-//! two processors, in `times/`. The longest jobs start first, and the remaining time is estimated.
+//! two processors, in `times/`. The longest jobs start first. The run shows no remaining time,
+//! because the load of other programs changes the times more than twofold.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,7 +40,7 @@ impl Times {
         self.now.insert(job, time);
     }
 
-    /// Writes the file. The times only improve an estimate, so errors are ignored.
+    /// Writes the file. The times only order the jobs, so errors are ignored.
     pub(crate) fn save(&self) {
         let mut text = String::new();
         for (name, time) in &self.now {
