@@ -81,7 +81,7 @@ pub(crate) enum Profile {
     Dist,
     /// The profile for the full run of the tests, which is that of `cargo run --release`.
     Release,
-    /// The profile for the short run of the tests. The tests build these libraries in any case.
+    /// The profile for the short run of the tests, whose build includes these files.
     Dev,
 }
 
@@ -99,15 +99,20 @@ impl Profile {
 
 /// Builds and lays out everything. Returns the root of the layout.
 pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
-    let (profile, directory, layout) = profile.names();
+    let (name, ..) = profile.names();
     let mut build = cargo();
     build
-        .args(["build", "--profile", profile])
+        .args(["build", "--profile", name])
         .args(packages()?.iter().flat_map(|package| ["-p", package.as_str()]));
     let (built, _) =
         run_with_progress(&mut build, "building the libraries, the providers and dat")?;
-    ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
+    ensure!(built.success(), "cargo build --profile {name} failed ({built})");
+    lay_out(profile)
+}
 
+/// Lays out what was built with this profile. Returns the root of the layout.
+pub(crate) fn lay_out(profile: Profile) -> Result<PathBuf> {
+    let (_, directory, layout) = profile.names();
     let target = target()?;
     let (release, root) = (target.join(directory), target.join(layout));
     // The new layout is built next to the old one and then swapped in, so that nobody sees an

@@ -71,8 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let needs_full = |filter: &str| FULL_RUN_PREFIXES.iter().any(|names| filter.contains(names));
     let full = options.all || options.filter.as_deref().is_some_and(needs_full);
     prerequisites::provide(full);
-    let profile = if full { Profile::Release } else { Profile::Dev };
-    let built = dist::build(profile).and_then(|dist| Ok((dist, plan::build()?)));
+    let built = plan::build().and_then(|programs| {
+        let dist = if full { dist::build(Profile::Release) } else { dist::lay_out(Profile::Dev) };
+        Ok((dist?, programs))
+    });
     let (dist, programs) = match built {
         Ok(built) => built,
         Err(error) => {

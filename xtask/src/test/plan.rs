@@ -72,10 +72,13 @@ impl Environment {
     }
 }
 
-/// Builds all test programs of the workspace.
+/// Builds all test programs of the workspace, and with the profile `dev` also what is installed: a
+/// separate build would compile most crates a second time, because it has no dev-dependencies, and
+/// these enable features of crates that many others need.
 pub(crate) fn build() -> Result<Vec<Program>> {
     let mut build = cargo();
-    build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    build.args(["build", "--workspace", "--lib", "--tests", "--examples"]);
+    build.arg("--message-format=json-render-diagnostics");
     let (status, text) = run_with_progress(&mut build, "building the tests")?;
     ensure!(status.success(), "the tests are not compiled, see above ({status})");
     Ok(programs(&text, workspace()))
