@@ -9,10 +9,10 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::adapter::UnusedQps;
+use crate::connection_request::{Backlog, ConnectionRequest};
+use crate::engine_shared::EngineShared;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
-use crate::request::{Backlog, Request};
-use crate::shared::SharedState;
 
 /// Makes a thread run an engine soon, because another engine of its adapter has work for it.
 pub struct EngineWaker(Box<dyn Fn() + Send + Sync>);
@@ -33,7 +33,7 @@ impl EngineWaker {
 /// What an engine may use of its adapter: the poller for its sockets, the capture file, and the
 /// creation of connection requests.
 pub struct Context<E: MakeProgress> {
-    shared: Arc<SharedState<E::Request>>,
+    shared: Arc<EngineShared<E::RequestData>>,
     registry: Registry,
     capture: Option<Capture>,
     /// The reactor of the adapter. The cell is empty until the adapter is open.
@@ -43,7 +43,7 @@ pub struct Context<E: MakeProgress> {
 
 impl<E: MakeProgress> Context<E> {
     pub(crate) fn new(
-        shared: Arc<SharedState<E::Request>>,
+        shared: Arc<EngineShared<E::RequestData>>,
         registry: Registry,
         capture: Option<Capture>,
         reactor: Arc<OnceLock<Weak<Reactor<E>>>>,
@@ -142,14 +142,14 @@ impl<E: MakeProgress> Context<E> {
     ///
     /// The request occupies one place in `backlog` until the consumer answers the request. An
     /// engine that counts requests itself passes `None`. If the backlog is full or the adapter is
-    /// being closed, the function returns `request` as the error.
+    /// being closed, the function returns `connection_request` as the error.
     pub fn request(
         &self,
         backlog: Option<&Backlog>,
-        request: E::Request,
-    ) -> Result<Request<E>, E::Request> {
+        request: E::RequestData,
+    ) -> Result<ConnectionRequest<E>, E::RequestData> {
         match self.reactor.get().and_then(Weak::upgrade) {
-            Some(reactor) => Request::new(reactor, backlog, request),
+            Some(reactor) => ConnectionRequest::new(reactor, backlog, request),
             None => Err(request),
         }
     }

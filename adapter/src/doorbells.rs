@@ -51,7 +51,7 @@ impl Doorbells {
         loop {
             doorbell.next.store(top, Ordering::Relaxed);
             // SeqCst: a thread that is about to sleep first announces its sleep and then checks
-            // this stack (shared.rs).
+            // this stack (engine_shared.rs).
             match self.top.compare_exchange_weak(top, this, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => top = now,

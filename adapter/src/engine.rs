@@ -62,7 +62,7 @@ pub unsafe trait Engine: MakeProgress {
     fn prepare_answer(
         &mut self,
         qp: usize,
-        request: &Self::Request,
+        request: &Self::RequestData,
     ) -> Result<(DatagramEnd, PeerAddress)> {
         let (_, _) = (qp, request);
         Err(Error::NotSupported)
@@ -70,7 +70,12 @@ pub unsafe trait Engine: MakeProgress {
     /// Answers a request of a peer that wants to send datagrams to this queue pair: see
     /// [`Qp::answer`](crate::Qp::answer). Returns the number of the peer's queue pair, or 0 if the
     /// number is not known.
-    fn answer(&mut self, request: Self::Request, own: DatagramEnd, private: &[u8]) -> Result<u32> {
+    fn answer(
+        &mut self,
+        request: Self::RequestData,
+        own: DatagramEnd,
+        private: &[u8],
+    ) -> Result<u32> {
         let (_, _, _) = (request, own, private);
         Err(Error::NotSupported)
     }
@@ -82,13 +87,13 @@ pub unsafe trait Engine: MakeProgress {
     fn accept(
         &mut self,
         qp: usize,
-        request: Self::Request,
+        request: Self::RequestData,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()>;
     /// Prepares a request that arrived at this engine for [`Engine::accept`] of another engine of
     /// the adapter.
-    fn hand_over(&mut self, request: Self::Request) -> Self::Request {
+    fn hand_over(&mut self, request: Self::RequestData) -> Self::RequestData {
         request
     }
     /// Ends a connection: see [`Qp::disconnect`](crate::Qp::disconnect).
@@ -114,7 +119,7 @@ pub unsafe trait Engine: MakeProgress {
     /// Closes a listener. Requests that the consumer already has stay valid.
     fn close(&mut self, listener: usize);
     /// Rejects a request with the consumer's private data.
-    fn reject(&mut self, request: Self::Request, private: &[u8]) -> Result<()>;
+    fn reject(&mut self, request: Self::RequestData, private: &[u8]) -> Result<()>;
 }
 
 /// What a peer must know of a queue pair to send datagrams to it.

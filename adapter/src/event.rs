@@ -7,8 +7,8 @@ use std::sync::Arc;
 use work::cause::Cause;
 use work::{ReadDepth, ResolveFailure, ServiceType};
 
+use crate::connection_request::ConnectionRequest;
 use crate::progress::MakeProgress;
-use crate::request::Request;
 
 /// An event of a queue pair or of a listener.
 pub enum Event<'a, E: MakeProgress> {
@@ -17,7 +17,7 @@ pub enum Event<'a, E: MakeProgress> {
         /// The request, to be answered by [`Qp::accept`](crate::Qp::accept) or
         /// [`Adapter::reject`](crate::Adapter::reject). A request for [`ServiceType::Datagram`] is
         /// answered by [`Qp::answer`](crate::Qp::answer) instead of `accept`.
-        request: Request<E>,
+        request: ConnectionRequest<E>,
         /// The service that the peer requests.
         service: ServiceType,
         /// The address of the peer.

@@ -42,13 +42,13 @@
 //! | `adapter` | an open adapter: [`Adapter`], and the [`Limits`] of its protocol |
 //! | `event` | the events that an engine reports: [`Event`], [`Sink`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
-//! | `request` | connection requests for the consumer: [`Request`], and their [`Backlog`] |
+//! | `connection_request` | connection requests for the consumer: [`ConnectionRequest`], and their [`Backlog`] |
 //! | `engines` | the engines of an adapter, and the threads that make progress with them |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
-//! | `locked` | the state behind the engine lock: the engine and deferred work |
+//! | `locked_engine` | the state behind the engine lock: the engine and deferred work |
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
 //! | `engine_lock` | the engine lock, whose holder also does the work that other threads publish |
-//! | `shared` | the state that threads read and write without the lock |
+//! | `engine_shared` | the state that threads read and write without the lock |
 //! | `phase` | the phases of a queue pair in an engine: [`Phase`] |
 //! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
@@ -97,17 +97,19 @@
 //! this crate and the engine.
 
 mod adapter;
+mod connection_request;
 mod context;
 mod counts;
 mod doorbells;
 mod engine;
 mod engine_lock;
+mod engine_shared;
 mod engines;
 mod error;
 mod event;
 pub mod half_open;
 mod local_failure;
-mod locked;
+mod locked_engine;
 pub mod netdev;
 mod objects;
 pub mod octet_ring;
@@ -115,13 +117,12 @@ pub mod params;
 mod phase;
 mod progress;
 mod reactor;
-mod request;
-mod shared;
 mod shared_qp;
 mod sync;
 mod table;
 
 pub use adapter::{Adapter, Limits, UnusedQps};
+pub use connection_request::{Backlog, ConnectionRequest};
 pub use context::{Context, EngineWaker};
 pub use counts::Counts;
 pub use engine::{DatagramEnd, Engine, Target};
@@ -133,6 +134,5 @@ pub use params::Params;
 pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};
 pub use reactor::progress_thread::abort_on_panic;
-pub use request::{Backlog, Request};
 pub use shared_qp::Shared;
 pub use table::Table;

@@ -26,15 +26,15 @@ pub use self::queue::{Qp, QpCfg};
 pub use self::receive::Srq;
 
 use crate::adapter::{Adapter, Limits, UnusedQps};
+use crate::connection_request::ConnectionRequest;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::engine_shared::{EngineShared, WAKER};
 use crate::engines::{EngineSet, Engines};
 use crate::error::{Error, OpenError, Result, no_memory, no_resources};
 use crate::event::{Event, Sink};
 use crate::params::Params;
 use crate::reactor::Reactor;
-use crate::request::Request;
-use crate::shared::{SharedState, WAKER};
 
 impl<E: Engine> Adapter<E> {
     /// Opens an adapter with this name. `engine` creates an engine, which may register sockets with
@@ -220,7 +220,7 @@ impl<E: Engine> Adapter<E> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the private data are too long.
-    pub fn reject(&self, request: Request<E>, private: &[u8]) -> Result<()> {
+    pub fn reject(&self, request: ConnectionRequest<E>, private: &[u8]) -> Result<()> {
         let (request, reactor) = request.answer()?;
         reactor.engine.lock().engine.reject(request, private)
     }
@@ -302,7 +302,7 @@ fn create_engine<E: Engine>(
     let poll = Poll::new().map_err(no_poller)?;
     let waker = Waker::new(poll.registry(), WAKER).map_err(no_poller)?;
     let registry = poll.registry().try_clone().map_err(no_poller)?;
-    let shared = Arc::new(SharedState::new(waker));
+    let shared = Arc::new(EngineShared::new(waker));
     let own_reactor = Arc::new(OnceLock::new());
     let reactor_cell = Arc::clone(&own_reactor);
     let engine =

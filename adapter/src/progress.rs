@@ -11,7 +11,7 @@ pub trait MakeProgress: Send + Sized + 'static {
     const NAME: &'static str;
     /// The engine's data about a connection request. The consumer holds them until it answers the
     /// request.
-    type Request: Send + Sync + 'static;
+    type RequestData: Send + Sync + 'static;
 
     /// Makes progress when a consumer's thread polls, perhaps a million times a second. The engine
     /// reads the sockets that are likely to have data, without asking the poller, and does the work
@@ -60,7 +60,7 @@ pub trait MakeProgress: Send + Sized + 'static {
     fn transmit(&mut self, qp: usize);
     /// Refuses a connection request that the consumer has dropped without an answer. By default,
     /// only drops the engine's data about the request.
-    fn refuse(&mut self, _request: Self::Request) {}
+    fn refuse(&mut self, _request: Self::RequestData) {}
 }
 
 /// The outcome of a pass of a consumer's thread.

@@ -58,9 +58,9 @@ use waiting::{Wake, cancel, nesting};
 use self::spin::Spin;
 use self::thread_state::{ACTIVE, ProgressThread, RESTING};
 use crate::engine_lock::{Deferring, EngineLock};
-use crate::locked::LockedEngine;
+use crate::engine_shared::{EngineShared, POLLER};
+use crate::locked_engine::LockedEngine;
 use crate::progress::{MakeProgress, Progress};
-use crate::shared::{POLLER, SharedState};
 use crate::sync::lock;
 
 /// One in this number of polls that find another thread at work yields the processor.
@@ -71,7 +71,7 @@ const EVENT_CAPACITY: usize = 256;
 /// The engine, and the threads that make progress with it.
 pub(crate) struct Reactor<E: MakeProgress> {
     pub(crate) engine: EngineLock<LockedEngine<E>>,
-    pub(crate) shared: Arc<SharedState<E::Request>>,
+    pub(crate) shared: Arc<EngineShared<E::RequestData>>,
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
     pub(crate) poller_fd: RawFd,
@@ -112,7 +112,7 @@ unsafe impl Send for Follower {}
 impl<E: MakeProgress> Reactor<E> {
     pub(crate) fn new(
         engine: E,
-        shared: Arc<SharedState<E::Request>>,
+        shared: Arc<EngineShared<E::RequestData>>,
         poll: Poll,
         spin: Duration,
     ) -> Self {

@@ -8,7 +8,7 @@ mod client;
 use std::ffi::CString;
 use std::ptr::{self, null_mut};
 
-use client::{REGISTRY, Table, dat, extended, info, open};
+use client::{ProviderTable, REGISTRY, dat, extended, info, open};
 use dat_core::Error;
 use dat_core::export::{self, AnyProvider, Opened};
 use dat_core::provider::Provider;
@@ -18,7 +18,7 @@ use provider_loopback::Mem;
 
 /// Registers a provider under this name. Its function table is that of tcp-emu, but it opens
 /// adapters with the loopback transport.
-fn registered(name: &str) -> Table {
+fn registered(name: &str) -> ProviderTable {
     let provider = AnyProvider::of::<provider_tcp_emu::TcpEmu>()
         .opened_by(|ia, params| Mem.open(ia, params).map(Opened::new));
     let info = info(name, 2, 0, false);
@@ -28,9 +28,9 @@ fn registered(name: &str) -> Table {
 }
 
 /// The function table to which the first word of the handle's object points.
-fn table_of(handle: DAT_HANDLE) -> Table {
+fn table_of(handle: DAT_HANDLE) -> ProviderTable {
     // SAFETY: the first word of an object is the address of its table.
-    unsafe { *handle.cast::<Table>() }
+    unsafe { *handle.cast::<ProviderTable>() }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::work::bench::MAX_MESSAGE_BYTES;
+use crate::tasks::bench::MAX_MESSAGE_BYTES;
 
 /// The TCP port of `dat serve`, at which clients' requests arrive. The data use other ports.
 pub(crate) const SERVE_PORT: u16 = 7471;

@@ -15,18 +15,18 @@ use measurement::machine::MeasurementInfo;
 use measurement::operation::{ATOMIC_BYTES, Operation};
 use measurement::pair::{Pair, Placement, exit_code_of};
 use measurement::peer::{ConnectionInfo, Message, Plan};
-use measurement::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
-use measurement::wait::{Role, Wait};
+use measurement::schedule::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
+use measurement::wait_mode::{Role, WaitMode};
 use measurement::{cpu, units};
 
 use self::result::{Document, Measured, Subject};
 use crate::arguments::{resolve, size};
 use crate::output::{Output, print_json};
 use crate::progress::Progress;
-use crate::work::bench::{
+use crate::tasks::bench::{
     self, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_ROUNDS, Point,
 };
-use crate::work::{Report, Work};
+use crate::tasks::{Report, Task};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -114,12 +114,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let processors = cpu::assign(&options.cpus, host.is_none())?;
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
-    let wait = if options.block || !cpu::may_poll(processors) { Wait::Block } else { Wait::Poll };
+    let wait =
+        if options.block || !cpu::may_poll(processors) { WaitMode::Block } else { WaitMode::Poll };
     let address = match host {
         None => common.address(&names[1..])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let work = bench::Work {
+    let task = bench::Task {
         points: points.clone(),
         rounds: options.rounds,
         seconds: options.duration.unwrap_or(0.0),
@@ -127,10 +128,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         server_cpu: processors[1].filter(|_| processors[0] != processors[1]),
     };
     ensure!(
-        work.memory(names.len()) <= MAX_MEMORY_BYTES,
+        task.memory(names.len()) <= MAX_MEMORY_BYTES,
         "that many connections with messages of {} need {} of memory at each end; the limit is {}",
-        units::size(work.largest()),
-        units::size(work.memory(names.len())),
+        units::size(task.largest()),
+        units::size(task.memory(names.len())),
         units::size(MAX_MEMORY_BYTES)
     );
     let plan = Plan {
@@ -140,8 +141,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         server: None,
         cpu: None,
         wait,
-        raw_wait: Wait::Block,
-        work: Work::Bench(work),
+        raw_wait: WaitMode::Block,
+        task: Task::Bench(task),
     };
     let circumstances = MeasurementInfo::now("dat");
     let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use measurement::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
+use measurement::text_table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use measurement::units::{self, plural};
 use registry::entry::{Entry, Origin, Space};
 use registry::host::Devices;

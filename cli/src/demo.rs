@@ -11,14 +11,14 @@ use measurement::cpu;
 use measurement::operation::Operation;
 use measurement::pair::Pair;
 use measurement::peer::{ConnectionInfo, Message, Plan};
-use measurement::rounds::DEFAULT_ROUNDS;
-use measurement::wait::{Role, Wait};
+use measurement::schedule::DEFAULT_ROUNDS;
+use measurement::wait_mode::{Role, WaitMode};
 use serde::Serialize;
 
 use crate::output::print_json;
 use crate::progress::Progress;
-use crate::work::demo::{self, Row, SIZES, UNMEASURED};
-use crate::work::{Report, Work};
+use crate::tasks::demo::{self, Row, SIZES, UNMEASURED};
+use crate::tasks::{Report, Task};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let Common { adapter, json, .. } = &options.common;
     let address = options.common.address(&[])?;
     // On a single processor, a process that polls would take processor time from the other.
-    let wait = if cpu::two_processors().is_some() { Wait::Poll } else { Wait::Block };
+    let wait = if cpu::two_processors().is_some() { WaitMode::Poll } else { WaitMode::Block };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![adapter.clone()],
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         cpu: None,
         wait,
         raw_wait: wait,
-        work: Work::Demo(demo::Work {
+        task: Task::Demo(demo::Task {
             sizes: SIZES.to_vec(),
             unmeasured: UNMEASURED.to_vec(),
             rounds: options.rounds as usize,

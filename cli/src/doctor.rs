@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use measurement::table::{Colour, colour, wrapped};
+use measurement::text_table::{Colour, colour, wrapped};
 use measurement::units::{plural, ranges};
 use registry::List;
 use registry::host::names_in;

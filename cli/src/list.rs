@@ -12,15 +12,15 @@ use crate::check::DEFAULT_LIMIT;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
 use document::{Document, Item, NO_DEVICE, NOT_OPENED, State};
+use isolated_open::{Answer, open_isolated};
+pub(crate) use isolated_open::{open, open_received};
 use opener::Opener;
 pub(crate) use opener::any_opens;
-use probe::{Answer, probe_entry};
-pub(crate) use probe::{open, probe};
 use text::{Fold, View, text};
 
 mod document;
+mod isolated_open;
 mod opener;
-mod probe;
 mod text;
 
 #[derive(Args)]
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let progress = Progress::new((named.len() + others.len()).min(limit));
     let count = AtomicUsize::new(0);
     let done = || progress.show((count.fetch_add(1, Ordering::Relaxed) + 1) as f64);
-    let mut opener = Opener::new(limit, probe_entry);
+    let mut opener = Opener::new(limit, open_isolated);
     opener.open(&named, done);
     opener.open(&others, done);
     let entries: Vec<Item> = candidates

@@ -21,7 +21,7 @@ mod trace;
 mod arguments;
 
 // What the two processes of a measurement do. The crate `measurement` starts them:
-mod work;
+mod tasks;
 
 // Further measurements:
 mod copying;
@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
-use measurement::table;
+use measurement::text_table;
 use rustix::io::Errno;
 use telemetry::printable;
 
@@ -55,7 +55,7 @@ registry::export_symbols!();
 /// TCP.
 #[derive(Parser)]
 #[command(name = "dat", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
-#[command(max_term_width = table::TERMINAL_WIDTH)]
+#[command(max_term_width = text_table::TERMINAL_WIDTH)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -137,7 +137,7 @@ enum Command {
     /// Open and close one entry of the registry, and report why the entry does not open; the parent
     /// process sends the entry
     #[command(hide = true)]
-    Probe,
+    OpenEntry,
     /// Start the provider of an entry, and report why its library is not a provider; the parent
     /// process sends the entry
     #[command(hide = true)]
@@ -188,8 +188,8 @@ fn main() -> ExitCode {
         Some(Command::Trace(options)) => trace::run(&options),
         Some(Command::Completions(options)) => generate::completions(&options, &Cli::command()),
         Some(Command::Manual(options)) => generate::manual(&options, Cli::command()),
-        Some(Command::Probe) => list::probe(),
-        Some(Command::Peer) => return measurement::peer::run::<work::Work>(),
+        Some(Command::OpenEntry) => list::open_received(),
+        Some(Command::Peer) => return measurement::peer::run::<tasks::Task>(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -8,17 +8,17 @@ use measurement::arguments::{Common, report_registry_errors};
 use measurement::operation::{ATOMIC_BYTES, Operation};
 use measurement::pair::{Pair, Placement, exit_code_of};
 use measurement::peer::{ConnectionInfo, Message, Plan};
-use measurement::table::{Align::*, Colour, Table, colour, wrapped};
-use measurement::wait::{Role, Wait};
+use measurement::text_table::{Align::*, Colour, TextTable, colour, wrapped};
+use measurement::wait_mode::{Role, WaitMode};
 use measurement::{cpu, units};
 use serde::Serialize;
 
 use crate::arguments::{resolve, size};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
+use crate::tasks::ping::{self, MAX_COUNT, MAX_INTERVAL_SECONDS};
+use crate::tasks::{Report, Task};
 use crate::times::Times;
-use crate::work::ping::{self, MAX_COUNT, MAX_INTERVAL_SECONDS};
-use crate::work::{Report, Work};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -66,7 +66,7 @@ struct Document<'a> {
     size: usize,
     /// The number of answers.
     count: usize,
-    wait: Wait,
+    wait: WaitMode,
     /// The times of the round trips, in seconds.
     times: Times,
     /// The time of each round trip, unless --quiet is given.
@@ -85,8 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         None => common.address(&[])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let wait =
-        if options.block || cpu::two_processors().is_none() { Wait::Block } else { Wait::Poll };
+    let wait = if options.block || cpu::two_processors().is_none() {
+        WaitMode::Block
+    } else {
+        WaitMode::Poll
+    };
     // Atomic operations have a fixed size. Another size on the command line is an error.
     ensure!(
         !operation.is_atomic() || size == ATOMIC_BYTES,
@@ -94,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         operation.name()
     );
     let tells_each = !options.quiet;
-    let work = ping::Work {
+    let task = ping::Task {
         size,
         count: *count as usize,
         operation: *operation,
@@ -108,8 +111,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         server: None,
         cpu: None,
         wait,
-        raw_wait: Wait::Block,
-        work: Work::Ping(work),
+        raw_wait: WaitMode::Block,
+        task: Task::Ping(task),
     };
     let processors = cpu::assign(&[], host.is_none())?;
     let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
@@ -179,7 +182,7 @@ fn print_answer(number: usize, seconds: f64) -> Result<()> {
     Ok(out.flush()?)
 }
 
-const TABLE: Table<7> = Table { columns: [(Right, 7); 7] };
+const TABLE: TextTable<7> = TextTable { columns: [(Right, 7); 7] };
 
 fn summary(document: &Document<'_>) -> String {
     let Times { samples: _, min, p50, p90, p99, p999, max, mean } = document.times;
@@ -233,7 +236,7 @@ mod tests {
             operation,
             size,
             count: 10,
-            wait: Wait::Poll,
+            wait: WaitMode::Poll,
             times,
             answers: None,
         };

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use dat::{Adapter, StandardAttributes, Value};
 use measurement::arguments::report_registry_errors;
-use measurement::table::{Colour, colour, wrapped};
+use measurement::text_table::{Colour, colour, wrapped};
 use serde_json::{Map, json};
 use telemetry::printable;
 

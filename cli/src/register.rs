@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use measurement::table::{Colour, colour};
+use measurement::text_table::{Colour, colour};
 use registry::entry::{Api, Entry, Origin, ParseError, ProviderVersion};
 use registry::list::DEFAULT_FILE;
 use registry::{conf, toml};

@@ -1,7 +1,7 @@
 //! `dat serve`: the peer of `dat ping` and `dat bench` on other hosts. Each client gets a process
 //! of its own, which ends with the client's connection.
 
-mod places;
+mod permits;
 mod waiting_clients;
 
 use std::io::{BufRead, BufReader, Read, Write, stdout};
@@ -15,16 +15,16 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use measurement::arguments::report_registry_errors;
 use measurement::peer::{Message, Plan};
-use measurement::wait::Role;
-use measurement::{pair, parent};
+use measurement::wait_mode::Role;
+use measurement::{json_lines, pair};
 use serde::Serialize;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
-use self::places::{Place, Places};
+use self::permits::{Permit, Permits};
 use self::waiting_clients::WaitingClients;
 use crate::arguments::SERVE_PORT;
 use crate::output::print_json_line;
-use crate::work::{Report, Work};
+use crate::tasks::{Report, Task};
 
 /// The number of clients that the kernel queues until they are accepted.
 const KERNEL_BACKLOG: i32 = 4096;
@@ -84,13 +84,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         writeln!(stdout(), "{names} {verb} at {here}")?;
     }
     let mut waiting = WaitingClients::new(listener)?;
-    let places = Arc::new(Places::default());
+    let permits = Arc::new(Permits::default());
     loop {
         let (client, received) = waiting.next()?;
         let (client, adapters) = (Arc::new(client), options.adapters.clone());
-        let places = Arc::clone(&places);
+        let permits = Arc::clone(&permits);
         // If no thread can be started, the client is disconnected.
-        let _ = thread::Builder::new().spawn(move || answer(&client, &received, adapters, &places));
+        let _ =
+            thread::Builder::new().spawn(move || answer(&client, &received, adapters, &permits));
     }
 }
 
@@ -104,11 +105,11 @@ fn bind_and_listen(at: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Answers a client until its work is done.
-fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, places: &Places) {
+/// Answers a client until its task is done.
+fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, permits: &Permits) {
     let result = plan(client, received)
         .and_then(|requested| server_plan(client, requested, adapters))
-        .and_then(|plan| serve(client, &plan, &places.enter(client)?));
+        .and_then(|plan| serve(client, &plan, &permits.enter(client)?));
     if let Err(error) = result {
         let failure = serde_json::to_string(&Message::<Report>::Failed(format!("{error:#}")))
             .unwrap_or_default();
@@ -119,7 +120,7 @@ fn answer(client: &Arc<TcpStream>, received: &[u8], adapters: Vec<String>, place
 }
 
 /// Parses a client's plan, which is the first line of what it has sent.
-fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan<Work>> {
+fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan<Task>> {
     // Without keepalive, a client whose host has crashed would stay connected for ever.
     let probes =
         TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME).with_retries(3);
@@ -132,13 +133,13 @@ fn plan(client: &TcpStream, received: &[u8]) -> Result<Plan<Work>> {
 /// Checks what a client requests, and returns the plan of the process that serves it.
 fn server_plan(
     client: &TcpStream,
-    requested: Plan<Work>,
+    requested: Plan<Task>,
     mut adapters: Vec<String>,
-) -> Result<Plan<Work>> {
-    let is_valid = match &requested.work {
-        Work::Ping(work) => work.is_valid(),
-        Work::Bench(work) => work.is_valid(requested.adapters.len()),
-        Work::Demo(_) => false,
+) -> Result<Plan<Task>> {
+    let is_valid = match &requested.task {
+        Task::Ping(task) => task.is_valid(),
+        Task::Bench(task) => task.is_valid(requested.adapters.len()),
+        Task::Demo(_) => false,
     };
     ensure!(is_valid, "only `dat ping` and `dat bench` are served here");
     let (asks, has) = (requested.adapters.len(), adapters.len());
@@ -152,9 +153,9 @@ fn server_plan(
     Ok(Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested })
 }
 
-fn serve(client: &TcpStream, plan: &Plan<Work>, place: &Place<'_>) -> Result<()> {
+fn serve(client: &TcpStream, plan: &Plan<Task>, permit: &Permit<'_>) -> Result<()> {
     let (mut child, socket) = pair::command("")?;
-    let served = parent::send_plan(&socket, plan).and_then(|()| relay(client, &socket, place));
+    let served = json_lines::send_plan(&socket, plan).and_then(|()| relay(client, &socket, permit));
     // The process ends when its socket is closed.
     drop(socket);
     let _ = child.kill();
@@ -164,12 +165,12 @@ fn serve(client: &TcpStream, plan: &Plan<Work>, place: &Place<'_>) -> Result<()>
 
 /// Relays the process's messages to the client, until the process or the client's connection has
 /// ended.
-fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<()> {
+fn relay(client: &TcpStream, socket: &UnixStream, permit: &Permit<'_>) -> Result<()> {
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
         // The client sends no more data. So this read returns when the client disconnects or loses
-        // its place (`places.rs`).
+        // its permit (`permits.rs`).
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;
@@ -179,7 +180,7 @@ fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<(
         let is_connected =
             matches!(serde_json::from_str(&line), Ok(Message::<Report>::Connected(_)));
         if is_connected {
-            place.set_connected()?;
+            permit.set_connected()?;
         }
         (&mut &*client).write_all(line.as_bytes())?;
         line.clear();
@@ -188,5 +189,5 @@ fn relay(client: &TcpStream, socket: &UnixStream, place: &Place<'_>) -> Result<(
             return Ok(());
         }
     }
-    place.check()
+    permit.check()
 }

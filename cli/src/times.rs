@@ -1,6 +1,6 @@
 //! Statistics of repeated time measurements.
 
-use measurement::rounds::median;
+use measurement::schedule::median;
 use serde::{Deserialize, Serialize};
 
 /// Statistics of times in seconds. A percentile is `None` if less than one sample would be above

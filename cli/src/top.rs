@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use measurement::table::{Align::*, Colour, Table, colour};
+use measurement::text_table::{Align::*, Colour, TextTable, colour};
 use measurement::units::{self, plural};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -263,7 +263,8 @@ fn totals(adapters: &[Adapter]) -> String {
     text
 }
 
-const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
+const RATES: TextTable<4> =
+    TextTable { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
 /// For each operation: its name, the counter of its operations, and the counter of its octets.
 const OPERATION_COUNTERS: [(&str, &str, &str); 6] = [

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use measurement::connection::{Connection, GUARD_BYTES};
 use measurement::operation::Operation;
 use measurement::plain_sockets::PlainSockets;
-use measurement::wait::Role;
+use measurement::wait_mode::Role;
 
 /// The value of bytes that were not written to.
 const UNTOUCHED_BYTE: u8 = 0xa5;

@@ -220,7 +220,7 @@ fn silent_clients_do_not_block_others() {
 fn clients_that_never_connect_do_not_block_others() {
     let server = Server::start();
     let plan = "{\"role\":\"Server\",\"adapters\":[\"tcp-emu\"],\"address\":\"\",\"server\":null,\
-                \"cpu\":null,\"wait\":\"poll\",\"raw_wait\":\"block\",\"work\":{\"Ping\":{\"size\":64,\
+                \"cpu\":null,\"wait\":\"poll\",\"raw_wait\":\"block\",\"task\":{\"Ping\":{\"size\":64,\
                 \"count\":1,\"operation\":\"send\",\
              \"interval\":0.0,\"tells_each\":false}}}\n";
     let connect = || {
@@ -262,7 +262,7 @@ fn an_invalid_plan_is_refused_and_others_are_served() {
     let plan = |work: &str| {
         format!(
             "{{\"role\":\"Server\",\"adapters\":[\"tcp-emu\"],\"address\":\"\",\"server\":null,\
-             \"cpu\":null,\"wait\":\"poll\",\"raw_wait\":\"block\",\"work\":{work}}}\n"
+             \"cpu\":null,\"wait\":\"poll\",\"raw_wait\":\"block\",\"task\":{work}}}\n"
         )
     };
     let ping = |size: &str, count: &str, interval: &str| {

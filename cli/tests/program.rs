@@ -684,7 +684,7 @@ fn a_process_ends_with_its_parent() {
     let mut child =
         dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
-        "wait":"poll","raw_wait":"poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
+        "wait":"poll","raw_wait":"poll","task":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
     writeln!(&ours, "{}", plan.replace('\n', " ")).expect("the program reads its input");
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).expect("the program writes a line");
@@ -845,7 +845,7 @@ fn every_shell_gets_completions_of_every_command() {
         {
             assert!(text.contains(command), "{shell}: {command}");
         }
-        assert!(!text.contains("probe"), "{shell}: a hidden command must not be completed");
+        assert!(!text.contains("open-entry"), "{shell}: a hidden command must not be completed");
     }
 }
 

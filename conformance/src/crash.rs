@@ -95,7 +95,9 @@ extern "C" fn report_crash(
 ///
 /// # Safety
 /// `context` must be the context that the kernel passes to a signal handler.
-unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Option<&'static str>) {
+unsafe fn locate_crash(
+    context: *const libc::ucontext_t,
+) -> (Option<CodeLocation>, Option<&'static str>) {
     // SAFETY: the caller guarantees that `context` is from the kernel.
     if let Some(at) = unsafe { interrupted(context) }
         && !at.is_libc()
@@ -125,7 +127,7 @@ unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Opti
 /// # Safety
 /// `context` must be the context that the kernel passes to a signal handler.
 #[cfg(target_arch = "x86_64")]
-unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
+unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<CodeLocation> {
     // SAFETY: the caller guarantees that `context` is from the kernel.
     let registers = unsafe { (*context).uc_mcontext.gregs };
     let register = |index: libc::c_int| registers[index as usize] as usize;
@@ -141,17 +143,19 @@ unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn interrupted(_: *const libc::ucontext_t) -> Option<Place> {
+unsafe fn interrupted(_: *const libc::ucontext_t) -> Option<CodeLocation> {
     None
 }
 
 /// Prints the report, which is the last line of standard output.
-fn report_line((place, called): (Option<Place>, Option<&'static str>)) {
+fn report_line((place, called): (Option<CodeLocation>, Option<&'static str>)) {
     let mut line = Cursor::new([0; 512]);
     let _ = write!(line, "\n{LINE_PREFIX}");
     let _ = match place {
-        Some(Place { library, function: Some(function) }) => write!(line, "{library} ({function})"),
-        Some(Place { library, function: None }) => write!(line, "{library}"),
+        Some(CodeLocation { library, function: Some(function) }) => {
+            write!(line, "{library} ({function})")
+        }
+        Some(CodeLocation { library, function: None }) => write!(line, "{library}"),
         None => write!(line, "an unknown place"),
     };
     let _ = match called {
@@ -163,7 +167,7 @@ fn report_line((place, called): (Option<Place>, Option<&'static str>)) {
     unsafe { libc::write(1, line.get_ref().as_ptr().cast(), length) };
 }
 
-struct Place {
+struct CodeLocation {
     library: &'static str,
     function: Option<&'static str>,
 }
@@ -172,14 +176,14 @@ struct Place {
 /// knows.
 const NO_LIBRARY: &str = "no library";
 
-impl Place {
+impl CodeLocation {
     fn is_libc(&self) -> bool {
         self.library.starts_with("libc.") || self.library.starts_with("libc-")
     }
 }
 
 /// Asks the dynamic linker to which library and function an address belongs.
-fn place(address: *mut c_void) -> Place {
+fn place(address: *mut c_void) -> CodeLocation {
     // SAFETY: the structure is plain data, which dladdr fills in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let text = |text: *const libc::c_char| match text.is_null() {
@@ -190,10 +194,13 @@ fn place(address: *mut c_void) -> Place {
     };
     // SAFETY: dladdr accepts any address.
     if unsafe { libc::dladdr(address, &mut found) } == 0 {
-        return Place { library: NO_LIBRARY, function: None };
+        return CodeLocation { library: NO_LIBRARY, function: None };
     }
     let path = text(found.dli_fname).unwrap_or("a library without a name");
-    Place { library: path.rsplit('/').next().unwrap_or(path), function: text(found.dli_sname) }
+    CodeLocation {
+        library: path.rsplit('/').next().unwrap_or(path),
+        function: text(found.dli_sname),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adapter::{Engine, PeerAddress, Request, Target};
+use adapter::{ConnectionRequest, Engine, PeerAddress, Target};
 use dat_core::Result;
 use dat_core::provider::{
     Allocated, BindWr, Close, Connect, Datagram, PostError, Queue, ReadDepth, RecvWr, RemoteQp,
@@ -81,7 +81,11 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.0.resolve(number, &target(to)).map_err(error)
     }
 
-    fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp<Adapter<E>>> {
+    fn answer(
+        &self,
+        request: ConnectionRequest<E>,
+        private: &[u8],
+    ) -> Result<RemoteQp<Adapter<E>>> {
         self.0.answer(request, private).map(remote_qp).map_err(error)
     }
 
@@ -89,7 +93,12 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.0.connect(&target(to)).map_err(error)
     }
 
-    fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(
+        &self,
+        request: ConnectionRequest<E>,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
         self.0.accept(request, private, depth).map_err(error)
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Engine, Limits, Listener, Params, PeerAddress, QpCfg, Request, netdev};
+use adapter::{ConnectionRequest, Engine, Limits, Listener, Params, PeerAddress, QpCfg, netdev};
 use dat_core::provider::{self, Access, Attrs, Mem, Sink, Transport, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION, DAT_RMR_SCOPE_ANY};
@@ -105,7 +105,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     type Qp = Qp<E>;
     type Address = PeerAddress;
     type Listener = Listener<E>;
-    type Request = Request<E>;
+    type ConnectionRequest = ConnectionRequest<E>;
 
     fn attrs(&self) -> &Attrs {
         &self.attrs
@@ -180,7 +180,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         listener.port()
     }
 
-    fn reject(&self, request: Request<E>, private: &[u8]) -> Result<()> {
+    fn reject(&self, request: ConnectionRequest<E>, private: &[u8]) -> Result<()> {
         self.adapter.reject(request, private).map_err(error)
     }
 

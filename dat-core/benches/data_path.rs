@@ -108,7 +108,7 @@ unsafe impl Transport for Adapter {
     type Qp = Qp;
     type Address = std::convert::Infallible;
     type Listener = ();
-    type Request = ();
+    type ConnectionRequest = ();
 
     fn attrs(&self) -> &Attrs {
         &self.0

@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 /// The proxy agent of a CNO, or no agent. If a call of the agent is in progress, dropping this
 /// value waits until the call has returned, unless that call itself drops the value.
 pub(crate) struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentShared>,
     /// The thread that calls the agent. It starts when the first agent is set.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct AgentShared {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -49,7 +49,7 @@ impl Agent {
     pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
         let none =
             State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), ended: false };
-        let shared = Arc::new(Shared { state: Mutex::new(none), changed: Condvar::new() });
+        let shared = Arc::new(AgentShared { state: Mutex::new(none), changed: Condvar::new() });
         let this = Agent { shared, thread: Mutex::new(None) };
         // SAFETY: the caller guarantees that threads of the library may call the agent.
         unsafe { this.set(agent) }?;
@@ -101,7 +101,7 @@ impl Agent {
     }
 }
 
-impl Shared {
+impl AgentShared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

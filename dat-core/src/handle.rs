@@ -1,6 +1,6 @@
 //! Handles of objects. This module contains every cast from a handle to its object.
 //!
-//! A handle is the address of a [`Slot`]. The first word of a slot is the provider table, because
+//! A handle is the address of a [`HandleSlot`]. Its first word is the provider table, because
 //! consumers call through it (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is
 //! never unmapped. So the library can check any word with arithmetic and one load, without access
 //! to memory that may not exist. A word that is not a live handle, such as NULL or a stale handle,
@@ -37,7 +37,7 @@ pub const MAX_HANDLES: usize = 1 << 20;
 
 /// The memory that a handle points to.
 #[repr(C, align(64))]
-pub struct Slot {
+pub struct HandleSlot {
     /// The function table. This must be the first field, because consumers read it.
     table: AtomicPtr<DAT_PROVIDER>,
     /// The lock of the handle. It also records whether the handle is live, the type of its object
@@ -63,7 +63,7 @@ pub struct Node<O: Object> {
 }
 
 struct Inner<O> {
-    slot: &'static Slot,
+    slot: &'static HandleSlot,
     users: AtomicU32,
     body: O,
 }
@@ -84,7 +84,7 @@ pub struct Ref<O: Object>(NonNull<Node<O>>);
 /// Keeps an object alive while a call uses it. Another thread that frees the object waits until all
 /// its pins are dropped.
 pub struct Pin<O: Object> {
-    slot: &'static Slot,
+    slot: &'static HandleSlot,
     node: NonNull<Node<O>>,
 }
 
@@ -315,7 +315,7 @@ pub(crate) fn is_live<O: Object>(handle: *mut c_void) -> bool {
 
 /// Returns the slot of a live handle, whatever the type of its object is.
 #[inline]
-pub fn live_slot(handle: *mut c_void) -> Result<&'static Slot> {
+pub fn live_slot(handle: *mut c_void) -> Result<&'static HandleSlot> {
     slot(handle).filter(|slot| slot.lock.is_live()).ok_or(Error::handle(DAT_INVALID_HANDLE1))
 }
 
@@ -324,7 +324,7 @@ pub fn live_count() -> usize {
     pool().live.load(Ordering::Relaxed)
 }
 
-impl Slot {
+impl HandleSlot {
     /// Returns the object behind the handle.
     ///
     /// # Safety
@@ -362,8 +362,8 @@ impl Slot {
         self.lock.locked(f)
     }
 
-    /// Runs `f` as [`Slot::locked`] does. If another call has the lock, returns `None` without
-    /// running `f`.
+    /// Runs `f` as [`HandleSlot::locked`] does. If another call has the lock, returns `None`
+    /// without running `f`.
     pub(crate) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
         self.lock.try_locked(f)
     }
@@ -382,7 +382,7 @@ impl<O: Object> Node<O> {
     }
 
     /// The slot behind the handle of the object.
-    pub fn slot(&self) -> &'static Slot {
+    pub fn slot(&self) -> &'static HandleSlot {
         self.inner().slot
     }
 

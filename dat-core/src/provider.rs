@@ -85,7 +85,7 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     type Listener: Send + Sync;
     /// A connection request that was not answered. Dropping it refuses the request, and the peer
     /// sees a non-peer reject.
-    type Request: Send;
+    type ConnectionRequest: Send;
 
     /// Limits and names. They are constant for the life of the adapter.
     fn attrs(&self) -> &Attrs;
@@ -123,7 +123,7 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// The port of a listener. It is not 0.
     fn port(&self, listener: &Self::Listener) -> u16;
     /// Refuses a connection request and sends private data with the refusal.
-    fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
+    fn reject(&self, request: Self::ConnectionRequest, private: &[u8]) -> Result<()>;
 
     /// Counters of network traffic since the adapter was opened, for example packets that were sent
     /// again, or octets on the wire. The transport chooses their names, which contain no blanks.
@@ -233,7 +233,7 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     }
     /// Answers a request of a peer that wants to send datagrams to this queue pair. Returns the
     /// peer's queue pair.
-    fn answer(&self, _request: T::Request, _private: &[u8]) -> Result<RemoteQp<T>> {
+    fn answer(&self, _request: T::ConnectionRequest, _private: &[u8]) -> Result<RemoteQp<T>> {
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
     /// Starts to connect. One of the upcalls `Established`, `Rejected`, `Unreachable` and
@@ -242,7 +242,8 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     fn connect(&self, to: &Connect<'_>) -> Result<()>;
     /// Accepts a connection request with this queue pair. The upcall `Established` or
     /// `AcceptFailed` reports the result.
-    fn accept(&self, request: T::Request, private: &[u8], depth: ReadDepth) -> Result<()>;
+    fn accept(&self, request: T::ConnectionRequest, private: &[u8], depth: ReadDepth)
+    -> Result<()>;
     /// Ends the connection or the attempt to connect. For [`Close::Graceful`], requests that are
     /// already posted are carried out first. The upcall `Disconnected` reports the end, even if the
     /// peer has disconnected first. The upcall may come before this call returns.

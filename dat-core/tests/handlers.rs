@@ -13,7 +13,7 @@ use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use client::{Table, dat, info, open, table, unique};
+use client::{ProviderTable, dat, info, open, table, unique};
 use dat_core::export::{self, AnyProvider};
 use dat_sys::*;
 use provider_loopback::Mem;
@@ -23,7 +23,7 @@ macro_rules! functions {
     ($($slot:ident($($zero:literal)*))*) => {
         /// Calls each function of the table with null handles and with 0 for all other arguments.
         /// Returns what each call returns. A call that is not refused finds an invalid handle.
-        fn call_all(table: Table) -> Vec<(&'static str, DAT_RETURN)> {
+        fn call_all(table: ProviderTable) -> Vec<(&'static str, DAT_RETURN)> {
             vec![$({
                 let function = table.$slot.expect(stringify!($slot));
                 // SAFETY: the functions check the handle before they use any other argument, and

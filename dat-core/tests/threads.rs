@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use client::{Side, Table, dat, info, loopback, open, table, unique};
+use client::{ProviderTable, Side, dat, info, loopback, open, table, unique};
 use dat_core::Error;
 use dat_core::export::{self, AnyProvider};
 use dat_core::handle;
@@ -20,7 +20,7 @@ use dat_sys::*;
 use provider_loopback::Mem;
 use queried_registry::{NEXT, QUERIED_REGISTRY};
 
-fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
+fn query(table: ProviderTable, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     let (mut evd, mut attr, mut provider) =
         (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))

@@ -110,7 +110,7 @@ unsafe impl Transport for RecordingTransport {
     type Qp = Nothing;
     type Address = std::convert::Infallible;
     type Listener = Nothing;
-    type Request = Nothing;
+    type ConnectionRequest = Nothing;
 
     fn attrs(&self) -> &Attrs {
         &self.attrs

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use dat_sys::*;
-use registry::{Candidate, OpenFailure, Opened, Registry, Request, Wanted, open_candidate};
+use registry::{Candidate, OpenFailure, OpenRequest, Opened, Registry, Wanted, open_candidate};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ impl Adapter {
     ///
     /// The errors of [`open`](Self::open).
     pub fn open_in(registry: &Registry, name: &str) -> Result<Self> {
-        let request = Request {
+        let request = OpenRequest {
             wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
             async_evd_qlen: ASYNC_EVENTS_COUNT,
             async_evd: DAT_HANDLE_NULL,
@@ -73,7 +73,7 @@ impl Adapter {
     /// The reason for which the entry does not open, as text.
     pub fn open_entry(candidate: &Candidate) -> std::result::Result<Self, String> {
         let registry::Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
-        let request = Request {
+        let request = OpenRequest {
             wanted: Wanted {
                 name: ia_name,
                 major: api.major,

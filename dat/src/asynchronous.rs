@@ -29,13 +29,13 @@
 //! latency use the methods of [`Endpoint`](crate::Endpoint) and poll.
 
 mod adapter;
+mod adapter_shared;
 mod connections;
 mod endpoint;
 mod error;
 mod listener;
+mod operation_slots;
 mod runtime;
-mod shared;
-mod slots;
 mod stream;
 mod transfer;
 

@@ -192,7 +192,7 @@ impl Engine {
 
 impl MakeProgress for Engine {
     const NAME: &'static str = "tcp-emu";
-    type Request = Request;
+    type RequestData = Request;
 
     #[inline]
     fn poll(&mut self) -> Progress {

@@ -76,7 +76,7 @@ struct Caller {
     id: u64,
     responder: Responder,
     /// The deferred request.
-    deferred: Option<Box<setup::Request>>,
+    deferred: Option<Box<setup::MpaRequest>>,
     timer: Timer,
 }
 
@@ -85,7 +85,7 @@ pub struct Request {
     pub(crate) socket: Connection,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    pub(crate) request: setup::Request,
+    pub(crate) request: setup::MpaRequest,
     /// Counts the request and its acceptance, if the caller has to confirm it.
     pub(crate) place: Option<Place>,
     /// Whether the poller of this engine watches the socket. If not, the request comes from another
@@ -335,7 +335,7 @@ impl Listeners {
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
         index: usize,
-        request: setup::Request,
+        request: setup::MpaRequest,
     ) {
         let place = match request.promises_rtr() {
             true => self.place_of(resources, index, Instant::now(), false),
@@ -363,7 +363,7 @@ impl Listeners {
 
     /// Defers a request until another one of its address is confirmed or ends.
     #[cold]
-    fn defer(&mut self, resources: &mut EngineResources, index: usize, request: setup::Request) {
+    fn defer(&mut self, resources: &mut EngineResources, index: usize, request: setup::MpaRequest) {
         let Some(caller) = self.callers.get_mut(index) else { return };
         caller.deferred = Some(Box::new(request));
         let retry_at = caller.responder.deadline().min(Instant::now() + RETRY_AFTER);
@@ -438,7 +438,7 @@ impl Listeners {
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
         index: usize,
-        request: setup::Request,
+        request: setup::MpaRequest,
         place: Option<Place>,
     ) {
         let Some(caller) = self.remove_caller(resources, index) else { return };

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use dat_sys::*;
 use registry::dynamic::Interface;
 use registry::status::in_version;
-use registry::{Api, Builtin, Builtins, Host, Registry, Request, Wanted, abi};
+use registry::{Api, Builtin, Builtins, Host, OpenRequest, Registry, Wanted, abi};
 
 /// A C library: its registry and the API version of its functions.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Library {
         if !has_memory() {
             return self.status(NO_MEMORY);
         }
-        let request = Request {
+        let request = OpenRequest {
             wanted: Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE },
             async_evd_qlen,
             // SAFETY: `async_evd` is not null, so the caller guarantees that it can be read.

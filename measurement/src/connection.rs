@@ -14,7 +14,7 @@ use dat::{
 };
 
 use crate::operation::{ATOMIC_BYTES, Operation};
-use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Wait};
+use crate::wait_mode::{CONNECT_TIMEOUT, PEER_TIMEOUT, WaitMode};
 
 /// The number of receives that are always posted.
 pub const POSTED_RECEIVES: usize = 512;
@@ -48,7 +48,7 @@ pub struct Connection {
     pub outstanding: usize,
     /// The number of receives that have completed and were not posted again.
     unposted_receives: usize,
-    wait: Wait,
+    wait: WaitMode,
 }
 
 /// A connection that waits for its peer.
@@ -59,7 +59,7 @@ pub struct Listening {
 
 impl Listening {
     /// Listens on a free connection qualifier.
-    pub fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+    pub fn new(adapter: &Adapter, largest: usize, wait: WaitMode) -> Result<Self> {
         let connection = Connection::new(adapter, largest, wait)?;
         let listener = adapter.listen_any(&connection.connections)?;
         Ok(Listening { connection, listener })
@@ -87,7 +87,7 @@ impl Listening {
 }
 
 impl Connection {
-    fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+    fn new(adapter: &Adapter, largest: usize, wait: WaitMode) -> Result<Self> {
         let limits = adapter.attributes();
         ensure!(
             largest <= limits.max_message as usize,
@@ -139,7 +139,7 @@ impl Connection {
         peer: Address,
         qualifier: u64,
         largest: usize,
-        wait: Wait,
+        wait: WaitMode,
     ) -> Result<Self> {
         let mut connection = Connection::new(adapter, largest, wait)?;
         let own = connection.own_private_data();
@@ -246,7 +246,7 @@ impl Connection {
     }
 
     /// Sets how later calls wait.
-    pub fn set_wait(&mut self, wait: Wait) {
+    pub fn set_wait(&mut self, wait: WaitMode) {
         self.wait = wait;
     }
 
@@ -356,17 +356,17 @@ fn peer_memory(private_data: &[u8]) -> Result<RemoteRegion> {
 #[inline]
 fn next_completion(
     events: &mut EventDispatcher,
-    wait: Wait,
+    wait: WaitMode,
     what: &str,
     limit: Duration,
 ) -> Result<Completion> {
     let event = match wait {
         // Not `with_context`, which would copy each event.
-        Wait::Block => match events.wait(Some(limit)) {
+        WaitMode::Block => match events.wait(Some(limit)) {
             Ok(event) => event,
             Err(error) => return Err(error).with_context(|| format!("waiting for {what}")),
         },
-        Wait::Poll => {
+        WaitMode::Poll => {
             let mut poll_limit = wait.poll_limit(limit);
             loop {
                 match events.dequeue()? {

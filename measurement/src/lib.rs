@@ -5,31 +5,31 @@
 //! |---|---|
 //! | [`arguments`] | arguments that commands of both programs have |
 //! | [`pair`] | starts the two processes, and receives their messages |
-//! | [`peer`] | one of the two processes; what it does is the program's [`peer::Work`] |
-//! | [`parent`] | lines of JSON between a process and the process that has started it |
+//! | [`peer`] | one of the two processes; what it does is the program's [`peer::Task`] |
+//! | [`json_lines`] | lines of JSON between a process and the process that has started it |
 //! | [`measure`] | latency and bandwidth of one connection |
 //! | [`connection`] | a DAT connection with its memory |
 //! | [`plain_sockets`] | the TCP connection that DAT is compared with |
 //! | [`operation`] | the operations that are measured |
-//! | [`wait`] | how the two processes wait for each other |
-//! | [`rounds`] | how many times a row is measured, and medians with their spread |
+//! | [`wait_mode`] | how the two processes wait for each other |
+//! | [`schedule`] | how many times a row is measured, and medians with their spread |
 //! | [`states`] | two states of a machine in the rounds of a row |
 //! | [`machine`], [`cpu`] | this host and its processors |
-//! | [`table`], [`units`] | text output |
+//! | [`text_table`], [`units`] | text output |
 #![forbid(unsafe_code)]
 
 pub mod arguments;
 pub mod connection;
 pub mod cpu;
+pub mod json_lines;
 pub mod machine;
 pub mod measure;
 pub mod operation;
 pub mod pair;
-pub mod parent;
 pub mod peer;
 pub mod plain_sockets;
-pub mod rounds;
+pub mod schedule;
 pub mod states;
-pub mod table;
+pub mod text_table;
 pub mod units;
-pub mod wait;
+pub mod wait_mode;

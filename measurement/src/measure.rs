@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RECEIVES};
 use crate::operation::Operation;
 use crate::plain_sockets::{Direction, PlainSockets};
-use crate::rounds::{Step, Trial, Value, median};
-use crate::wait::{PEER_TIMEOUT, Role};
+use crate::schedule::{Step, Trial, Value, median};
+use crate::wait_mode::{PEER_TIMEOUT, Role};
 
 /// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);

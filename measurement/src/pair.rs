@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 
-use crate::peer::{Message, Plan, Work};
-use crate::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
-use crate::{cpu, parent};
+use crate::peer::{Message, Plan, Task};
+use crate::wait_mode::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
+use crate::{cpu, json_lines};
 
 /// The maximum time between two messages from the processes. It is twice [`PEER_TIMEOUT`], so that
 /// a process that waits for the other in vain can first report what it waited for.
@@ -27,7 +27,7 @@ const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_SERVER_OUTPUT_BYTES: u64 = 256 << 20;
 
 /// The two processes.
-pub struct Pair<W: Work> {
+pub struct Pair<W: Task> {
     receiver: Receiver<Incoming<W::Report>>,
     /// The number of processes that have finished.
     done: usize,
@@ -89,7 +89,7 @@ impl Placement<'_> {
     }
 }
 
-impl<W: Work> Pair<W> {
+impl<W: Task> Pair<W> {
     /// Starts both processes on this host. Role, processor and ports in `plan` are set for each
     /// process.
     pub fn start(plan: &Plan<W>) -> Result<Self> {
@@ -165,7 +165,7 @@ impl<W: Work> Pair<W> {
 }
 
 /// Makes `dat serve` on another host start a server.
-fn connect_to_server<W: Work>(
+fn connect_to_server<W: Task>(
     host: SocketAddr,
     plan: &Plan<W>,
     sender: &Sender<Incoming<W::Report>>,
@@ -217,7 +217,7 @@ fn is_terminal_control(c: char) -> bool {
     c.is_control() && c != '\n'
 }
 
-fn spawn<W: Work>(
+fn spawn<W: Task>(
     plan: &Plan<W>,
     params: &str,
     sender: &Sender<Incoming<W::Report>>,
@@ -225,7 +225,7 @@ fn spawn<W: Work>(
     let role = plan.role;
     let (child, socket) = command(params)?;
     let lines = BufReader::new(socket.try_clone()?).lines();
-    let instructed = parent::send_plan(&socket, plan);
+    let instructed = json_lines::send_plan(&socket, plan);
     let process = Process::Here { child, _socket: socket };
     instructed.with_context(|| format!("giving the {} its plan", process_name(role)))?;
     forward_messages(role, lines, sender);
@@ -245,7 +245,7 @@ pub fn command(params: &str) -> Result<(Child, UnixStream)> {
         let all: Vec<_> = others.chain([params]).collect();
         command.env("OPENDAT_PARAMS", all.join(" "));
     }
-    let socket = parent::connect(&mut command)?;
+    let socket = json_lines::connect(&mut command)?;
     let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
     Ok((child, socket)) // dropping `command` closes our copy of the child's end of the socket
 }

@@ -1,5 +1,5 @@
 //! One of the two processes: reads its plan from the parent, carries it out, and reports the
-//! result. What there is to do is the program's own [`Work`].
+//! result. What there is to do is the program's own [`Task`].
 
 use std::fmt::Debug;
 use std::net::{TcpListener, TcpStream};
@@ -15,15 +15,15 @@ use socket2::SockRef;
 use crate::arguments::address_from_entry;
 use crate::connection::{Connection, Listening};
 use crate::cpu;
-use crate::parent::{self, send};
+use crate::json_lines::{self, send};
 use crate::plain_sockets::PlainSockets;
-use crate::wait::{Role, Wait};
+use crate::wait_mode::{Role, WaitMode};
 
 /// The time that the client may take to start.
 const CLIENT_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the two processes of a program do.
-pub trait Work: Clone + Serialize + DeserializeOwned {
+pub trait Task: Clone + Serialize + DeserializeOwned {
     /// What a process reports to its parent besides the messages that all programs have.
     type Report: Clone + Debug + Serialize + DeserializeOwned + Send + 'static;
 
@@ -38,7 +38,7 @@ pub trait Work: Clone + Serialize + DeserializeOwned {
         Ok(names.iter().map(|name| Adapter::open(name)).collect::<Result<_, _>>()?)
     }
 
-    /// Carries out the work of one process. `report` sends a message to the parent.
+    /// Carries out the task of one process. `report` sends a message to the parent.
     fn run(&self, ends: Ends<'_>, report: impl Fn(Message<Self::Report>)) -> Result<()>;
 }
 
@@ -70,11 +70,11 @@ pub struct Plan<W> {
     /// The processor to which the process is pinned.
     pub cpu: Option<usize>,
     /// The way in which DAT waits.
-    pub wait: Wait,
+    pub wait: WaitMode,
     /// The way in which the plain sockets wait.
-    pub raw_wait: Wait,
+    pub raw_wait: WaitMode,
     /// What the two processes do.
-    pub work: W,
+    pub task: W,
 }
 
 /// The ports at which the server listens.
@@ -99,9 +99,9 @@ pub enum Message<R> {
     /// Progress was made. The value is the number of completed rows, with a fraction for the
     /// others.
     Progress(f64),
-    /// Part of the work is complete.
+    /// Part of the task is complete.
     Report(R),
-    /// All work is complete, and the connection was disconnected gracefully.
+    /// The task is complete, and the connection was disconnected gracefully.
     Done,
     /// The process failed, for this reason.
     Failed(String),
@@ -127,7 +127,7 @@ impl ConnectionInfo {
 }
 
 /// Runs as one of the two processes.
-pub fn run<W: Work>() -> ExitCode {
+pub fn run<W: Task>() -> ExitCode {
     dat::registry().read_silently();
     match run_plan::<W>() {
         Ok(()) => ExitCode::SUCCESS,
@@ -139,16 +139,16 @@ pub fn run<W: Work>() -> ExitCode {
 }
 
 /// Sends a message to the parent.
-fn report<W: Work>(message: Message<W::Report>) {
+fn report<W: Task>(message: Message<W::Report>) {
     send(&message);
 }
 
-fn run_plan<W: Work>() -> Result<()> {
-    let plan: Plan<W> = parent::receive_plan()?;
-    parent::exit_with_parent()?;
+fn run_plan<W: Task>() -> Result<()> {
+    let plan: Plan<W> = json_lines::receive_plan()?;
+    json_lines::exit_with_parent()?;
     // Adapters are opened before pinning, because a provider may ask how many processors the
     // machine has.
-    let adapters = plan.work.open(&plan.adapters)?;
+    let adapters = plan.task.open(&plan.adapters)?;
     if let Some(cpu) = plan.cpu {
         cpu::pin(cpu).with_context(|| format!("staying on processor {cpu}"))?;
     }
@@ -166,7 +166,7 @@ fn run_plan<W: Work>() -> Result<()> {
         connections: &mut connections,
         sockets: &mut sockets,
     };
-    plan.work.run(ends, report::<W>)?;
+    plan.task.run(ends, report::<W>)?;
     sockets.barrier()?;
     connections.into_iter().try_for_each(Connection::disconnect)?;
     report::<W>(Message::Done);
@@ -175,11 +175,11 @@ fn run_plan<W: Work>() -> Result<()> {
 
 /// Listens and accepts connections. Returns the connections of the first adapter, then the
 /// connections of the second.
-fn serve<W: Work>(plan: &Plan<W>, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSockets)> {
+fn serve<W: Task>(plan: &Plan<W>, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSockets)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))
         .with_context(|| format!("listening on {address} for plain TCP"))?;
-    let listen = |adapter| Listening::new(adapter, plan.work.largest(), plan.wait);
+    let listen = |adapter| Listening::new(adapter, plan.task.largest(), plan.wait);
     let listening = for_each_connection(plan, adapters).map(listen).collect::<Result<Vec<_>>>()?;
     let qualifiers = listening.iter().map(Listening::qualifier).collect();
     let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
@@ -190,21 +190,21 @@ fn serve<W: Work>(plan: &Plan<W>, adapters: &[Adapter]) -> Result<(Vec<Connectio
     SockRef::from(&tcp).set_read_timeout(Some(CLIENT_START_TIMEOUT))?;
     let (stream, _) = tcp.accept().context("waiting for the client's plain TCP connection")?;
     stream.set_read_timeout(None)?;
-    let sockets = PlainSockets::new(stream, plan.raw_wait, plan.work.largest())?;
+    let sockets = PlainSockets::new(stream, plan.raw_wait, plan.task.largest())?;
     Ok((listening.into_iter().map(Listening::accept).collect::<Result<_>>()?, sockets))
 }
 
 /// Returns each adapter as many times as it has connections.
 fn for_each_connection<'a>(
-    plan: &Plan<impl Work>,
+    plan: &Plan<impl Task>,
     adapters: &'a [Adapter],
 ) -> impl Iterator<Item = &'a Adapter> {
-    let count = plan.work.connections();
+    let count = plan.task.connections();
     adapters.iter().flat_map(move |adapter| std::iter::repeat_n(adapter, count))
 }
 
 fn connect(
-    plan: &Plan<impl Work>,
+    plan: &Plan<impl Task>,
     adapters: &[Adapter],
 ) -> Result<(Vec<Connection>, PlainSockets)> {
     let address: dat::Address = plan.address.parse()?;
@@ -217,10 +217,10 @@ fn connect(
         };
         format!("connecting to {address} with plain TCP{hint}")
     })?;
-    let sockets = PlainSockets::new(stream, plan.raw_wait, plan.work.largest())?;
+    let sockets = PlainSockets::new(stream, plan.raw_wait, plan.task.largest())?;
     let connect = |(adapter, qualifier): (&Adapter, &u64)| {
         let connection =
-            Connection::connect(adapter, address, *qualifier, plan.work.largest(), plan.wait);
+            Connection::connect(adapter, address, *qualifier, plan.task.largest(), plan.wait);
         let Attributes { adapter: name, provider, .. } = adapter.attributes();
         let there =
             adapters.iter().zip(&ports.providers).find(|(here, _)| std::ptr::eq(*here, adapter));

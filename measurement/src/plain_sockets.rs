@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use socket2::SockRef;
 
-use crate::wait::{PEER_TIMEOUT, Role, Wait, round_trips};
+use crate::wait_mode::{PEER_TIMEOUT, Role, WaitMode, round_trips};
 
 /// The number of bytes that one read asks for if messages are smaller, so that one read can return
 /// many messages.
@@ -21,7 +21,7 @@ const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 /// The plain TCP socket of one process, which is connected to that of the other process.
 pub struct PlainSockets {
     stream: TcpStream,
-    wait: Wait,
+    wait: WaitMode,
     buffer: Vec<u8>,
 }
 
@@ -36,10 +36,10 @@ pub enum Direction {
 
 impl PlainSockets {
     /// Takes a connected stream. Messages have at most `largest` bytes.
-    pub fn new(stream: TcpStream, wait: Wait, largest: usize) -> Result<Self> {
+    pub fn new(stream: TcpStream, wait: WaitMode, largest: usize) -> Result<Self> {
         prepare(&stream)?;
-        stream.set_nonblocking(wait == Wait::Poll)?;
-        if wait == Wait::Block {
+        stream.set_nonblocking(wait == WaitMode::Poll)?;
+        if wait == WaitMode::Block {
             stream.set_read_timeout(Some(PEER_TIMEOUT))?;
             stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         }
@@ -53,7 +53,7 @@ impl PlainSockets {
     }
 
     /// Returns how the socket waits.
-    pub fn wait(&self) -> Wait {
+    pub fn wait(&self) -> WaitMode {
         self.wait
     }
 
@@ -204,13 +204,17 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Repeats a call that was interrupted by a signal, or that would block while polling.
-pub fn retry(wait: Wait, what: &str, mut call: impl FnMut() -> io::Result<usize>) -> Result<usize> {
+pub fn retry(
+    wait: WaitMode,
+    what: &str,
+    mut call: impl FnMut() -> io::Result<usize>,
+) -> Result<usize> {
     let mut poll_limit = wait.poll_limit(PEER_TIMEOUT);
     loop {
         match call() {
             Ok(n) => return Ok(n),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == ErrorKind::WouldBlock && wait == Wait::Poll => {
+            Err(e) if e.kind() == ErrorKind::WouldBlock && wait == WaitMode::Poll => {
                 poll_limit.check("TCP data")?;
             }
             Err(e) => return Err(e).with_context(|| format!("{what} TCP data")),

@@ -52,7 +52,7 @@ pub fn ratio(ratio: f64) -> String {
     digits(ratio)
 }
 
-/// Formats a spread (see `rounds.rs`), which is a share, in per cent, such as `±3 %`.
+/// Formats a spread (see `schedule.rs`), which is a share, in per cent, such as `±3 %`.
 pub fn spread(share: f64) -> String {
     format!("±{:.0} %", share * 100.0)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Probability;
 
-/// The properties of a [`Link`](crate::Link). The default is [`OFF`](Self::OFF).
+/// The properties of a [`Channel`](crate::Channel). The default is [`OFF`](Self::OFF).
 ///
 /// As text, in a parameter or an environment variable, they are `off` or a list of these keys,
 /// separated by commas. If a key occurs more than once, its last value applies.

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::link::MAX_DELAY;
+use crate::channel::MAX_DELAY;
 use crate::{Conditions, Probability};
 
 /// An error in a text of conditions: the wrong part, and what was expected instead.
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// The parameter `net=` describes a link, which has none of these keys.
+    /// The parameter `net=` describes a channel, which has none of these keys.
     #[test]
     fn conditions_have_no_keys_of_a_dumbbell() {
         for text in ["queue=128K", "mark=1500", "red=1K-2K", "paths=2", "skew=1us", "mtu=1500"] {

@@ -132,8 +132,8 @@ struct Srq {
 struct Qp {
     core: QpCore,
     sink: Sink<Adapter>,
-    link: LinkState,
-    requests: VecDeque<Request>,
+    state: QpState,
+    requests: VecDeque<QueuedRequest>,
     recvs: VecDeque<Recv>,
     carried_out: u64,
 }
@@ -155,9 +155,9 @@ pub(super) struct QpCore {
     pub(super) max_recv_segments: usize,
 }
 
-/// The state of a queue pair's connection. A queue pair can connect only once.
+/// The state of a queue pair. A queue pair can connect only once.
 #[derive(Clone, Copy)]
-enum LinkState {
+enum QpState {
     Idle,
     /// The queue pair sends and receives datagrams. It receives them once it is active.
     Datagram {
@@ -183,7 +183,7 @@ struct Connection {
     reads: u32,
 }
 
-struct Request {
+struct QueuedRequest {
     id: u64,
     task: Task,
     segments: Vec<Segment>,
@@ -365,18 +365,18 @@ impl Engine {
             .filter(|qp| qp.core.srq.is_none())
             .ok_or(PostError::Unsupported)?;
         let recv = Recv::new(&self.memory, qp.core.pd, qp.core.max_recv_segments, wr)?;
-        match qp.link {
-            LinkState::Ended => {
+        match qp.state {
+            QpState::Ended => {
                 let wc = qp.core.wc(recv.id, WcOp::Recv, WcStatus::Flushed);
                 let cq = qp.core.recv_cq;
                 self.complete(cq, wc, false);
             }
             _ if qp.recvs.len() >= qp.core.max_recvs => return Err(PostError::Full),
-            LinkState::Connected(Connection { peer, .. }) => {
+            QpState::Connected(Connection { peer, .. }) => {
                 qp.recvs.push_back(recv);
                 self.carry_out_requests(peer);
             }
-            LinkState::Idle | LinkState::Datagram { .. } | LinkState::Connecting(_) => {
+            QpState::Idle | QpState::Datagram { .. } | QpState::Connecting(_) => {
                 qp.recvs.push_back(recv)
             }
         }
@@ -397,7 +397,7 @@ impl Engine {
     pub(super) fn withdrawn(&self, id: Id) -> usize {
         self.qps
             .get(&id)
-            .filter(|qp| matches!(qp.link, LinkState::Idle | LinkState::Datagram { .. }))
+            .filter(|qp| matches!(qp.state, QpState::Idle | QpState::Datagram { .. }))
             .map_or(0, |qp| qp.recvs.len())
     }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::engine::datagram::Failure;
 use super::engine::{Engine, Id, OwnedUpcall, PendingUpcall};
-use super::{Adapter, Object, Request};
+use super::{Adapter, ConnectionRequest, Object};
 use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType, Sink, Upcall};
 use waiting::{Wake, WakeReason};
 
@@ -133,7 +133,7 @@ impl Fabric {
             OwnedUpcall::CqReady => Upcall::CqReady,
             OwnedUpcall::CqOverflow => Upcall::CqOverflow,
             OwnedUpcall::Request { call, datagrams, from, to, private } => Upcall::Request {
-                request: Request(Object { fabric: self.clone(), id: *call }),
+                request: ConnectionRequest(Object { fabric: self.clone(), id: *call }),
                 service: if *datagrams { ServiceType::Datagram } else { ServiceType::Connection },
                 from: *from,
                 to: *to,

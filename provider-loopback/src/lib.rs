@@ -137,7 +137,7 @@ unsafe impl Transport for Adapter {
     type Qp = Qp;
     type Address = IpAddr;
     type Listener = Listener;
-    type Request = Request;
+    type ConnectionRequest = ConnectionRequest;
 
     fn attrs(&self) -> &Attrs {
         &self.attrs
@@ -195,7 +195,7 @@ unsafe impl Transport for Adapter {
         listener.port
     }
 
-    fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
+    fn reject(&self, request: ConnectionRequest, private: &[u8]) -> Result<()> {
         check_private(private)?;
         self.fabric.with(|e| e.refuse(request.0.id, true, private));
         Ok(())
@@ -374,7 +374,7 @@ unsafe impl Queue<Adapter> for Qp {
         self.0.with(|e, id| e.resolve(id, number, to))
     }
 
-    fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
+    fn answer(&self, request: ConnectionRequest, private: &[u8]) -> Result<RemoteQp<Adapter>> {
         check_private(private)?;
         let answered = self.0.with(|e, id| e.answer(id, request.0.id, private))?;
         let (address, [qpn, own_qpn]) = answered;
@@ -386,7 +386,7 @@ unsafe impl Queue<Adapter> for Qp {
         self.0.with(|e, id| e.connect(id, to))
     }
 
-    fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(&self, request: ConnectionRequest, private: &[u8], depth: ReadDepth) -> Result<()> {
         check_private(private)?;
         self.0.with(|e, id| e.accept(id, request.0.id, private, depth))
     }
@@ -427,9 +427,9 @@ impl Drop for Listener {
 }
 
 /// A connection request.
-pub struct Request(Object);
+pub struct ConnectionRequest(Object);
 
-impl Drop for Request {
+impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         // If the consumer has answered the request, this call has no effect.
         self.0.with(|e, id| e.refuse(id, false, &[]));

@@ -9,5 +9,5 @@ mod client;
 #[test]
 fn causes_are_told_at_both_ends() {
     let table = client::register::<provider_softroce::SoftRoce>("causes", "127.0.0.1", false);
-    causes::sentences_are_right(table, "causes", causes::Wire::Roce);
+    causes::sentences_are_right(table, "causes", causes::Protocol::Roce);
 }

@@ -9,7 +9,7 @@ mod client;
 #[test]
 fn causes_are_told_at_both_ends() {
     let table = client::register::<provider_tcp_emu::TcpEmu>("causes", "127.0.0.1", false);
-    causes::sentences_are_right(table, "causes", causes::Wire::Iwarp);
+    causes::sentences_are_right(table, "causes", causes::Protocol::Iwarp);
 }
 
 /// Without a wait, a message that finds no receive ends the connection.

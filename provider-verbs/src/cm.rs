@@ -72,7 +72,7 @@ struct ListenerContext {
 }
 
 /// A connection request that has not been answered.
-pub struct Request {
+pub struct ConnectionRequest {
     id: Option<CmId>,
     pub(crate) service: ServiceType,
     /// The read depths that the peer has proposed for a connection.
@@ -274,7 +274,7 @@ impl Channel {
                 false => (ServiceType::Connection, private, None),
             };
             let [local, peer] = addresses(addr);
-            let request = Request {
+            let request = ConnectionRequest {
                 id: Some(CmId { core: self.core, id }),
                 service,
                 depth,
@@ -309,7 +309,7 @@ impl Channel {
 /// A reference to the object that an event concerned. It may be the last reference.
 #[expect(dead_code, reason = "held, not looked at")]
 enum EventOwner {
-    Refused(Request),
+    Refused(ConnectionRequest),
     Attempt(EndedAttempt),
     QpShared(Arc<QpShared>),
 }
@@ -513,7 +513,7 @@ fn parameters(private: &[u8], depth: ReadDepth, qp_num: u32, srq: bool) -> rdma_
     }
 }
 
-impl Request {
+impl ConnectionRequest {
     /// Rejects the request with a consumer's private data.
     pub(crate) fn refuse(mut self, private: &[u8]) -> Result<()> {
         let message = match self.service {
@@ -535,7 +535,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(id) = self.id.take() {

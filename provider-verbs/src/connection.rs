@@ -12,7 +12,7 @@ use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_RESOURCE_MEMORY};
 use rdma_core_sys::*;
 
-use crate::cm::{CmId, RETRY_COUNT, Request};
+use crate::cm::{CmId, ConnectionRequest, RETRY_COUNT};
 use crate::map::{CmEvent, REJECT_HEADER};
 use crate::progress::Due;
 use crate::qp::{DRAINED, FLUSHED, QpShared};
@@ -162,7 +162,12 @@ impl QpShared {
         Ok(())
     }
 
-    pub(crate) fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+    pub(crate) fn accept(
+        &self,
+        request: ConnectionRequest,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
         if self.is_datagram || request.service != ServiceType::Connection {
             return Err(Error::of(DAT_INVALID_STATE));
         }

@@ -89,11 +89,11 @@ mod tests {
 
     #[test]
     fn a_closer_is_alone() {
-        struct Shared(Gate, UnsafeCell<u64>);
+        struct Guarded(Gate, UnsafeCell<u64>);
         // SAFETY: the cell is accessed only inside of the gate or while it is closed.
-        unsafe impl Sync for Shared {}
-        let shared = Shared(Gate::default(), UnsafeCell::new(0));
-        let add = |shared: &Shared| {
+        unsafe impl Sync for Guarded {}
+        let shared = Guarded(Gate::default(), UnsafeCell::new(0));
+        let add = |shared: &Guarded| {
             // SAFETY: the access is exclusive. If it were not, an addition would be lost.
             unsafe { *shared.1.get() = std::hint::black_box(*shared.1.get()) + 1 }
         };

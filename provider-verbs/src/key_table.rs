@@ -15,7 +15,7 @@ use crate::paged_table::PagedTable;
 /// a key for other purposes. If several keys have the same index, a lookup finds only the key that
 /// was inserted last.
 pub(crate) struct KeyTable {
-    slots: PagedTable<Slot>,
+    slots: PagedTable<KeySlot>,
 }
 
 /// A value that is never the key of a region.
@@ -24,7 +24,7 @@ const NONE: u32 = 0;
 /// A region. A thread may read a mixture of two regions while the slot changes, but only if it
 /// posts memory that another thread is deregistering.
 #[derive(Default)]
-struct Slot {
+struct KeySlot {
     key: AtomicU32,
     is_writable: AtomicBool,
     domain: AtomicUsize,

@@ -12,14 +12,14 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_
 use rdma_core_sys::*;
 use waiting::nesting;
 
-use crate::cm::Request;
+use crate::cm::ConnectionRequest;
 use crate::connection::{Connection, EndCause};
 use crate::cq::{self, Cq};
 use crate::mr::Domain;
 use crate::mw::WindowShared;
 use crate::progress::ProgressContext;
 use crate::srq::{self, Srq};
-use crate::work_queue::{Work, WorkQueue};
+use crate::work_queue::{PostedRequest, WorkQueue};
 use crate::work_request::{
     MARKER, RECEIVE, SHARED, datagram, operation, post_error, receive, request,
 };
@@ -55,7 +55,7 @@ pub(crate) struct QpShared {
     max_requests: usize,
     /// Whether the completion queue has room for the reads of `wait_for_earlier`.
     waits_reserved: AtomicBool,
-    /// Whether the completion queue has room for hidden completions: see [`Work::hidden`].
+    /// Whether the completion queue has room for hidden completions: see [`PostedRequest::hidden`].
     hidden_reserved: AtomicBool,
     /// The number of requests that were posted before the outstanding [`COUNTED`] marker, or 0 if
     /// there is no such marker.
@@ -310,8 +310,10 @@ unsafe impl Queue<Adapter> for Qp {
             && pair.is_readable(wr.segments);
         let inaccessible = !inline && pair.domain.is_inaccessible(wr.segments, !copies);
         let hidden = !wr.signalled && pair.unreported_requests.is_none() && pair.hides_next();
-        let mut work =
-            request(wr, work_queue.fill(Work { id: wr.id, op, bytes, inaccessible, hidden }));
+        let mut work = request(
+            wr,
+            work_queue.fill(PostedRequest { id: wr.id, op, bytes, inaccessible, hidden }),
+        );
         if wr.signalled || pair.unreported_requests.is_some() || hidden {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
@@ -347,7 +349,7 @@ unsafe impl Queue<Adapter> for Qp {
         // The number of completed requests shows when the queue pair is flushed and when an address
         // handle is no longer used. So every request leaves a completion.
         let hidden = !wr.signalled && pair.unreported_requests.is_none();
-        let slot = Work { id: wr.id, op: WcOp::Send, bytes, inaccessible, hidden };
+        let slot = PostedRequest { id: wr.id, op: WcOp::Send, bytes, inaccessible, hidden };
         let mut work = datagram(wr, work_queue.fill(slot));
         if inline {
             work.send_flags |= IBV_SEND_INLINE;
@@ -362,7 +364,7 @@ unsafe impl Queue<Adapter> for Qp {
         self.0.resolve(number, to)
     }
 
-    fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
+    fn answer(&self, request: ConnectionRequest, private: &[u8]) -> Result<RemoteQp<Adapter>> {
         self.0.answer(request, private)
     }
 
@@ -383,7 +385,7 @@ unsafe impl Queue<Adapter> for Qp {
         };
         pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
         pair.wait_for_earlier()?;
-        let at = work_queue.fill(Work {
+        let at = work_queue.fill(PostedRequest {
             id: wr.id,
             op: WcOp::Bind,
             bytes: 0,
@@ -414,7 +416,7 @@ unsafe impl Queue<Adapter> for Qp {
         };
         pair.has_room(work_queue, pair.unreported_receives, &pair.recv_cq)?;
         let inaccessible = pair.domain.is_inaccessible(wr.segments, true);
-        let at = work_queue.fill(Work {
+        let at = work_queue.fill(PostedRequest {
             id: wr.id,
             op: WcOp::Recv,
             bytes: 0,
@@ -432,7 +434,7 @@ unsafe impl Queue<Adapter> for Qp {
         self.0.connect(to)
     }
 
-    fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+    fn accept(&self, request: ConnectionRequest, private: &[u8], depth: ReadDepth) -> Result<()> {
         self.0.accept(request, private, depth)
     }
 
@@ -778,7 +780,7 @@ impl QpShared {
             };
             return Some(Wc { id, qp: self.token, bytes, invalidated, immediate, op, status });
         }
-        let Work { id, op, bytes, inaccessible, hidden } =
+        let PostedRequest { id, op, bytes, inaccessible, hidden } =
             self.send_queue.take(wc.wr_id as usize)?;
         if status == WcStatus::Success || self.unreported_requests.is_some() {
             self.send_queue.succeeded(wc.wr_id as usize);

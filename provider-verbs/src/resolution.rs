@@ -23,7 +23,7 @@ use wire::cm::sidr_trailer::{self, DatagramQp};
 
 use crate::Adapter;
 use crate::address::{self, Address};
-use crate::cm::{CmId, Request};
+use crate::cm::{CmId, ConnectionRequest};
 use crate::map::{self, CmEvent, Unresolved};
 use crate::progress::{Due, ProgressContext, lock};
 use crate::qp::QpShared;
@@ -126,7 +126,11 @@ impl QpShared {
 
     /// Answers a request of a peer with this queue pair. The call may wait about a second for the
     /// peer's MAC address.
-    pub(crate) fn answer(&self, request: Request, private: &[u8]) -> Result<RemoteQp<Adapter>> {
+    pub(crate) fn answer(
+        &self,
+        request: ConnectionRequest,
+        private: &[u8],
+    ) -> Result<RemoteQp<Adapter>> {
         if !self.is_datagram || request.service != ServiceType::Datagram {
             return Err(Error::of(DAT_INVALID_STATE));
         }

@@ -26,7 +26,7 @@ pub struct Srq(pub(crate) Arc<SrqShared>);
 pub(crate) struct SrqShared {
     domain: Arc<Domain>,
     srq: NonNull<ibv_srq>,
-    slots: Slots,
+    slots: ReceiveSlots,
     /// The first free slot. Each free slot contains the index of the next free slot. The posting
     /// thread takes slots, and polling threads return them.
     free: AtomicU32,
@@ -39,7 +39,7 @@ pub(crate) struct SrqShared {
     unpolled: Mutex<Vec<Weak<cq::CqShared>>>,
 }
 
-struct Slot {
+struct ReceiveSlot {
     id: AtomicU64,
     /// Whether the device cannot access the buffer: see [`Domain::is_inaccessible`].
     inaccessible: AtomicBool,
@@ -50,15 +50,15 @@ const NONE: u32 = u32::MAX;
 
 /// A table of slots. It can grow while other threads use the existing slots. Each page has as many
 /// slots as all pages before it.
-struct Slots {
+struct ReceiveSlots {
     first: usize,
-    pages: [OnceLock<Box<[Slot]>>; 24],
+    pages: [OnceLock<Box<[ReceiveSlot]>>; 24],
 }
 
-impl Slots {
-    fn new(first: usize) -> Slots {
-        let slots = Slots { first: first.max(1), pages: [const { OnceLock::new() }; 24] };
-        slots.pages[0].get_or_init(|| Slot::page(slots.first));
+impl ReceiveSlots {
+    fn new(first: usize) -> ReceiveSlots {
+        let slots = ReceiveSlots { first: first.max(1), pages: [const { OnceLock::new() }; 24] };
+        slots.pages[0].get_or_init(|| ReceiveSlot::page(slots.first));
         slots
     }
 
@@ -78,26 +78,26 @@ impl Slots {
             if self.len_with(n) >= to {
                 break;
             }
-            page.get_or_init(|| Slot::page(self.len_with(n)));
+            page.get_or_init(|| ReceiveSlot::page(self.len_with(n)));
         }
         before..self.len()
     }
 }
 
-impl Index<usize> for Slots {
-    type Output = Slot;
+impl Index<usize> for ReceiveSlots {
+    type Output = ReceiveSlot;
 
     #[inline]
-    fn index(&self, at: usize) -> &Slot {
+    fn index(&self, at: usize) -> &ReceiveSlot {
         let page = (at / self.first).checked_ilog2().map_or(0, |n| n as usize + 1);
         let start = if page == 0 { 0 } else { self.first << (page - 1) };
         &self.pages[page].get().expect("a slot is used only after its page was created")[at - start]
     }
 }
 
-impl Slot {
-    fn page(count: usize) -> Box<[Slot]> {
-        let slot = |_| Slot {
+impl ReceiveSlot {
+    fn page(count: usize) -> Box<[ReceiveSlot]> {
+        let slot = |_| ReceiveSlot {
             id: AtomicU64::new(0),
             inaccessible: AtomicBool::new(false),
             next: AtomicU32::new(NONE),
@@ -132,7 +132,7 @@ impl Srq {
         let shared = Arc::new(SrqShared {
             domain: Arc::clone(&pd.0),
             srq,
-            slots: Slots::new((attr.attr.max_wr as usize).max(depth)),
+            slots: ReceiveSlots::new((attr.attr.max_wr as usize).max(depth)),
             free: AtomicU32::new(NONE),
             depth: AtomicUsize::new(depth),
             posted: AtomicU64::new(0),
@@ -172,7 +172,7 @@ impl SrqShared {
     /// Frees the slot of a buffer that a message has taken. Returns the ID of the receive, and
     /// whether the device could not access its buffer.
     pub(crate) fn take_buffer(&self, slot: usize) -> (u64, bool) {
-        let Slot { id, inaccessible, .. } = &self.slots[slot];
+        let ReceiveSlot { id, inaccessible, .. } = &self.slots[slot];
         let taken = (id.load(Ordering::Relaxed), inaccessible.load(Ordering::Relaxed));
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.free_slot(slot);
@@ -255,7 +255,7 @@ impl Receives for Srq {
             return Err(PostError::Full);
         }
         let slot = shared.allocate_slot().ok_or(PostError::Full)?;
-        let Slot { id, inaccessible, .. } = &shared.slots[slot as usize];
+        let ReceiveSlot { id, inaccessible, .. } = &shared.slots[slot as usize];
         id.store(wr.id, Ordering::Relaxed);
         inaccessible.store(shared.domain.is_inaccessible(wr.segments, true), Ordering::Relaxed);
         let mut work = work_request::receive(
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn slots_stay_in_place_when_the_queue_grows() {
-        let slots = Slots::new(5);
+        let slots = ReceiveSlots::new(5);
         assert_eq!((slots.len(), slots.grow(5)), (5, 5..5));
         for at in 0..5 {
             slots[at].id.store(at as u64, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use waiting::{Wake, WakeReason};
 
 use crate::Verbs;
 use crate::address::Address;
-use crate::cm::{Channel, Listener, Request};
+use crate::cm::{Channel, ConnectionRequest, Listener};
 use crate::cq::Cq;
 use crate::descriptor::EventFd;
 use crate::device::Device;
@@ -93,7 +93,7 @@ unsafe impl Transport for Adapter {
     type Qp = Qp;
     type Address = Address;
     type Listener = Listener;
-    type Request = Request;
+    type ConnectionRequest = ConnectionRequest;
 
     fn attrs(&self) -> &Attrs {
         &self.attrs
@@ -138,7 +138,7 @@ unsafe impl Transport for Adapter {
         listener.port
     }
 
-    fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
+    fn reject(&self, request: ConnectionRequest, private: &[u8]) -> Result<()> {
         request.refuse(private)
     }
 

@@ -13,7 +13,7 @@ use crate::gate::Gate;
 pub(crate) struct WorkQueue {
     /// The gate that the posting thread enters.
     pub(crate) gate: Gate,
-    slots: Box<[Slot]>,
+    slots: Box<[RequestSlot]>,
     posted: AtomicU64,
     done: AtomicU64,
     /// The values of `posted` and `done` at the latest call of [`WorkQueue::take_activity`].
@@ -37,7 +37,7 @@ pub(crate) struct WorkQueue {
 /// A record of a posted work request. The device returns the index of the slot as the ID of the
 /// completion.
 #[derive(Default)]
-struct Slot {
+struct RequestSlot {
     id: AtomicU64,
     bytes: AtomicU32,
     op: AtomicU8,
@@ -47,7 +47,7 @@ struct Slot {
 
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct PostedRequest {
     pub(crate) id: u64,
     pub(crate) op: WcOp,
     pub(crate) bytes: u32,
@@ -75,7 +75,7 @@ impl WorkQueue {
     pub(crate) fn new(places: u32) -> WorkQueue {
         WorkQueue {
             gate: Gate::default(),
-            slots: (0..(places + 1).next_power_of_two()).map(|_| Slot::default()).collect(),
+            slots: (0..(places + 1).next_power_of_two()).map(|_| RequestSlot::default()).collect(),
             posted: AtomicU64::new(0),
             done: AtomicU64::new(0),
             last_activity: Default::default(),
@@ -90,7 +90,10 @@ impl WorkQueue {
     /// Fills the slot of the next work request and returns its index. Only one thread at a time
     /// calls this.
     #[inline]
-    pub(crate) fn fill(&self, Work { id, op, bytes, inaccessible, hidden }: Work) -> u64 {
+    pub(crate) fn fill(
+        &self,
+        PostedRequest { id, op, bytes, inaccessible, hidden }: PostedRequest,
+    ) -> u64 {
         let at = self.posted.load(Ordering::Relaxed) as usize & (self.slots.len() - 1);
         let slot = &self.slots[at];
         slot.id.store(id, Ordering::Relaxed);
@@ -111,7 +114,7 @@ impl WorkQueue {
     /// Returns the work request in this slot, which has completed. Only one thread at a time calls
     /// this function.
     #[inline]
-    pub(crate) fn take(&self, at: usize) -> Option<Work> {
+    pub(crate) fn take(&self, at: usize) -> Option<PostedRequest> {
         let slot = self.slots.get(at)?;
         self.last.store(at, Ordering::Relaxed);
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -119,7 +122,7 @@ impl WorkQueue {
         let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
         let (inaccessible, hidden) =
             (slot.inaccessible.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
-        Some(Work { id, op, bytes, inaccessible, hidden })
+        Some(PostedRequest { id, op, bytes, inaccessible, hidden })
     }
 
     /// Counts an unsignalled request that is about to be posted. Returns true for one in `one_in`
@@ -194,7 +197,7 @@ impl WorkQueue {
         let numbers = first.unwrap_or(posted)..posted;
         numbers
             .map(|number| {
-                let Slot { id, op, .. } = &self.slots[slot(number)];
+                let RequestSlot { id, op, .. } = &self.slots[slot(number)];
                 (
                     id.load(Ordering::Relaxed),
                     OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()],
@@ -234,8 +237,8 @@ impl WorkQueue {
 mod tests {
     use super::*;
 
-    fn work(id: u64, op: WcOp, bytes: u32) -> Work {
-        Work { id, op, bytes, inaccessible: bytes == 7, hidden: false }
+    fn work(id: u64, op: WcOp, bytes: u32) -> PostedRequest {
+        PostedRequest { id, op, bytes, inaccessible: bytes == 7, hidden: false }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use dat_sys::*;
 
 use crate::boundary::guard;
-use crate::dynamic::{self, Interface, Table};
+use crate::dynamic::{self, FunctionTable, Interface};
 use crate::ia;
 
 /// The functions for built-in providers.
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn add_provider(
 ) -> DAT_RETURN {
     // SAFETY: the caller guarantees that `info` is null or complete.
     guard(|| match unsafe { interface(table, info) } {
-        Ok(interface) => status(dynamic::add(Table(table), interface)),
+        Ok(interface) => status(dynamic::add(FunctionTable(table), interface)),
         Err(invalid) => invalid,
     })
 }
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn remove_provider(
 ) -> DAT_RETURN {
     // SAFETY: the caller guarantees that `info` is null or complete.
     guard(|| match unsafe { interface(table, info) } {
-        Ok(interface) => status(dynamic::remove(Table(table), &interface)),
+        Ok(interface) => status(dynamic::remove(FunctionTable(table), &interface)),
         Err(invalid) => invalid,
     })
 }

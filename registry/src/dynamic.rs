@@ -15,7 +15,7 @@ use crate::signal_lock::{SignalGuard, lock};
 
 /// One registration of a provider.
 struct Registration {
-    table: Table,
+    table: FunctionTable,
     interface: Interface,
     serial: u64,
     open_ias: usize,
@@ -25,14 +25,14 @@ struct Registration {
 /// 70 words, some of which have other signatures. Code that calls through a table must therefore
 /// know which version the provider was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table(pub *const DAT_PROVIDER);
+pub struct FunctionTable(pub *const DAT_PROVIDER);
 
-// SAFETY: a `Table` is only an address. Each access through it justifies why the provider is still
-// loaded.
-unsafe impl Send for Table {}
-// SAFETY: a `Table` is only an address. Each access through it justifies why the provider is still
-// loaded.
-unsafe impl Sync for Table {}
+// SAFETY: a `FunctionTable` is only an address. Each access through it justifies why the provider
+// is still loaded.
+unsafe impl Send for FunctionTable {}
+// SAFETY: a `FunctionTable` is only an address. Each access through it justifies why the provider
+// is still loaded.
+unsafe impl Sync for FunctionTable {}
 
 /// A DAT_PROVIDER_INFO with an owned name, which is the key of a provider. Keys match only if all
 /// parts are equal.
@@ -89,7 +89,7 @@ fn registrations() -> SignalGuard<Registrations> {
 }
 
 /// Implements dat_registry_add_provider.
-pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
+pub fn add(table: FunctionTable, interface: Interface) -> Result<(), DAT_RETURN> {
     let mut registrations = registrations();
     if registrations.all.iter().any(|r| r.interface == interface) {
         return Err(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE));
@@ -106,7 +106,7 @@ pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
 
 /// Implements dat_registry_remove_provider. Fails with DAT_PROVIDER_IN_USE while an IA of the
 /// registration is open.
-pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
+pub fn remove(table: FunctionTable, interface: &Interface) -> Result<(), DAT_RETURN> {
     let mut registrations = registrations();
     let index = registrations
         .all
@@ -130,7 +130,7 @@ pub fn has_name(name: &str) -> bool {
 }
 
 /// Whether this table is registered under any name.
-pub(crate) fn is_registered(table: Table) -> bool {
+pub(crate) fn is_registered(table: FunctionTable) -> bool {
     registrations().all.iter().any(|r| r.table == table)
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn serial() -> u64 {
 }
 
 /// The table that was registered under this key after the registration number `serial`.
-pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Table> {
+pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<FunctionTable> {
     registrations()
         .all
         .iter()
@@ -150,7 +150,7 @@ pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Tab
 
 /// The registered providers that fit, exact matches first. The registry looks here only for names
 /// that the static registry does not have.
-pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
+pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(FunctionTable, Interface)>, Mismatch> {
     let named: Vec<_> = registrations()
         .all
         .iter()
@@ -165,7 +165,7 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Misma
 
 /// Adds 1 to the number of open IAs of a provider, or subtracts 1 if `open` is false. Does nothing
 /// if the provider is no longer registered.
-pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
+pub(crate) fn count_ia(table: FunctionTable, interface: &Interface, open: bool) {
     let mut registrations = registrations();
     if let Some(r) =
         registrations.all.iter_mut().find(|r| r.table == table && r.interface == *interface)

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use dat_sys::{DAT_HANDLE, DAT_PROVIDER};
 
-use crate::dynamic::Table;
+use crate::dynamic::FunctionTable;
 use crate::signal_lock::lock;
 
 /// The number of bytes that one entry of the page cache covers. This is the smallest page size of
@@ -87,7 +87,7 @@ fn table_of_unseen_page(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
 }
 
 /// The table of an object that a provider has just created. The table need not be registered.
-pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
+pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<FunctionTable> {
     if handle.addr() < PAGE_BYTES
         || !handle.addr().is_multiple_of(align_of::<usize>())
         || !is_readable(handle)
@@ -96,7 +96,7 @@ pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
     }
     // SAFETY: the kernel has just read this word.
     let table = unsafe { first_word(handle) };
-    is_readable(table.cast_mut().cast()).then_some(Table(table))
+    is_readable(table.cast_mut().cast()).then_some(FunctionTable(table))
 }
 
 /// Reads the first word of an object.
@@ -136,7 +136,7 @@ pub fn has_extensions(table: *const DAT_PROVIDER) -> bool {
 }
 
 /// Records that a provider has extensions.
-pub(crate) fn set_has_extensions(table: Table) {
+pub(crate) fn set_has_extensions(table: FunctionTable) {
     let _guard = lock(&WRITE_LOCK);
     if let Some(slot) = slot_of(table.0) {
         HAS_EXTENSIONS[slot].store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ fn is_readable(address: DAT_HANDLE) -> bool {
 
 /// Makes the objects of this provider valid. Returns `false` if there are too many providers. A
 /// second call for the same table has no effect.
-pub(crate) fn add_table(table: Table) -> bool {
+pub(crate) fn add_table(table: FunctionTable) -> bool {
     let _guard = lock(&WRITE_LOCK);
     if is_registered(table.0) {
         return true;
@@ -183,7 +183,7 @@ pub(crate) fn add_table(table: Table) -> bool {
 
 /// Makes the objects of this provider invalid and clears the page cache, because the provider's
 /// memory may be unmapped next.
-pub(crate) fn remove_table(table: Table) {
+pub(crate) fn remove_table(table: FunctionTable) {
     let _guard = lock(&WRITE_LOCK);
     if let Some(slot) = slot_of(table.0) {
         HAS_EXTENSIONS[slot].store(false, Ordering::Relaxed);

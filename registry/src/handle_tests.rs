@@ -2,11 +2,11 @@ use std::ffi::c_void;
 
 use super::*;
 
-fn table() -> Table {
-    Table(Box::leak(Box::new(DAT_PROVIDER::zeroed())))
+fn table() -> FunctionTable {
+    FunctionTable(Box::leak(Box::new(DAT_PROVIDER::zeroed())))
 }
 
-fn object(table: Table) -> Box<[usize; 4]> {
+fn object(table: FunctionTable) -> Box<[usize; 4]> {
     Box::new([table.0.addr(), 1, 2, 3])
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use dat_sys::*;
 
-use crate::dynamic::{self, Table};
+use crate::dynamic::{self, FunctionTable};
 use crate::handle;
 use crate::load::Provider;
 use crate::signal_lock::{SignalGuard, lock};
@@ -25,7 +25,7 @@ struct OpenIa {
     provider_ia: ProviderIa,
     /// The function table that the IA uses: the table that the provider registered, or another
     /// table of the same provider for another kind of adapter.
-    table: Table,
+    table: FunctionTable,
     /// `None` while a close is in progress, so that a second close finds nothing to close.
     provider: Option<Provider>,
 }
@@ -106,7 +106,7 @@ pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
 pub(crate) fn insert(
     provider_ia: DAT_IA_HANDLE,
     provider: Provider,
-) -> Result<(DAT_IA_HANDLE, Table), Provider> {
+) -> Result<(DAT_IA_HANDLE, FunctionTable), Provider> {
     let mut open = open_ias();
     let index = 1 + open.iter().skip(1).take_while(|ia| ia.is_some()).count();
     let Some(place) = PROVIDER_IAS.get(index) else { return Err(provider) };

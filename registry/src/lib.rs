@@ -40,6 +40,6 @@ pub use list::{
     Builtin, Builtins, Candidate, DiscoverFn, List, ListError, Mismatch, TableFn, Wanted,
 };
 pub use load::{LoadError, check_loads, check_starts};
-pub use open::{Opened, Registry, Request, open_candidate};
+pub use open::{OpenRequest, Opened, Registry, open_candidate};
 pub use open_error::{Attempt, OpenError, OpenFailure};
 pub use query::close_query;

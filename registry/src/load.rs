@@ -11,7 +11,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use telemetry::{Category, report};
 
 use crate::abi;
-use crate::dynamic::{self, Interface, Table};
+use crate::dynamic::{self, FunctionTable, Interface};
 use crate::entry::{Entry, Excerpt, Origin};
 use crate::list::{Builtin, Candidate};
 use crate::signal_lock::{SignalGuard, lock};
@@ -66,7 +66,7 @@ impl LoadError {
 /// A reference to a provider. The provider stays loaded as long as a reference exists.
 #[derive(Debug)]
 pub(crate) struct Provider {
-    pub(crate) table: Table,
+    pub(crate) table: FunctionTable,
     pub(crate) interface: Interface,
     /// The number of the loaded provider. `None` for a provider that this registry did not load.
     id: Option<u64>,
@@ -74,7 +74,7 @@ pub(crate) struct Provider {
 
 impl Provider {
     /// A provider that has registered itself. The owner of its code keeps it loaded.
-    pub(crate) fn foreign(table: Table, interface: Interface) -> Provider {
+    pub(crate) fn foreign(table: FunctionTable, interface: Interface) -> Provider {
         Provider { table, interface, id: None }
     }
 }
@@ -83,7 +83,7 @@ struct Loaded {
     id: u64,
     use_count: usize,
     key: ProviderKey,
-    table: Table,
+    table: FunctionTable,
     arguments: Box<Arguments>,
     /// The provider's `dat_provider_fini`. `None` for a built-in provider, and for the libraries of
     /// some vendors, which lack the function. Other registries also load such libraries.
@@ -234,7 +234,7 @@ fn register_builtin(
     builtin: &Builtin,
     key: &ProviderKey,
     info: &DAT_PROVIDER_INFO,
-) -> Result<Table, LoadError> {
+) -> Result<FunctionTable, LoadError> {
     let refused = |word| LoadError::NotAdded(Status { word, major: 2 }.to_string());
     report(Category::Library, format_args!("{}: starting {}", Origin::Builtin, key.library));
     // A second registration of the same key could have other parameters, but the parameters of a
@@ -243,8 +243,8 @@ fn register_builtin(
         return Err(refused(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE)));
     }
     let table = (builtin.table)(info, &key.ia_params).map_err(LoadError::NotAdded)?;
-    dynamic::add(Table(table), key.interface.clone()).map_err(refused)?;
-    Ok(Table(table))
+    dynamic::add(FunctionTable(table), key.interface.clone()).map_err(refused)?;
+    Ok(FunctionTable(table))
 }
 
 /// Checks a provider library without calling its functions: loads it, looks for the function that

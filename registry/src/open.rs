@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use dat_sys::*;
 use telemetry::{Category, report};
 
-use crate::dynamic::{self, Table};
+use crate::dynamic::{self, FunctionTable};
 use crate::entry::Origin;
 use crate::list::{Builtins, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, Provider};
@@ -31,7 +31,7 @@ pub struct Registry {
 
 /// The arguments of `dat_ia_open`.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct OpenRequest<'a> {
     /// The name, version and thread safety that the consumer requests.
     pub wanted: Wanted<'a>,
     /// The minimum queue length of the asynchronous EVD, in events. It is passed to the provider.
@@ -106,7 +106,7 @@ impl Registry {
     /// [`OpenError`] contains the status for the consumer, and every attempt with the reason of its
     /// failure. If a later attempt succeeds, the failed ones are reported only as messages of the
     /// registry.
-    pub fn open(&self, request: &Request<'_>) -> Result<Opened, OpenError> {
+    pub fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, OpenError> {
         let (candidates, mismatch) = match self.list().find(&request.wanted) {
             Ok(candidates) => (candidates, None),
             Err(mismatch) => (Vec::new(), Some(mismatch)),
@@ -151,7 +151,7 @@ impl Registry {
     }
 
     /// Opens an IA of a provider that the program itself registered, for names without an entry.
-    fn open_registered(&self, request: &Request<'_>) -> Option<Result<Opened, Attempt>> {
+    fn open_registered(&self, request: &OpenRequest<'_>) -> Option<Result<Opened, Attempt>> {
         let (table, interface) = dynamic::find(&request.wanted).ok()?.into_iter().next()?;
         let attempt = |status| Attempt {
             origin: Origin::Program,
@@ -162,7 +162,7 @@ impl Registry {
         Some(open_with(Provider::foreign(table, interface), request).map_err(attempt))
     }
 
-    fn report_success(&self, request: &Request<'_>, failed: &[Attempt]) {
+    fn report_success(&self, request: &OpenRequest<'_>, failed: &[Attempt]) {
         for attempt in failed {
             report(
                 Category::StaticRegistry,
@@ -173,7 +173,7 @@ impl Registry {
 
     fn failure(
         &self,
-        request: &Request<'_>,
+        request: &OpenRequest<'_>,
         mismatch: Option<Mismatch>,
         attempts: Vec<Attempt>,
     ) -> OpenError {
@@ -196,16 +196,19 @@ fn other_version(name: &str, (major, minor): (u32, u32), library: u32) -> String
 /// # Errors
 ///
 /// Returns why the entry does not open.
-pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Opened, OpenFailure> {
+pub fn open_candidate(
+    candidate: &Candidate,
+    request: &OpenRequest<'_>,
+) -> Result<Opened, OpenFailure> {
     let provider = load::acquire(candidate).map_err(OpenFailure::NotLoaded)?;
     open_with(provider, request).map_err(OpenFailure::Refused)
 }
 
 /// Opens an IA of a loaded provider and releases the provider if that fails. The only table word
 /// used, `ia_open_func`, is the same in every version.
-fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
+fn open_with(provider: Provider, request: &OpenRequest<'_>) -> Result<Opened, Status> {
     let major = provider.interface.major;
-    let Table(table) = provider.table;
+    let FunctionTable(table) = provider.table;
     // `name` is the name under which the provider has registered.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
@@ -236,7 +239,7 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
             return Err(Status { word, major });
         }
     };
-    let Table(table) = ia_table;
+    let FunctionTable(table) = ia_table;
     // A provider of uDAPL 1.2 is not queried, because that version has no extensions, and its query
     // fills in another structure.
     // SAFETY: the provider is loaded, and it has just returned this handle.

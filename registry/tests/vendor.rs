@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use dat_sys::*;
 use registry::status::Status;
 use registry::{
-    Api, Builtin, Builtins, List, OpenFailure, Opened, Origin, Registry, Request, Wanted, abi,
+    Api, Builtin, Builtins, List, OpenFailure, OpenRequest, Opened, Origin, Registry, Wanted, abi,
     close, ia, open_candidate, table_of,
 };
 use support::Vendor;
@@ -20,8 +20,8 @@ registry::export_symbols!();
 
 const SUCCESS: DAT_RETURN = DAT_SUCCESS;
 
-fn request(name: &str) -> Request<'_> {
-    Request {
+fn request(name: &str) -> OpenRequest<'_> {
+    OpenRequest {
         wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
         async_evd_qlen: 8,
         async_evd: null_mut(),
@@ -271,7 +271,7 @@ fn what_no_entry_offers_has_its_subtype() {
     let status = |name, major, minor, threadsafe| {
         let wanted = Wanted { name, major, minor, threadsafe };
         registry
-            .open(&Request { wanted, ..request("") })
+            .open(&OpenRequest { wanted, ..request("") })
             .expect_err("the entry must not open")
             .status()
     };

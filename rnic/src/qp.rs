@@ -7,7 +7,7 @@ use work::cause::Cause;
 
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
-use crate::ring::{OutOfMemory, Ring, Slot};
+use crate::ring::{OutOfMemory, Ring, RingSlot};
 use crate::srq::Srq;
 use crate::wqe::{Received, Rqe, Wqe};
 use crate::wr::{
@@ -283,7 +283,7 @@ pub(crate) unsafe fn write_recv(
 #[inline]
 unsafe fn write_segments<H: Copy>(
     ring: &Ring<H>,
-    slot: Slot<H>,
+    slot: RingSlot<H>,
     keys: &Keys,
     by: Scope,
     right: Right,

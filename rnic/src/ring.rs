@@ -70,10 +70,10 @@ struct Shape {
 
 impl Shape {
     #[inline]
-    fn slot<H>(&self, at: usize) -> Slot<H> {
+    fn slot<H>(&self, at: usize) -> RingSlot<H> {
         // SAFETY: the masked index is within the allocation.
         let memory = unsafe { self.slots.add((at & self.mask) * self.stride) };
-        Slot { memory, _header: PhantomData }
+        RingSlot { memory, _header: PhantomData }
     }
 }
 
@@ -147,7 +147,7 @@ impl<H: Copy> Ring<H> {
     /// # Safety
     /// The caller must be the only producer.
     #[inline]
-    pub(crate) unsafe fn vacant(&self) -> Option<Slot<H>> {
+    pub(crate) unsafe fn vacant(&self) -> Option<RingSlot<H>> {
         let Side { own, cached_other, shape } = &self.producer;
         let tail = own.load(Ordering::Relaxed);
         // SAFETY: only the producer accesses its own `cached_other`.
@@ -218,7 +218,7 @@ impl<H: Copy> Ring<H> {
     /// The memory of a slot, for the consumer. The slot belongs to the consumer while it is filled,
     /// and to the producer between [`vacant`](Self::vacant) and [`publish`](Self::publish).
     #[inline]
-    pub(crate) fn slot(&self, at: usize) -> Slot<H> {
+    pub(crate) fn slot(&self, at: usize) -> RingSlot<H> {
         self.consumer.shape.slot(at)
     }
 }
@@ -236,12 +236,12 @@ impl<H> Drop for Ring<H> {
 
 /// The memory of a slot.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot<H> {
+pub(crate) struct RingSlot<H> {
     memory: NonNull<u8>,
     _header: PhantomData<H>,
 }
 
-impl<H: Copy> Slot<H> {
+impl<H: Copy> RingSlot<H> {
     /// The header of the slot.
     #[inline]
     pub(crate) fn header(self) -> *mut H {

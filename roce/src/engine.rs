@@ -149,13 +149,13 @@ impl Engine {
                 }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
-                    rnic::table::remove(&mut cx.local_address.owners, &id);
+                    rnic::shrinking_map::remove(&mut cx.local_address.owners, &id);
                 }
                 (_, Some(Owner::Request(_))) => {
                     // The request has ended, for example because the peer has withdrawn it. The
                     // consumer is not told. If the consumer later accepts the request, accepting
                     // fails.
-                    rnic::table::remove(&mut cx.local_address.owners, &id);
+                    rnic::shrinking_map::remove(&mut cx.local_address.owners, &id);
                 }
                 (event, Some(Owner::Link(link))) => {
                     if let Some(link) = links.get_mut(link) {
@@ -234,7 +234,7 @@ impl Engine {
 
 impl MakeProgress for Engine {
     const NAME: &'static str = "softroce";
-    type Request = PendingRequest;
+    type RequestData = PendingRequest;
 
     fn poll(&mut self) -> Progress {
         self.passes = self.passes.wrapping_add(1);
@@ -570,7 +570,7 @@ unsafe impl adapter::Engine for Engine {
             return PendingRequest::Connection(ConnectionRequest { place, request });
         };
         let local_address = &mut self.local_addresses[index];
-        rnic::table::remove(&mut local_address.owners, &id);
+        rnic::shrinking_map::remove(&mut local_address.owners, &id);
         let handed_over = local_address.cm.hand_over(now, id);
         let place = handed_over.map_or(Place::Nowhere, |handed_over| {
             Place::HandedOver(local_address.address(), handed_over)
@@ -674,7 +674,7 @@ impl Engine {
             return Ok(());
         };
         let local_address = &mut self.local_addresses[index];
-        rnic::table::remove(&mut local_address.owners, &id);
+        rnic::shrinking_map::remove(&mut local_address.owners, &id);
         let result = local_address.cm.reject(now, id, reason, private);
         self.process_cm_events(index, now);
         result.map_err(|_| Error::InvalidArgument)

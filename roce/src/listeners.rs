@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use adapter::Table;
-use rnic::cm::{ConnId, HandedOver, Request};
+use rnic::cm::{ConnId, HandedOver, IncomingRequest};
 use wire::cm::Reason;
 use work::ServiceType;
 
@@ -25,7 +25,7 @@ pub enum PendingRequest {
 /// A connection request that the consumer has received and not yet answered.
 pub struct ConnectionRequest {
     pub(crate) place: Place,
-    pub(crate) request: Box<Request>,
+    pub(crate) request: Box<IncomingRequest>,
 }
 
 /// The place of a connection request.
@@ -116,7 +116,7 @@ impl Listeners {
         cx: &mut EngineContext<'_>,
         local_address: usize,
         id: ConnId,
-        mut request: Box<Request>,
+        mut request: Box<IncomingRequest>,
     ) {
         request.from = cx.local_address.with_scope(request.from);
         request.to = cx.local_address.with_scope(request.to);

@@ -47,7 +47,7 @@ pub(crate) struct PacketIo {
     /// The packets that were too long for an interface of this host, until
     /// [`take_too_long`](PacketIo::take_too_long) returns them.
     too_long: Vec<TooLong>,
-    net: Option<netem::Link<InFlight>>,
+    net: Option<netem::Channel<InFlight>>,
     capture: Option<Capture>,
 }
 
@@ -269,7 +269,7 @@ impl PacketIo {
         conditions: &Conditions,
         capture: Option<Capture>,
     ) -> io::Result<Self> {
-        let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
+        let net = (!conditions.is_off()).then(|| netem::Channel::new(conditions.clone()));
         let traffic_class = dscp << 2 | ECN_CAPABLE;
         Ok(PacketIo {
             address,
@@ -478,7 +478,7 @@ impl PacketIo {
 
     /// Sends all packets that are still in the emulated network.
     pub(crate) fn drain_network(&mut self) {
-        while let Some(at) = self.net.as_ref().and_then(netem::Link::deadline) {
+        while let Some(at) = self.net.as_ref().and_then(netem::Channel::deadline) {
             self.send_due(at);
         }
     }
@@ -486,7 +486,7 @@ impl PacketIo {
     /// The time at which the emulated network delivers the next packet, or at which a backlog is to
     /// be sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let of_net = self.net.as_ref().and_then(netem::Link::deadline);
+        let of_net = self.net.as_ref().and_then(netem::Channel::deadline);
         let of_backlogs = self.senders.iter().filter_map(|sender| sender.backlog.deadline());
         of_net.into_iter().chain(of_backlogs).min()
     }

@@ -94,7 +94,7 @@ impl Op {
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct WorkRequest {
     /// What it does.
     pub op: Op,
     /// The place of its data in the [memory](Rxe::memory) of this queue pair, as an offset.
@@ -171,7 +171,7 @@ impl Rxe {
     }
 
     /// Posts a request.
-    pub fn post(&mut self, Request { op, local, len }: Request) {
+    pub fn post(&mut self, WorkRequest { op, local, len }: WorkRequest) {
         self.wqes.push_back(Wqe {
             op,
             local,

@@ -28,7 +28,7 @@ fn at(va: u64) -> Remote {
 }
 
 fn post(rxe: &mut Rxe, op: Op, len: usize) {
-    rxe.post(Request { op, local: 0, len });
+    rxe.post(WorkRequest { op, local: 0, len });
 }
 
 /// An ACK packet with any syndrome.
@@ -124,8 +124,8 @@ fn lost_responses_are_asked_for_again() {
     to.memory[..3000].fill(9);
     to.memory[4096..4104].copy_from_slice(&40_u64.to_ne_bytes());
     post(&mut from, Op::Read(at(0)), 3000);
-    from.post(Request { op: Op::FetchAdd(at(4096), 2), local: 8000, len: 8 });
-    from.post(Request { op: Op::CompareSwap(at(4096), [42, 7]), local: 8008, len: 8 });
+    from.post(WorkRequest { op: Op::FetchAdd(at(4096), 2), local: 8000, len: 8 });
+    from.post(WorkRequest { op: Op::CompareSwap(at(4096), [42, 7]), local: 8008, len: 8 });
     let first = sent(&mut from, now);
     assert_eq!(psns(&first), [100, 103], "two requests that await responses are in flight");
     // The second response is lost. The later ones show that, and the READ goes on behind the first

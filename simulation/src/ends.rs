@@ -2,22 +2,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `engine` | softroce's engine with a queue pair |
+//! | `softroce` | softroce's engine with a queue pair |
 //! | `rxe` | a model of the kernel's rxe |
 //! | `tcp` | TCP as [`crate::tcp`] has it |
 
-mod engine;
 mod rxe;
+mod softroce;
 mod tcp;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use engine::Engine;
 pub(crate) use rxe::{MEMORY as RXE_MEMORY, Rxe};
+pub(crate) use softroce::Softroce;
 pub(crate) use tcp::{TcpSink, TcpSource};
 
 use crate::network::Ecn;
-use crate::requests::Requests;
+use crate::posted_messages::PostedMessages;
 use crate::tcp::Ack;
 
 /// The time that a consumer takes to post the next receive if it posts one at a time.
@@ -59,7 +59,7 @@ pub(crate) trait End {
     fn deadline(&self) -> Option<Instant>;
 
     /// The messages of this end, if it posts them.
-    fn requests(&self) -> Option<&Requests>;
+    fn requests(&self) -> Option<&PostedMessages>;
 
     /// The reason for which the connection is broken.
     fn failure(&self) -> Option<String> {

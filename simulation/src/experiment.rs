@@ -8,11 +8,11 @@ use netem::SplitMix64;
 use wire::rocev2::Psn;
 
 use crate::agenda::Agenda;
-use crate::ends::{Content, End, Engine, Outgoing, RXE_MEMORY, Rxe, TcpSink, TcpSource};
+use crate::ends::{Content, End, Outgoing, RXE_MEMORY, Rxe, Softroce, TcpSink, TcpSource};
 use crate::network::{ACCESS_RATE_MULTIPLE, Ecn, Host, Network, Packet};
+use crate::posted_messages::{Load, PostedMessages};
 use crate::queue_pair::Memory;
 use crate::report::{jain, percentile};
-use crate::requests::{Load, Requests};
 use crate::tcp::Algorithm;
 use crate::{Operation, Protocol, Receives, Report, Scenario, Series};
 
@@ -203,7 +203,7 @@ impl<'a> Experiment<'a> {
             self.agenda.set(number, deadline.map(|at| at.max(self.now + Duration::from_nanos(1))));
             flow.is_done |= flow.is_main
                 && flow.ends.iter().any(|end| {
-                    end.failure().is_some() || end.requests().is_some_and(Requests::is_done)
+                    end.failure().is_some() || end.requests().is_some_and(PostedMessages::is_done)
                 });
             for Outgoing { content, octets, payload, ecn } in out.drain(..) {
                 flow.payload_sent += payload as u64;
@@ -323,7 +323,7 @@ impl<'a> Experiment<'a> {
 }
 
 impl Flow {
-    fn requests(&self) -> impl Iterator<Item = &Requests> {
+    fn requests(&self) -> impl Iterator<Item = &PostedMessages> {
         self.ends.iter().filter_map(|end| end.requests())
     }
 
@@ -375,7 +375,7 @@ fn ends(
         let remote = if peer == Protocol::Rxe { RXE_MEMORY } else { memory.remote() };
         match protocol {
             Protocol::Rxe => Box::new(Rxe::new(remote, scenario.path_mtu(), load, posts)),
-            _ => Box::new(Engine::new((memory, remote), scenario, load, posts, receives, now)),
+            _ => Box::new(Softroce::new((memory, remote), scenario, load, posts, receives, now)),
         }
     };
     let tcp = |algorithm| -> [Box<dyn End>; 2] {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use netem::{Bottleneck, Conditions, Link, SplitMix64};
+use netem::{Bottleneck, Channel, Conditions, SplitMix64};
 
 use crate::agenda::Agenda;
 use queue::Queue;
@@ -26,12 +26,12 @@ pub(crate) use queue::{Ecn, QueueCounters, QueueLimits};
 /// each node can send packets, receive packets, and forward packets for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
-    links: Vec<LinkSpec>,
+    links: Vec<ChannelSpec>,
 }
 
 /// One direction of a link between two nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkSpec {
+pub(crate) struct ChannelSpec {
     /// The node that sends.
     pub(crate) from: usize,
     /// The node that receives.
@@ -77,7 +77,7 @@ impl Topology {
     }
 
     /// Adds one direction of a link. Returns the number of the link, counted from 0.
-    pub(crate) fn add(&mut self, link: LinkSpec) -> usize {
+    pub(crate) fn add(&mut self, link: ChannelSpec) -> usize {
         self.links.push(link);
         self.links.len() - 1
     }
@@ -221,7 +221,7 @@ struct Hop<P> {
     /// The packet that the link transmits, and the time at which its last octet leaves.
     transmitting: Option<(Instant, Packet<P>)>,
     /// The link behind the rate: delay, loss, and what else happens to packets under way.
-    wire: Link<Packet<P>>,
+    wire: Channel<Packet<P>>,
 }
 
 #[derive(Debug)]
@@ -242,7 +242,7 @@ impl Rate {
 }
 
 impl<P: Clone> Hop<P> {
-    fn new(spec: &LinkSpec, seed: u64) -> Self {
+    fn new(spec: &ChannelSpec, seed: u64) -> Self {
         let seed = seed ^ spec.conditions.seed;
         // The queue has the rate and the limit, so the wire has none.
         let wire = Conditions { rate: None, limit: usize::MAX, seed, ..spec.conditions.clone() };
@@ -252,7 +252,7 @@ impl<P: Clone> Hop<P> {
             rate: spec.conditions.rate.map(Rate::new),
             queue: Queue::new(QueueLimits { packets, ..spec.queue }, seed ^ 1),
             transmitting: None,
-            wire: Link::new(wire),
+            wire: Channel::new(wire),
         }
     }
 

@@ -15,16 +15,16 @@ use simulation::{Bar, Protocol, Report, Scenario, bars, run};
 const ALL: [Protocol; 4] = [Protocol::OpenDat, Protocol::Cubic, Protocol::Reno, Protocol::Rxe];
 
 /// The results of some scenarios.
-struct Table {
+struct GoldenTable {
     name: String,
     text: String,
     /// Each bar, with the text of its scenario.
     bars: Vec<(String, Bar)>,
 }
 
-impl Table {
+impl GoldenTable {
     fn new(name: impl Into<String>) -> Self {
-        Table { name: name.into(), text: String::new(), bars: Vec::new() }
+        GoldenTable { name: name.into(), text: String::new(), bars: Vec::new() }
     }
 
     fn line(&mut self, line: &str) {
@@ -111,24 +111,24 @@ fn each(template: &str, values: &[&str]) -> Vec<String> {
     values.iter().map(|value| template.replace("{}", value)).collect()
 }
 
-static FLOWS: LazyLock<Table> = LazyLock::new(|| {
+static FLOWS: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=200mbit,delay=500us,queue=128K,flows={},size=64K,depth=4,time=2s";
-    Table::new("flows").with(&ALL, each(network, &["1", "2", "8", "10", "20", "100"]))
+    GoldenTable::new("flows").with(&ALL, each(network, &["1", "2", "8", "10", "20", "100"]))
 });
 
-static LOSS: LazyLock<Table> = LazyLock::new(|| {
+static LOSS: LazyLock<GoldenTable> = LazyLock::new(|| {
     let near = "rate=1gbit,delay=50us,queue=256K,loss={},messages=16,depth=4,seed=1";
     let far = "rate=100mbit,delay=10ms,queue=256K,loss={},messages=24,depth=4,seed=1";
     let losses = ["0%", "0.1%", "1%", "2%", "5%"];
-    Table::new("loss").with(&ALL, [each(near, &losses), each(far, &losses)].concat())
+    GoldenTable::new("loss").with(&ALL, [each(near, &losses), each(far, &losses)].concat())
 });
 
-static DELAY: LazyLock<Table> = LazyLock::new(|| {
+static DELAY: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=1gbit,delay={},queue=1M,messages=32,depth=8";
-    Table::new("delay").with(&ALL, each(network, &["50us", "500us", "5ms", "50ms"]))
+    GoldenTable::new("delay").with(&ALL, each(network, &["50us", "500us", "5ms", "50ms"]))
 });
 
-static RATE: LazyLock<Table> = LazyLock::new(|| {
+static RATE: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate={},messages=32,depth=8";
     let rates = [
         "100mbit,delay=50us,queue=64K",
@@ -136,10 +136,10 @@ static RATE: LazyLock<Table> = LazyLock::new(|| {
         "10gbit,delay=50us,queue=512K,mtu=9000",
         "100gbit,delay=50us,queue=4M,mtu=9000",
     ];
-    Table::new("rate").with(&ALL, each(network, &rates))
+    GoldenTable::new("rate").with(&ALL, each(network, &rates))
 });
 
-static INCAST: LazyLock<Table> = LazyLock::new(|| {
+static INCAST: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=200mbit,delay=100us,{}";
     let loads = [
         "queue=128K,operation=read,flows=8,size=1M,messages=4",
@@ -151,10 +151,10 @@ static INCAST: LazyLock<Table> = LazyLock::new(|| {
         "queue=128K,operation=send,flows=20,size=1M",
         "queue=128K,operation=send,flows=100,size=64K",
     ];
-    Table::new("incast").with(&ALL, each(network, &loads))
+    GoldenTable::new("incast").with(&ALL, each(network, &loads))
 });
 
-static RECEIVER_NOT_READY: LazyLock<Table> = LazyLock::new(|| {
+static RECEIVER_NOT_READY: LazyLock<GoldenTable> = LazyLock::new(|| {
     let scenarios = [
         "rate=10gbit,delay=5us,operation=send,receives=none,size=1M,depth=4,time=100ms",
         "rate=10gbit,delay=5us,operation=send,receives=none,size=64,depth=16,time=100ms",
@@ -162,20 +162,20 @@ static RECEIVER_NOT_READY: LazyLock<Table> = LazyLock::new(|| {
         "rate=10gbit,delay=5us,operation=send,receives=one,size=64,messages=1000,depth=16",
         "rate=1gbit,delay=500us,operation=send,receives=one,size=64K,messages=50,depth=4",
     ];
-    Table::new("receiver not ready").with(&ALL, scenarios.map(str::to_owned))
+    GoldenTable::new("receiver not ready").with(&ALL, scenarios.map(str::to_owned))
 });
 
-static REORDERING: LazyLock<Table> = LazyLock::new(|| {
+static REORDERING: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=200mbit,{},depth=4,seed=1";
     let paths = [
         "delay=500us,queue=128K,reorder=5%,messages=8",
         "delay=10ms,queue=512K,reorder=5%,messages=8",
         "delay=500us,queue=128K,paths=2,skew=100us,balance=packet,messages=1",
     ];
-    Table::new("reordering").with(&ALL, each(network, &paths))
+    GoldenTable::new("reordering").with(&ALL, each(network, &paths))
 });
 
-static MARKS: LazyLock<Table> = LazyLock::new(|| {
+static MARKS: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=200mbit,delay=500us,{},depth=4,size=64K,time=3s";
     let queues = [
         "queue=256K,mark=32K,flows=2",
@@ -183,28 +183,28 @@ static MARKS: LazyLock<Table> = LazyLock::new(|| {
         "queue=256K,red=30K-90K,flows=2",
         "queue=256K,mark=32K,operation=read,flows=2",
     ];
-    Table::new("marks").with(&ALL, each(network, &queues))
+    GoldenTable::new("marks").with(&ALL, each(network, &queues))
 });
 
-static CROSS_TRAFFIC: LazyLock<Table> = LazyLock::new(|| {
+static CROSS_TRAFFIC: LazyLock<GoldenTable> = LazyLock::new(|| {
     let network = "rate=200mbit,delay=500us,queue=128K,flows=4,{}=4,size=64K,depth=4,time=2s";
-    Table::new("cross traffic").with(&ALL, each(network, &["cubic", "reno"]))
+    GoldenTable::new("cross traffic").with(&ALL, each(network, &["cubic", "reno"]))
 });
 
 /// rxe as it is, and softroce as its peer, with the load of `ib_write_bw -s 1048576 -n 8`.
-static RXE: LazyLock<Table> = LazyLock::new(|| {
+static RXE: LazyLock<GoldenTable> = LazyLock::new(|| {
     let near = "rate=1gbit,delay=100us,queue=1M,size=1M,messages=8,depth=8,time=120s,loss={}";
     let losses =
         ["0%", "1%,seed=1", "2%,seed=1", "2%,seed=2", "3%,seed=1", "5%,seed=1", "5%,seed=2"];
     let between = |peer: &str| -> Vec<String> {
         each(near, &losses).iter().map(|text| format!("{text},peer={peer}")).collect()
     };
-    Table::new("rxe")
+    GoldenTable::new("rxe")
         .with(&[Protocol::Rxe], [between("same"), between("opendat")].concat())
         .with(&[Protocol::OpenDat], between("rxe"))
 });
 
-static COMBINATIONS: LazyLock<[Table; 4]> = LazyLock::new(|| {
+static COMBINATIONS: LazyLock<[GoldenTable; 4]> = LazyLock::new(|| {
     let rates = [("100mbit", 100), ("1gbit", 1_000), ("10gbit", 10_000), ("100gbit", 100_000)];
     std::thread::scope(|scope| {
         let threads = rates.map(|rate| scope.spawn(move || combinations_at(rate)));
@@ -218,10 +218,10 @@ const COMBINATION_WIDTH: usize = 58;
 /// All combinations of flows, losses and round trips at this rate, also given in megabits per
 /// second: a line for each loss and round trip. The queue holds what the path holds in a round
 /// trip, within limits.
-fn combinations_at((rate, megabits): (&str, u64)) -> Table {
+fn combinations_at((rate, megabits): (&str, u64)) -> GoldenTable {
     const LOADS: [(usize, usize); 5] = [(1, 64), (2, 32), (8, 8), (20, 3), (100, 1)];
     let mtu = if megabits < 10_000 { 1500 } else { 9000 };
-    let mut all = Table::new(format!("combinations at {rate}"));
+    let mut all = GoldenTable::new(format!("combinations at {rate}"));
     for (delay, micros) in [("50us", 50), ("500us", 500), ("5ms", 5_000), ("50ms", 50_000)] {
         let queue = (megabits * 2 * micros / 8 / 1024).clamp(128, 64 << 10);
         for loss in ["0%", "0.1%", "1%", "5%"] {
@@ -246,8 +246,8 @@ fn combinations_at((rate, megabits): (&str, u64)) -> Table {
 }
 
 /// The bars, each in the network for which it was set.
-static SUMMARY: LazyLock<Table> = LazyLock::new(|| {
-    let mut table = Table::new("summary");
+static SUMMARY: LazyLock<GoldenTable> = LazyLock::new(|| {
+    let mut table = GoldenTable::new("summary");
     for text in [
         "rate=200mbit,delay=100us,queue=128K,operation=read,flows=8,size=1M",
         "rate=200mbit,delay=100us,queue=64K,operation=read,flows=20,size=256K",
@@ -346,7 +346,7 @@ fn summary() {
 /// worst value, and the scenario of that value.
 #[test]
 fn known_misses() {
-    let tables: [&Table; 11] = [
+    let tables: [&GoldenTable; 11] = [
         &SUMMARY,
         &FLOWS,
         &LOSS,
@@ -364,7 +364,7 @@ fn known_misses() {
 }
 
 /// Returns two lines for each bar that a scenario of the table misses.
-fn misses(table: &Table) -> String {
+fn misses(table: &GoldenTable) -> String {
     let mut whats: Vec<&str> = table.bars.iter().map(|(_, bar)| bar.what).collect();
     whats.sort_unstable();
     whats.dedup();

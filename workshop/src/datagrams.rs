@@ -9,8 +9,8 @@ use dat::{
 use measurement::connection::expect_success;
 use measurement::measure::{Workload, latency_trial};
 use measurement::plain_sockets::PlainSockets;
-use measurement::rounds::{Trial, Value};
-use measurement::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait, round_trips};
+use measurement::schedule::{Trial, Value};
+use measurement::wait_mode::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, WaitMode, round_trips};
 
 use crate::udp::{ask_for_arrivals, count_arrivals};
 use crate::workload::datagrams_trial;
@@ -191,7 +191,7 @@ impl Datagrams {
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
-        let mut limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+        let mut limit = WaitMode::Poll.poll_limit(PEER_TIMEOUT);
         while !self.try_receive()? {
             limit.check("a datagram")?;
         }
@@ -212,7 +212,7 @@ impl Datagrams {
     /// Waits until at most `left` sends are outstanding.
     #[inline]
     fn complete(&mut self, left: usize) -> Result<()> {
-        let mut limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+        let mut limit = WaitMode::Poll.poll_limit(PEER_TIMEOUT);
         while self.outstanding > left {
             match self.sends.dequeue()? {
                 Some(event) => {

@@ -7,11 +7,11 @@ mod network;
 mod rows;
 
 // What the two processes of a row do:
-mod work;
+mod task;
 
 // The workloads, and their baselines:
 mod datagrams;
-mod requests;
+mod request_answer;
 mod udp;
 mod watch;
 mod workload;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use measurement::table::TERMINAL_WIDTH;
+use measurement::text_table::TERMINAL_WIDTH;
 
 // Defines symbols that a provider in a shared library looks up in the program that loads it.
 registry::export_symbols!();
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let outcome: Result<()> = match Cli::parse().command {
         Command::Bench(options) => rows::run(&options),
         Command::Network(options) => network::run(&options),
-        Command::Peer => return measurement::peer::run::<work::Work>(),
+        Command::Peer => return measurement::peer::run::<task::Task>(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use std::io::{Write as _, stdout};
 
 use anyhow::Result;
 use clap::Args;
-use measurement::table::{Align::*, Colour, Table, colour};
+use measurement::text_table::{Align::*, Colour, TextTable, colour};
 use measurement::units;
 use simulation::{Bar, Protocol, Report, Scenario, bars};
 
@@ -71,7 +71,7 @@ const DRAWN_FLOWS: usize = 8;
 /// The heights of a column, from nothing to the maximum.
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-const TABLE: Table<8> = Table {
+const TABLE: TextTable<8> = TextTable {
     columns: [
         (Left, 8),
         (Right, 7),

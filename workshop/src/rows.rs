@@ -14,14 +14,14 @@ use measurement::measure;
 use measurement::operation::Operation;
 use measurement::pair::{Pair, Placement};
 use measurement::peer::{ConnectionInfo, Message, Plan};
-use measurement::rounds::median;
-use measurement::table::{Align::*, Colour, Table, colour, wrapped};
-use measurement::wait::{Role, Wait};
+use measurement::schedule::median;
+use measurement::text_table::{Align::*, Colour, TextTable, colour, wrapped};
+use measurement::wait_mode::{Role, WaitMode};
 use measurement::{cpu, units};
 use serde::Serialize;
 
-use crate::requests::Requests;
-use crate::work::{Against, MIN_TRIAL_TIME, Round, What, Work};
+use crate::request_answer::RequestAnswer;
+use crate::task::{Against, MIN_TRIAL_TIME, Round, Task, What};
 use crate::workload::Workload;
 
 #[derive(Args)]
@@ -56,8 +56,8 @@ struct Row {
     what: What,
     against: Against,
     /// The way in which DAT waits, and the way in which the baseline waits.
-    wait: Wait,
-    baseline_wait: Wait,
+    wait: WaitMode,
+    baseline_wait: WaitMode,
     /// The parameter that both processes get in OPENDAT_PARAMS, if any. The registry entry does not
     /// change.
     params: &'static str,
@@ -105,7 +105,7 @@ const fn row(
     provider: &'static str,
     what: What,
     against: Against,
-    [wait, baseline_wait]: [Wait; 2],
+    [wait, baseline_wait]: [WaitMode; 2],
     params: &'static str,
 ) -> Row {
     let (name, provider, pinning) = (Cow::Borrowed(name), Some(provider), Pinning::Apart);
@@ -125,8 +125,8 @@ const fn unpinned_row(
         provider: Some(provider),
         what: PING_PONG,
         against,
-        wait: Wait::Block,
-        baseline_wait: Wait::Poll,
+        wait: WaitMode::Block,
+        baseline_wait: WaitMode::Poll,
         params,
         pinning: Pinning::Unpinned,
     }
@@ -143,8 +143,8 @@ const fn blocking_row(
         provider: None,
         what: one(workload),
         against: Against::Polling,
-        wait: Wait::Block,
-        baseline_wait: Wait::Poll,
+        wait: WaitMode::Block,
+        baseline_wait: WaitMode::Poll,
         params,
         pinning: Pinning::Apart,
     }
@@ -153,7 +153,7 @@ const fn blocking_row(
 /// Returns a row of tcp-emu for RDMA writes that complete when they are placed, against RDMA writes
 /// that complete when TCP or the shared memory has accepted them.
 const fn placed_row(name: &'static str, workload: Workload, params: &'static str) -> Row {
-    row(name, "tcp-emu", What::One(workload), Against::Local, [Wait::Poll; 2], params)
+    row(name, "tcp-emu", What::One(workload), Against::Local, [WaitMode::Poll; 2], params)
 }
 
 /// Returns a row for two threads against one. The processes are not pinned, so that the two threads
@@ -162,7 +162,7 @@ const fn threads_row(
     name: &'static str,
     provider: Option<&'static str>,
     workload: measure::Workload,
-    wait: Wait,
+    wait: WaitMode,
     params: &'static str,
 ) -> Row {
     Row {
@@ -184,23 +184,23 @@ const fn requests_row(name: &'static str, connections: usize, outstanding: usize
         "tcp-emu",
         requests(connections, outstanding),
         Against::Tcp,
-        [Wait::Poll; 2],
+        [WaitMode::Poll; 2],
         "shm=off",
     )
 }
 
 /// Returns a row of softroce for requests over many connections.
 const fn softroce_requests_row(name: &'static str, connections: usize) -> Row {
-    row(name, "softroce", requests(connections, 64), Against::Tcp, [Wait::Poll; 2], "")
+    row(name, "softroce", requests(connections, 64), Against::Tcp, [WaitMode::Poll; 2], "")
 }
 
 /// Returns a row of softroce for datagram endpoints.
 const fn datagrams_row(name: &'static str, workload: measure::Workload) -> Row {
-    row(name, "softroce", What::Datagrams(workload), Against::Udp, [Wait::Poll; 2], "")
+    row(name, "softroce", What::Datagrams(workload), Against::Udp, [WaitMode::Poll; 2], "")
 }
 
 const fn requests(connections: usize, outstanding: usize) -> What {
-    What::Many(Requests { size: 64, connections, outstanding })
+    What::Many(RequestAnswer { size: 64, connections, outstanding })
 }
 
 /// Returns a row for a consumer that polls memory. The consumer is compared with a program whose
@@ -211,21 +211,28 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         provider: None,
         what: What::One(Workload::Watch { size, calls }),
         against,
-        wait: Wait::Poll,
-        baseline_wait: Wait::Block,
+        wait: WaitMode::Poll,
+        baseline_wait: WaitMode::Block,
         params: "shm=off",
         pinning: Pinning::Apart,
     }
 }
 
 const ROWS: [Row; 54] = [
-    row("64 B ping-pong, polling", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], "shm=off"),
+    row(
+        "64 B ping-pong, polling",
+        "tcp-emu",
+        PING_PONG,
+        Against::Tcp,
+        [WaitMode::Poll; 2],
+        "shm=off",
+    ),
     row(
         "64 B ping-pong, blocking",
         "tcp-emu",
         PING_PONG,
         Against::Tcp,
-        [Wait::Block; 2],
+        [WaitMode::Block; 2],
         "shm=off spin=0",
     ),
     row(
@@ -233,19 +240,40 @@ const ROWS: [Row; 54] = [
         "tcp-emu",
         PING_PONG,
         Against::Tcp,
-        [Wait::Block, Wait::Poll],
+        [WaitMode::Block, WaitMode::Poll],
         "shm=off",
     ),
-    row("1 MiB RDMA write, window 16", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], "shm=off"),
-    row("1 MiB RDMA read, window 16", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], "shm=off"),
-    row("64 B sends, 64 outstanding", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], "shm=off"),
-    row("64 B ping-pong polling, shm", "tcp-emu", PING_PONG, Against::Tcp, [Wait::Poll; 2], ""),
+    row(
+        "1 MiB RDMA write, window 16",
+        "tcp-emu",
+        WRITES,
+        Against::Tcp,
+        [WaitMode::Poll; 2],
+        "shm=off",
+    ),
+    row(
+        "1 MiB RDMA read, window 16",
+        "tcp-emu",
+        READS,
+        Against::Tcp,
+        [WaitMode::Poll; 2],
+        "shm=off",
+    ),
+    row(
+        "64 B sends, 64 outstanding",
+        "tcp-emu",
+        SENDS,
+        Against::Tcp,
+        [WaitMode::Poll; 2],
+        "shm=off",
+    ),
+    row("64 B ping-pong polling, shm", "tcp-emu", PING_PONG, Against::Tcp, [WaitMode::Poll; 2], ""),
     row(
         "64 B ping-pong block., shm",
         "tcp-emu",
         PING_PONG,
         Against::Tcp,
-        [Wait::Block; 2],
+        [WaitMode::Block; 2],
         "spin=0",
     ),
     row(
@@ -253,19 +281,19 @@ const ROWS: [Row; 54] = [
         "tcp-emu",
         PING_PONG,
         Against::Tcp,
-        [Wait::Block, Wait::Poll],
+        [WaitMode::Block, WaitMode::Poll],
         "",
     ),
-    row("1 MiB RDMA write, shm", "tcp-emu", WRITES, Against::Tcp, [Wait::Poll; 2], ""),
-    row("1 MiB RDMA read, shm", "tcp-emu", READS, Against::Tcp, [Wait::Poll; 2], ""),
-    row("64 B sends, 64 outst., shm", "tcp-emu", SENDS, Against::Tcp, [Wait::Poll; 2], ""),
+    row("1 MiB RDMA write, shm", "tcp-emu", WRITES, Against::Tcp, [WaitMode::Poll; 2], ""),
+    row("1 MiB RDMA read, shm", "tcp-emu", READS, Against::Tcp, [WaitMode::Poll; 2], ""),
+    row("64 B sends, 64 outst., shm", "tcp-emu", SENDS, Against::Tcp, [WaitMode::Poll; 2], ""),
     Row {
         name: Cow::Borrowed("64 B blocking, one CPU"),
         provider: Some("tcp-emu"),
         what: PING_PONG,
         against: Against::Tcp,
-        wait: Wait::Block,
-        baseline_wait: Wait::Block,
+        wait: WaitMode::Block,
+        baseline_wait: WaitMode::Block,
         params: "shm=off",
         pinning: Pinning::Together,
     },
@@ -276,13 +304,20 @@ const ROWS: [Row; 54] = [
     requests_row("64 B requests, 256 conn.", 256, 64),
     requests_row("64 B requests, 1024 conn.", 1024, 64),
     requests_row("64 B, 1024 conn., 1 request", 1024, 1),
-    row("64 B ping-pong polling, UDP", "softroce", PING_PONG, Against::Udp, [Wait::Poll; 2], ""),
+    row(
+        "64 B ping-pong polling, UDP",
+        "softroce",
+        PING_PONG,
+        Against::Udp,
+        [WaitMode::Poll; 2],
+        "",
+    ),
     row(
         "1 MiB RDMA write, MTU 4096",
         "softroce",
         WRITES,
         Against::Tcp,
-        [Wait::Poll; 2],
+        [WaitMode::Poll; 2],
         "mtu=4096",
     ),
     row(
@@ -290,10 +325,10 @@ const ROWS: [Row; 54] = [
         "softroce",
         WRITES,
         Against::Tcp,
-        [Wait::Poll; 2],
+        [WaitMode::Poll; 2],
         "mtu=1024",
     ),
-    row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [Wait::Poll; 2], ""),
+    row("64 B sends, 64 outst., UDP", "softroce", SENDS, Against::Udp, [WaitMode::Poll; 2], ""),
     datagrams_row("64 B datagrams, ping-pong", ROUND_TRIPS),
     datagrams_row("64 B datagrams, 64 outst.", MANY_SENDS),
     softroce_requests_row("64 B req., 16 conn., RoCE", 16),
@@ -306,24 +341,36 @@ const ROWS: [Row; 54] = [
     blocking_row("64 B sends, adaptive", MANY_SENDS, "shm=off"),
     blocking_row("64 B writes, adaptive", many_writes(64, 64), "shm=off"),
     blocking_row("4 KiB writes, adaptive", many_writes(4 * KIB, 64), "shm=off"),
-    threads_row("64 B blocking, 2 threads", None, ROUND_TRIPS, Wait::Block, "shm=off spin=0"),
-    threads_row("64 B polling, 2 threads", None, ROUND_TRIPS, Wait::Poll, "shm=off"),
-    threads_row("64 B sends, 2 threads", None, MANY_SENDS, Wait::Block, "shm=off spin=0"),
+    threads_row("64 B blocking, 2 threads", None, ROUND_TRIPS, WaitMode::Block, "shm=off spin=0"),
+    threads_row("64 B polling, 2 threads", None, ROUND_TRIPS, WaitMode::Poll, "shm=off"),
+    threads_row("64 B sends, 2 threads", None, MANY_SENDS, WaitMode::Block, "shm=off spin=0"),
     threads_row(
         "64 KiB writes, 2 threads",
         None,
         many_writes(64 * KIB, 16),
-        Wait::Block,
+        WaitMode::Block,
         "shm=off spin=0",
     ),
-    threads_row("64 B block., 2 threads, shm", Some("tcp-emu"), ROUND_TRIPS, Wait::Block, "spin=0"),
-    threads_row("64 B poll., 2 threads, shm", Some("tcp-emu"), ROUND_TRIPS, Wait::Poll, ""),
-    threads_row("64 B sends, 2 threads, shm", Some("tcp-emu"), MANY_SENDS, Wait::Block, "spin=0"),
+    threads_row(
+        "64 B block., 2 threads, shm",
+        Some("tcp-emu"),
+        ROUND_TRIPS,
+        WaitMode::Block,
+        "spin=0",
+    ),
+    threads_row("64 B poll., 2 threads, shm", Some("tcp-emu"), ROUND_TRIPS, WaitMode::Poll, ""),
+    threads_row(
+        "64 B sends, 2 threads, shm",
+        Some("tcp-emu"),
+        MANY_SENDS,
+        WaitMode::Block,
+        "spin=0",
+    ),
     threads_row(
         "64 KiB wr., 2 threads, shm",
         Some("tcp-emu"),
         many_writes(64 * KIB, 16),
-        Wait::Block,
+        WaitMode::Block,
         "spin=0",
     ),
     placed_row("64 B write", WRITE_COMPLETION, "shm=off"),
@@ -352,8 +399,8 @@ struct Measured {
     /// The unit: `seconds` (of half a round trip, or of a request) or `bytes_per_second`.
     unit: &'static str,
     against: Against,
-    dat_wait: Wait,
-    baseline_wait: Wait,
+    dat_wait: WaitMode,
+    baseline_wait: WaitMode,
     rounds: Vec<Round>,
     dat: f64,
     baseline: f64,
@@ -376,7 +423,7 @@ struct Document<'a> {
     rows: Vec<Measured>,
 }
 
-const TABLE: Table<4> = Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16)] };
+const TABLE: TextTable<4> = TextTable { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16)] };
 
 /// Runs all rows.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -468,7 +515,7 @@ impl Row {
             cpu: None,
             wait: self.wait,
             raw_wait: self.baseline_wait,
-            work: Work { what: self.what, against: self.against, rounds },
+            task: Task { what: self.what, against: self.against, rounds },
         };
         let processors = match self.pinning {
             Pinning::Apart => processors,

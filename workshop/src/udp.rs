@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use measurement::plain_sockets::{PlainSockets, retry};
-use measurement::wait::{PEER_TIMEOUT, Role, Wait, round_trips};
+use measurement::wait_mode::{PEER_TIMEOUT, Role, WaitMode, round_trips};
 use socket2::SockRef;
 
 use crate::watch::thread_round_trips;
@@ -46,12 +46,12 @@ impl Udp {
     /// Sends one datagram, as soon as the socket buffer has room for it.
     fn send(&mut self, size: usize) -> Result<()> {
         let Udp { socket, buffer } = self;
-        retry(Wait::Poll, "writing", || socket.send(&buffer[..size])).map(drop)
+        retry(WaitMode::Poll, "writing", || socket.send(&buffer[..size])).map(drop)
     }
 
     fn receive(&mut self) -> Result<()> {
         let Udp { socket, buffer } = self;
-        retry(Wait::Poll, "reading", || socket.recv(buffer)).map(drop)
+        retry(WaitMode::Poll, "reading", || socket.recv(buffer)).map(drop)
     }
 
     /// Runs `count` round trips of `size` bytes each way. Returns half of each round trip's time at
@@ -136,12 +136,12 @@ pub(crate) fn count_arrivals(
     count: usize,
     mut receive: impl FnMut() -> Result<bool>,
 ) -> Result<usize> {
-    let mut limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+    let mut limit = WaitMode::Poll.poll_limit(PEER_TIMEOUT);
     let (mut arrived, mut looks, mut are_all_sent) = (0, 0, false);
     while arrived < count {
         if receive()? {
             (arrived, looks) = (arrived + 1, 0);
-            limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+            limit = WaitMode::Poll.poll_limit(PEER_TIMEOUT);
             continue;
         }
         limit.check("a datagram")?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use dat::Flags;
 use measurement::connection::Connection;
 use measurement::plain_sockets::PlainSockets;
-use measurement::wait::{PEER_TIMEOUT, Role, Wait, round_trips};
+use measurement::wait_mode::{PEER_TIMEOUT, Role, WaitMode, round_trips};
 
 /// A consumer that watches the incoming data of a connection.
 pub(crate) struct Watcher {
@@ -108,7 +108,7 @@ pub(crate) fn tcp_round_trips(
     size: usize,
     count: usize,
 ) -> Result<Vec<f64>> {
-    ensure!(sockets.wait() == Wait::Block, "a thread of its own sleeps while it waits");
+    ensure!(sockets.wait() == WaitMode::Block, "a thread of its own sleeps while it waits");
     let mut stream = sockets.socket();
     let write = |octets: &[u8]| stream.write_all(octets);
     thread_round_trips(role, size, count, write, |room| sockets.socket().read_exact(room))

@@ -8,8 +8,8 @@ use measurement::measure::{
     self, bandwidth_trial, latency_trial, reap_if_many, run_pipelined, timeout_for,
 };
 use measurement::plain_sockets::PlainSockets;
-use measurement::rounds::{Trial, Value};
-use measurement::wait::{Role, round_trips};
+use measurement::schedule::{Trial, Value};
+use measurement::wait_mode::{Role, round_trips};
 use serde::{Deserialize, Serialize};
 
 use crate::udp::Udp;

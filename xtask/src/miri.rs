@@ -26,7 +26,7 @@ const PARTS: [(&str, &[&str]); 4] = [
             "addr::",
             "counters::",
             "ep::flow::",
-            "ep::requests::",
+            "ep::request_cells::",
             "ep::watermark::",
             "handle::",
             "provider::",

@@ -41,11 +41,11 @@ pub(crate) fn of(packages: &[String]) -> Result<String> {
 /// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
-    packages: Vec<Work>,
+    packages: Vec<Dependency>,
 }
 
 #[derive(Deserialize)]
-struct Work {
+struct Dependency {
     name: String,
     version: String,
     license: Option<String>,
@@ -56,7 +56,7 @@ struct Work {
 
 /// Returns works by name and version. Code that only runs in the compiler, and dependencies of
 /// tests, are not linked.
-fn linked_into(packages: &[String]) -> Result<Vec<Work>> {
+fn linked_into(packages: &[String]) -> Result<Vec<Dependency>> {
     let target = format!("{ARCH}-unknown-linux-gnu");
     let mut tree = vec![
         "tree",
@@ -75,10 +75,11 @@ fn linked_into(packages: &[String]) -> Result<Vec<Work>> {
     let metadata = run_cargo(&["metadata", "--format-version=1", "--filter-platform", &target])?;
     let metadata: Metadata = serde_json::from_str(&metadata)
         .context("the output of cargo metadata has an unexpected form")?;
-    let is_linked = |work: &Work| linked.contains(&format!("{} v{}", work.name, work.version));
+    let is_linked =
+        |work: &Dependency| linked.contains(&format!("{} v{}", work.name, work.version));
     let others =
         metadata.packages.into_iter().filter(|work| work.source.is_some() && is_linked(work));
-    let mut works: Vec<Work> = others.collect();
+    let mut works: Vec<Dependency> = others.collect();
     works.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
     Ok(works)
 }
@@ -92,7 +93,7 @@ fn run_cargo(arguments: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("the output of cargo is not UTF-8")
 }
 
-impl Work {
+impl Dependency {
     /// Returns the licence texts in the work's root directory.
     fn notices(&self) -> Result<Vec<String>> {
         let root = self.manifest_path.parent().context("a manifest is in a directory")?;

@@ -10,11 +10,11 @@ use mio::{Poll, Waker};
 use waiting::{Wake, WakeReason};
 
 use super::{EngineSet, Engines};
+use crate::engine_shared::{EngineShared, WAKER};
 use crate::error::{Error, OpenError};
 use crate::progress::{MakeProgress, Progress, Remaining};
 use crate::reactor::thread_state::{ACTIVE, RESTING};
 use crate::reactor::{Follower, Reactor};
-use crate::shared::{SharedState, WAKER};
 use crate::sync::lock;
 
 /// An engine that does nothing.
@@ -22,7 +22,7 @@ struct NullEngine;
 
 impl MakeProgress for NullEngine {
     const NAME: &'static str = "nothing";
-    type Request = ();
+    type RequestData = ();
 
     fn poll(&mut self) -> Progress {
         Progress::Idle
@@ -39,7 +39,7 @@ fn engines(limit: usize) -> Engines<NullEngine> {
     let create = || {
         let poll = Poll::new().expect("a poller");
         let waker = Waker::new(poll.registry(), WAKER).expect("a waker");
-        let shared = Arc::new(SharedState::new(waker));
+        let shared = Arc::new(EngineShared::new(waker));
         Ok(Arc::new(Reactor::new(NullEngine, shared, poll, Duration::ZERO)))
     };
     Engines::new(limit, Duration::ZERO, Arc::new(create)).expect("an engine")

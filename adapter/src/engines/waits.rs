@@ -8,10 +8,10 @@ use telemetry::trace;
 use waiting::{Wake, WakeReason, cancel};
 
 use super::{EngineSet, Engines, MAX_ENGINES};
+use crate::engine_shared::POLLER;
 use crate::progress::MakeProgress;
 use crate::reactor::schedule::DEFAULT_TICK;
 use crate::reactor::{Follower, Reactor, pollfd};
-use crate::shared::POLLER;
 use crate::sync::lock;
 
 /// The number of polls of a blocking wait that share one reading of the clock, which takes some
@@ -182,7 +182,7 @@ fn lead<E: MakeProgress>(
     loop {
         // If another thread has an engine, that thread is responsible for the work that it leaves
         // over: it publishes this work when it releases the lock
-        // (`SharedState::publish_remaining`).
+        // (`EngineShared::publish_remaining`).
         let (mut has_work, mut due) = (false, None::<Duration>);
         for reactor in leadership.iter() {
             let served = reactor.serve_as_sleeper();

@@ -9,13 +9,13 @@ use work::{Close, PostError, ReadDepth, RecvWr, SendWr, ServiceType};
 
 use super::{Cq, Srq};
 use crate::adapter::UnusedQps;
+use crate::connection_request::ConnectionRequest;
 use crate::engine::{Engine, Target};
 use crate::engine_lock::Deferring;
 use crate::engines::Engines;
 use crate::error::{Result, no_resources};
 use crate::event::RemoteQp;
 use crate::reactor::Reactor;
-use crate::request::Request;
 use crate::shared_qp::Shared;
 
 /// The configuration of a queue pair.
@@ -157,7 +157,7 @@ impl<E: Engine> Qp<E> {
 
     /// Answers a request of a peer that wants to send datagrams to this queue pair. Returns the
     /// peer's queue pair.
-    pub fn answer(&self, request: Request<E>, private: &[u8]) -> Result<RemoteQp> {
+    pub fn answer(&self, request: ConnectionRequest<E>, private: &[u8]) -> Result<RemoteQp> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         let (request, arrived_at) = request.answer()?;
         self.begin();
@@ -178,7 +178,12 @@ impl<E: Engine> Qp<E> {
 
     /// Accepts a connection request with this queue pair. The event `Established` or `AcceptFailed`
     /// reports the result.
-    pub fn accept(&self, request: Request<E>, private: &[u8], depth: ReadDepth) -> Result<()> {
+    pub fn accept(
+        &self,
+        request: ConnectionRequest<E>,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
         // This engine may have no progress thread yet. If none can be started, this call fails, and
         // the peer sees that its request is refused.
         self.reactor.start_progress_thread().map_err(no_resources)?;

@@ -67,7 +67,7 @@ fn loom_a_consumer_that_sleeps_is_woken() {
                 assert_eq!(written, Ok(1));
             }
         });
-        // SAFETY: the memory lives as long as `shared`, and this is the only consumer.
+        // SAFETY: the memory lives as long as `engine_shared`, and this is the only consumer.
         let mut consumer = unsafe { Consumer::new(&shared.header, shared.data) };
         let mut read = Vec::new();
         while read.len() < 2 {
@@ -89,7 +89,7 @@ fn loom_a_consumer_that_sleeps_is_woken() {
 fn loom_a_producer_that_sleeps_is_woken() {
     loom::model(|| {
         let shared = Shared::new();
-        // SAFETY: the memory lives as long as `shared`, and this is the only producer.
+        // SAFETY: the memory lives as long as `engine_shared`, and this is the only producer.
         let mut producer = unsafe { Producer::new(&shared.header, shared.data) };
         let full = vec![7_u8; CAPACITY];
         // SAFETY: the vector names the octets of `full`.

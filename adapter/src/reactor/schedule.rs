@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::locked::POLLING_INTERVAL_LIMIT;
+use crate::locked_engine::POLLING_INTERVAL_LIMIT;
 
 /// The time between two checks while nothing is known of the consumer.
 pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);

@@ -4,10 +4,10 @@
 use std::io::{Write, stdout};
 
 use anyhow::Result;
-use measurement::rounds::State;
+use measurement::schedule::State;
 
 use super::result::{Document, Measured};
-use crate::work::bench::Figures;
+use crate::tasks::bench::Figures;
 
 /// The column names. Latencies and processor times are in seconds; a spread is a share of the
 /// median of the same figure. The columns of an other state are empty if there was one state.

@@ -9,8 +9,8 @@ use measurement::units;
 
 use super::result::{Document, Measured};
 use super::text;
+use crate::tasks::bench::Figures;
 use crate::times::Times;
-use crate::work::bench::Figures;
 
 /// The size of a plot and the margins around its area, in pixels.
 const WIDTH: f64 = 400.0;

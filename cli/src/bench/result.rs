@@ -2,11 +2,11 @@
 
 use measurement::machine::MeasurementInfo;
 use measurement::operation::Operation;
-use measurement::rounds::Figure;
-use measurement::wait::Wait;
+use measurement::schedule::Figure;
+use measurement::wait_mode::WaitMode;
 use serde::Serialize;
 
-use crate::work::bench::{Figures, Outcome, Point};
+use crate::tasks::bench::{Figures, Outcome, Point};
 
 /// An adapter: its name in the registry, and the name of its provider.
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ pub(super) struct Measured {
     pub(super) size: usize,
     pub(super) depth: usize,
     pub(super) connections: usize,
-    pub(super) wait: Wait,
+    pub(super) wait: WaitMode,
     /// The figures of each adapter, in the order of the command line.
     pub(super) figures: Vec<Figures>,
     /// The bytes per second of a copy between the two processors, beside the rounds of this row.
@@ -45,7 +45,7 @@ pub(super) struct Document {
 }
 
 impl Measured {
-    pub(super) fn new(point: Point, wait: Wait, outcome: Outcome) -> Self {
+    pub(super) fn new(point: Point, wait: WaitMode, outcome: Outcome) -> Self {
         let Point { operation, size, depth, connections } = point;
         let Outcome { figures, copy, .. } = outcome;
         Measured { operation, size, depth, connections, wait, figures, copy }
@@ -57,7 +57,7 @@ impl Measured {
 pub(super) mod tests {
     use super::*;
     use crate::times::Times;
-    use measurement::rounds::State;
+    use measurement::schedule::State;
 
     /// A row whose figures have the maximum width.
     pub(in crate::bench) fn measured(size: usize, depth: usize) -> Measured {
@@ -88,7 +88,7 @@ pub(super) mod tests {
         let point = Point { operation: Operation::Send, size, depth, connections: 1 };
         let copy = Figure::of(&[9e9, 9.1e9, 9.2e9]);
         let outcome = Outcome { point: 0, figures: vec![figures], copy: Some(copy) };
-        Measured::new(point, Wait::Poll, outcome)
+        Measured::new(point, WaitMode::Poll, outcome)
     }
 
     /// A row that had half the latency and twice the rate in two of its five rounds.

@@ -3,18 +3,18 @@
 use std::io::{Write, stdout};
 
 use anyhow::Result;
-use measurement::rounds::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
-use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::schedule::{self, MIN_OPERATIONS, MIN_TRIAL_TIME};
+use measurement::text_table::{Align::*, Colour, TextTable, colour, wrapped};
 use measurement::units;
-use measurement::wait::Wait;
+use measurement::wait_mode::WaitMode;
 
 use super::result::{Document, Measured, Subject};
 use crate::copying::COPY_BYTES;
+use crate::tasks::bench::{Figures, MAX_TRIAL_TIME};
 use crate::times::Times;
-use crate::work::bench::{Figures, MAX_TRIAL_TIME};
 
 /// The table of one adapter.
-const ONE_ADAPTER: Table<8> = Table {
+const ONE_ADAPTER: TextTable<8> = TextTable {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -28,7 +28,7 @@ const ONE_ADAPTER: Table<8> = Table {
 };
 
 /// The table of one adapter with `--wide`.
-const ONE_ADAPTER_WIDE: Table<12> = Table {
+const ONE_ADAPTER_WIDE: TextTable<12> = TextTable {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -46,12 +46,12 @@ const ONE_ADAPTER_WIDE: Table<12> = Table {
 };
 
 /// The table of two adapters.
-const TWO_ADAPTERS: Table<7> = Table {
+const TWO_ADAPTERS: TextTable<7> = TextTable {
     columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)],
 };
 
 /// The table of two adapters with `--wide`, which shows the spread of each.
-const TWO_ADAPTERS_WIDE: Table<9> = Table {
+const TWO_ADAPTERS_WIDE: TextTable<9> = TextTable {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -192,7 +192,7 @@ fn spread(spread: Option<f64>) -> String {
 fn largest_spread<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
     let spread = figures.clone().into_iter().filter_map(Figures::spread).max_by(f64::total_cmp);
     let is_noisy = figures.into_iter().any(|figures| figures.noisy);
-    let text = rounds::spread_with_mark(spread, is_noisy);
+    let text = schedule::spread_with_mark(spread, is_noisy);
     if is_noisy { colour(&format!("{text:>6}"), Colour::Bad) } else { text }
 }
 
@@ -205,11 +205,15 @@ pub(super) fn remarks(row: &Measured, adapters: &[String]) -> Vec<String> {
             [_] => what.to_owned(),
             _ => format!("{name} {what}"),
         };
-        remarks.extend(rounds::two_states(&of("latency"), &figures.latency_figure(), units::time));
+        remarks.extend(schedule::two_states(
+            &of("latency"),
+            &figures.latency_figure(),
+            units::time,
+        ));
         let rate = figures.rate_figure();
         remarks.extend(match row.size {
-            ..1024 => rounds::two_states(&of("rate"), &rate, units::rate),
-            size => rounds::two_states(&of("bandwidth"), &rate, |operations| {
+            ..1024 => schedule::two_states(&of("rate"), &rate, units::rate),
+            size => schedule::two_states(&of("bandwidth"), &rate, |operations| {
                 units::bandwidth(operations * size as f64)
             }),
         });
@@ -220,7 +224,7 @@ pub(super) fn remarks(row: &Measured, adapters: &[String]) -> Vec<String> {
             let spread = spread(copy.main.spread);
             format!("copy: {} {spread}", units::bandwidth(copy.main.median)).trim_end().to_owned()
         };
-        let two_states = rounds::two_states("copy", &copy, units::bandwidth);
+        let two_states = schedule::two_states("copy", &copy, units::bandwidth);
         remarks.push(two_states.unwrap_or_else(one_state));
     }
     remarks
@@ -331,7 +335,7 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
         }
         _ => format!("{processors} processors here"),
     };
-    let polls = |point: &Measured| point.wait == Wait::Poll;
+    let polls = |point: &Measured| point.wait == WaitMode::Poll;
     let waits = match (points.iter().any(polls), points.iter().all(polls)) {
         (_, true) => "A waiting process polls, which uses processor time",
         (true, false) => {
@@ -367,7 +371,7 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
         points.iter().filter(|point| point.figures.iter().any(|figures| figures.noisy)).count();
     notes.extend(document.interrupted.then(|| INTERRUPTED.to_owned()));
     notes.extend(machine(points));
-    notes.extend((noisy > 0).then(|| rounds::noise(noisy)));
+    notes.extend((noisy > 0).then(|| schedule::noise(noisy)));
     notes
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use measurement::parent::{self, START_LIMIT};
+use measurement::json_lines::{self, START_LIMIT};
 use registry::LoadError;
 use registry::entry::Entry;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let line = registry::conf::write(std::slice::from_ref(entry));
     let library = &entry.library;
-    Ok(match parent::ask(command, &line, limit)? {
+    Ok(match json_lines::ask(command, &line, limit)? {
         (Some(fault), Some(_)) => fault,
         (None, Some(status)) => Some(LibraryFault::of_entry(format!(
             "starting {library} terminates the program ({status})"
@@ -62,11 +62,11 @@ fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<
 /// Starts the provider of the entry that the parent sends as a line of dat.conf, and tells the
 /// parent why the entry's library is not a provider.
 pub(crate) fn inspect() -> Result<bool> {
-    let line: String = parent::receive_plan()?;
+    let line: String = json_lines::receive_plan()?;
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
     let entry = entries.first().context("the parent sent no entry of dat.conf")?;
     let fault = registry::check_starts(entry).err();
-    parent::send(&fault.map(|error| LibraryFault {
+    json_lines::send(&fault.map(|error| LibraryFault {
         why: error.to_string(),
         of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
         remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),

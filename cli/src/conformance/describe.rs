@@ -5,7 +5,7 @@ use conformance::{Case, Explanation, Gap, Known, KnownOutcome, Level, ReturnValu
 use serde::Serialize;
 
 use crate::output::{print, print_json};
-use crate::table::wrapped;
+use crate::text_table::wrapped;
 
 /// A case in the JSON output of `--list`.
 #[derive(Serialize)]

@@ -5,13 +5,13 @@ use std::io::{Write as _, stdout};
 
 use anyhow::Result;
 use measurement::peer::ConnectionInfo;
-use measurement::rounds::{self, MIN_OPERATIONS};
-use measurement::table::{Align::*, Colour, Table, colour, wrapped};
+use measurement::schedule::{self, MIN_OPERATIONS};
+use measurement::text_table::{Align::*, Colour, TextTable, colour, wrapped};
 use measurement::{cpu, units};
 
-use crate::work::demo::{RULES, Row, UNMEASURED};
+use crate::tasks::demo::{RULES, Row, UNMEASURED};
 
-const NARROW: Table<8> = Table {
+const NARROW: TextTable<8> = TextTable {
     columns: [
         (Left, 12),
         (Right, 6),
@@ -25,7 +25,7 @@ const NARROW: Table<8> = Table {
 };
 
 /// The table with `--wide`, in which each figure has its spread next to it.
-const WIDE: Table<8> = Table {
+const WIDE: TextTable<8> = TextTable {
     columns: [
         (Left, 12),
         (Right, 6),
@@ -38,7 +38,7 @@ const WIDE: Table<8> = Table {
     ],
 };
 
-fn table(wide: bool) -> &'static Table<8> {
+fn table(wide: bool) -> &'static TextTable<8> {
     if wide { &WIDE } else { &NARROW }
 }
 
@@ -74,10 +74,10 @@ pub(super) fn row(row: &Row, wide: bool) -> Result<()> {
 fn remarks(row: &Row) -> Vec<String> {
     let [latency, raw_latency, bandwidth, raw_bandwidth] = row.figures();
     [
-        rounds::two_states("latency", &latency, units::time),
-        rounds::two_states("raw TCP latency", &raw_latency, units::time),
-        rounds::two_states("bandwidth", &bandwidth, units::bandwidth),
-        rounds::two_states("raw TCP bandwidth", &raw_bandwidth, units::bandwidth),
+        schedule::two_states("latency", &latency, units::time),
+        schedule::two_states("raw TCP latency", &raw_latency, units::time),
+        schedule::two_states("bandwidth", &bandwidth, units::bandwidth),
+        schedule::two_states("raw TCP bandwidth", &raw_bandwidth, units::bandwidth),
     ]
     .into_iter()
     .flatten()
@@ -90,7 +90,7 @@ fn line(row: &Row, wide: bool) -> String {
         true => format!("{figure} {:>6}", spread.map_or_else(String::new, units::spread)),
         false => figure,
     };
-    let spread = rounds::spread_with_mark(row.spread(), row.noisy);
+    let spread = schedule::spread_with_mark(row.spread(), row.noisy);
     let spread = if row.noisy { colour(&format!("{spread:>6}"), Colour::Bad) } else { spread };
     table(wide).row([
         row.operation.name().to_owned(),
@@ -171,14 +171,14 @@ fn measured(rows: &[Row]) -> String {
 }
 
 fn noise(rows: &[Row]) -> String {
-    rounds::noise(rows.iter().filter(|row| row.noisy).count())
+    schedule::noise(rows.iter().filter(|row| row.noisy).count())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use measurement::operation::Operation;
-    use measurement::rounds::State;
+    use measurement::schedule::State;
 
     /// A row whose figures have the maximum width.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use registry::entry::Api;
 use registry::{Candidate, Entry};
 
-use super::probe::{Answer, probe_entry};
+use super::isolated_open::{Answer, open_isolated};
 
 /// How many entries are opened at the same time. The limit does not depend on the number of
 /// processors, because an attempt to open an entry may mostly wait, for example for the resolver.
@@ -19,10 +19,10 @@ const MAX_AT_ONCE: usize = 16;
 /// file.
 pub(super) struct Opener<'a, P> {
     /// The function that opens an entry. Tests pass a function that counts its calls.
-    probe: P,
+    open: P,
     /// How many more entries of the registry file may be opened.
     left: usize,
-    answers: HashMap<Key<'a>, Answer>,
+    answers: HashMap<OpeningKey<'a>, Answer>,
     /// Libraries of the registry file that do not load, and why. The other entries of such a
     /// library are not tried.
     broken: HashMap<&'a str, String>,
@@ -31,7 +31,7 @@ pub(super) struct Opener<'a, P> {
 /// The fields of an entry on which the result of opening it depends. Entries with equal keys have
 /// the same result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key<'a> {
+struct OpeningKey<'a> {
     name: &'a str,
     api: Api,
     threadsafe: bool,
@@ -40,17 +40,24 @@ struct Key<'a> {
     is_builtin: bool,
 }
 
-impl<'a> Key<'a> {
-    fn new(candidate: &'a Candidate) -> Key<'a> {
+impl<'a> OpeningKey<'a> {
+    fn new(candidate: &'a Candidate) -> OpeningKey<'a> {
         let Entry { ia_name: name, api, threadsafe, library, ia_params, .. } = &candidate.entry;
         let (api, threadsafe) = (*api, *threadsafe);
-        Key { name, api, threadsafe, library, ia_params, is_builtin: candidate.builtin.is_some() }
+        OpeningKey {
+            name,
+            api,
+            threadsafe,
+            library,
+            ia_params,
+            is_builtin: candidate.builtin.is_some(),
+        }
     }
 }
 
 impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
-    pub(super) fn new(limit: usize, probe: P) -> Opener<'a, P> {
-        Opener { probe, left: limit, answers: HashMap::new(), broken: HashMap::new() }
+    pub(super) fn new(limit: usize, open: P) -> Opener<'a, P> {
+        Opener { open, left: limit, answers: HashMap::new(), broken: HashMap::new() }
     }
 
     /// Opens as many entries as the limit permits: first all built-in entries and the first entry
@@ -59,7 +66,7 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
         // The first entry of each library shows whether the library loads. If the library does not
         // load, its other entries are not opened.
         let mut libraries = HashSet::new();
-        let mut is_first = |key: &Key<'a>| key.is_builtin || libraries.insert(key.library);
+        let mut is_first = |key: &OpeningKey<'a>| key.is_builtin || libraries.insert(key.library);
         self.open_some(candidates, &mut is_first, &done);
         self.open_some(candidates, &mut |_| true, &done);
     }
@@ -67,13 +74,13 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
     fn open_some(
         &mut self,
         candidates: &[&'a Candidate],
-        is_meant: &mut dyn FnMut(&Key<'a>) -> bool,
+        is_meant: &mut dyn FnMut(&OpeningKey<'a>) -> bool,
         done: &(impl Fn() + Sync),
     ) {
         let mut chosen = HashSet::new();
         let mut jobs = Vec::new();
         for &candidate in candidates {
-            let key = Key::new(candidate);
+            let key = OpeningKey::new(candidate);
             let is_known = self.answer(candidate).is_some() || chosen.contains(&key);
             if is_known || !is_meant(&key) || (self.left == 0 && !key.is_builtin) {
                 continue;
@@ -84,7 +91,7 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
         }
         let threads = jobs.len().min(MAX_AT_ONCE);
         let (answers, broken) = (Mutex::new(&mut self.answers), Mutex::new(&mut self.broken));
-        let (probe, jobs) = (&self.probe, Mutex::new(jobs.into_iter()));
+        let (open, jobs) = (&self.open, Mutex::new(jobs.into_iter()));
         let work = || {
             loop {
                 // This lock is released before the entry is opened.
@@ -95,7 +102,7 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
                     continue;
                 }
                 let answer =
-                    probe(candidate).unwrap_or_else(|error| Answer::Fails(format!("{error:#}")));
+                    open(candidate).unwrap_or_else(|error| Answer::Fails(format!("{error:#}")));
                 if let Answer::Broken(reason) = &answer
                     && !key.is_builtin
                 {
@@ -116,7 +123,7 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
     /// entry's library if the library does not load. Returns `None` if the entry was not opened
     /// because of the limit.
     pub(super) fn answer(&self, candidate: &'a Candidate) -> Option<Answer> {
-        let key = Key::new(candidate);
+        let key = OpeningKey::new(candidate);
         let of_library = || {
             let reason = self.broken.get(key.library).filter(|_| !key.is_builtin)?;
             Some(Answer::Fails(reason.clone()))
@@ -132,7 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Whether one of the entries opens. Returns `None` if every attempt has failed but the limit
 /// prevented further attempts.
 pub(crate) fn any_opens(candidates: &[&Candidate], limit: usize) -> Option<bool> {
-    let mut opener = Opener::new(limit, probe_entry);
+    let mut opener = Opener::new(limit, open_isolated);
     opener.open(candidates, || ());
     let mut all_were_opened = true;
     for candidate in candidates {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use measurement::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
+use measurement::text_table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use measurement::units::{plural, ranges};
 use registry::entry::Excerpt;
 

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use dat_core::export::{AnyProvider, register};
 use dat_sys::*;
 use provider_loopback::Mem;
-use registry::{Builtin, Builtins, Registry, Request, Wanted, ia, table_of};
+use registry::{Builtin, Builtins, OpenRequest, Registry, Wanted, ia, table_of};
 
 use super::extension::ExtensionOp;
 use crate::api::Api;
@@ -119,7 +119,7 @@ unsafe extern "C" fn dat_ia_openv(
         return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
     };
     let wanted = Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE };
-    match REGISTRY.open(&Request { wanted, async_evd_qlen, async_evd: *async_evd }) {
+    match REGISTRY.open(&OpenRequest { wanted, async_evd_qlen, async_evd: *async_evd }) {
         Ok(opened) => {
             (*async_evd, *ia_handle) = (opened.async_evd, opened.ia);
             DAT_SUCCESS

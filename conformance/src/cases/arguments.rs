@@ -4,8 +4,8 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
+use super::bad_requests;
 use super::ep_states::reach::{WITHOUT_ZONE, reach};
-use super::requests;
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure_equal, ok, supported};
 use crate::rig::{Ep, Rig, cookie, event_timeout_us};
@@ -710,7 +710,10 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, &attr, &mut ep.ep))?;
             let (end, mut context) = (rig.pair_of(ep, rig.ep()?)?.active.ep, 0);
             let all = DAT_MEM_PRIV_ALL_FLAG;
-            answers(requests::bind(rig, rmr, &memory, all, end, 1, &mut context), DAT_INVALID_STATE)
+            answers(
+                bad_requests::bind(rig, rmr, &memory, all, end, 1, &mut context),
+                DAT_INVALID_STATE,
+            )
         },
     ),
     must(
@@ -721,7 +724,7 @@ pub(super) const CASES: &[Row] = &[
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
             let memory = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG)?;
             let (ep, read) = (pair.active.ep, DAT_MEM_PRIV_REMOTE_READ_FLAG);
-            let answer = requests::bind(rig, rmr, &memory, read, ep, 1, &mut context);
+            let answer = bad_requests::bind(rig, rmr, &memory, read, ep, 1, &mut context);
             // RDMA devices have no access right for local reads, so an adapter over verbs cannot
             // refuse the bind.
             rig.answers_or(answer, DAT_PRIVILEGES_VIOLATION, &[DAT_SUCCESS])

@@ -9,8 +9,8 @@ use dat_sys::ib::*;
 use dat_sys::opendat::DAT_OPENDAT_POST_SEND_UD_IMMED_OP;
 use dat_sys::*;
 
+use super::bad_requests::{freed, refused_or_fails_with, strange, unreadable};
 use super::extension::{DATAGRAMS, needs, word};
-use super::requests::{freed, refused_or_fails_with, strange, unreadable};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure_equal, failed, ok, one_of, unsupported};
 use crate::rig::{DatagramPair, EVD_QUEUE_LENGTH, Ep, Region, Rig, dto_completion};

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::requests::{self, refused_or_fails, refused_or_takes_nothing};
+use super::bad_requests::{self, refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure_equal, ok, unsupported};
 use crate::rig::{Pair, Rig, cookie, until};
@@ -487,7 +487,7 @@ pub(super) const CASES: &[Row] = &[
                 answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
                 answer => ok(answer)?,
             }
-            ok(requests::bind(
+            ok(bad_requests::bind(
                 rig,
                 rmr,
                 &memory,

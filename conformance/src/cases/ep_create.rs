@@ -4,7 +4,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::requests::{self, refused_or_fails};
+use super::bad_requests::{self, refused_or_fails};
 use crate::case::{Row, must, should};
 use crate::check::{Outcome, answers, answers_with, ensure, ensure_equal, ok};
 use crate::rig::{Ep, Rig};
@@ -102,7 +102,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let pair = rig.pair()?;
             let (rmr, memory, mut context) = (rig.rmr()?, rig.memory(64)?, 0);
-            ok(requests::bind(
+            ok(bad_requests::bind(
                 rig,
                 rmr,
                 &memory,

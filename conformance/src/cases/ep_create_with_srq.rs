@@ -4,7 +4,7 @@ use std::ptr::{from_ref, null, null_mut};
 
 use dat_sys::*;
 
-use super::requests::{refused_or_fails, refused_or_takes_nothing};
+use super::bad_requests::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Row, must, should};
 use crate::check::{
     Outcome, answers, answers_with, ensure, ensure_equal, failed, ok, supported, unsupported,

@@ -5,8 +5,8 @@ use std::ptr::null;
 use dat_sys::ib::*;
 use dat_sys::*;
 
+use super::bad_requests::{freed, refused_or_fails_with, strange, too_many, unreadable};
 use super::extension::{CMP_SWAP, FETCH_ADD, IMMEDIATE, needs};
-use super::requests::{freed, refused_or_fails_with, strange, too_many, unreadable};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ok};
 use crate::rig::{Region, Rig};

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::requests::{bind, refused_or_fails};
+use super::bad_requests::{bind, refused_or_fails};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{EVD_QUEUE_LENGTH, Region, Rig, cookie};

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod attributes;
+mod bad_requests;
 mod cno;
 mod connect;
 mod datagram_posts;
@@ -24,7 +25,6 @@ mod memory;
 mod post_rdma_write;
 mod posts;
 mod recv_query;
-mod requests;
 mod rust;
 mod srq;
 mod statuses;

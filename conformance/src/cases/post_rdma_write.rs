@@ -4,7 +4,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::requests::refused_or_fails;
+use super::bad_requests::refused_or_fails;
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure, ensure_equal, failed, ok, one_of};
 use crate::rig::{Pair, Region, Rig, cookie};

@@ -4,8 +4,8 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
+use super::bad_requests::{freed, refused_or_fails, strange, too_many, unreadable};
 use super::ep_states::reach::{WITHOUT_ZONE, reach};
-use super::requests::{freed, refused_or_fails, strange, too_many, unreadable};
 use crate::case::{Row, must, should};
 use crate::check::{Outcome, answers, ok, supported};
 use crate::rig::{Rig, cookie};

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::requests::refused_or_takes_nothing;
+use super::bad_requests::refused_or_takes_nothing;
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Rig, cookie};

@@ -4,7 +4,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::requests::{self, refused_or_fails};
+use super::bad_requests::{self, refused_or_fails};
 use crate::case::{Row, must};
 use crate::check::{Outcome, answers, ok, unsupported};
 use crate::rig::{Rig, cookie, event_timeout_us};
@@ -115,7 +115,7 @@ pub(super) const CASES: &[Row] = &[
         DAT_RMR_FIELD_ALL,
         &mut DAT_RMR_PARAM::zeroed()
     )),
-    null_handle!("dat_rmr_bind", |rig| requests::bind(
+    null_handle!("dat_rmr_bind", |rig| bad_requests::bind(
         rig,
         NONE,
         &rig.memory(8)?,
@@ -492,7 +492,13 @@ pub(super) const CASES: &[Row] = &[
                 (rig.srq(3)?, rig.memory_with(rig.new_pz()?, 8, DAT_MEM_PRIV_ALL_FLAG)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             let answer = rig.recv_srq(srq, &[memory.all()], 1);
-            requests::refused_or_takes_nothing(rig, answer, DAT_PROTECTION_VIOLATION, pair, &memory)
+            bad_requests::refused_or_takes_nothing(
+                rig,
+                answer,
+                DAT_PROTECTION_VIOLATION,
+                pair,
+                &memory,
+            )
         },
     ),
     must(

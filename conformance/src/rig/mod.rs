@@ -12,7 +12,7 @@ mod memory;
 mod named;
 mod objects;
 pub(crate) mod peer;
-mod shared;
+mod shared_memory;
 mod threads;
 
 pub(crate) use self::adapter::{Rig, event_timeout_us, text};

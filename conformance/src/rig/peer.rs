@@ -16,7 +16,7 @@ use super::adapter::Rig;
 use super::events::event_name;
 use super::memory::Region;
 use super::objects::Ep;
-use super::shared::Shared;
+use super::shared_memory::SharedMemory;
 use crate::api::Api;
 use crate::check::{NotPassed, Outcome, failed, ok, unsupported};
 use crate::crash;
@@ -42,7 +42,7 @@ enum PeerCommand {
     /// None of the octets is 0.
     Send(u32),
     /// The peer maps this memory, and registers it as shared memory under its cookie.
-    Share(Shared),
+    Share(SharedMemory),
 }
 
 /// A peer's answer.
@@ -146,7 +146,7 @@ impl Peer {
     }
 
     /// Makes the peer register shared memory. Returns the status of dat_lmr_create in the peer.
-    pub(crate) fn share(&mut self, memory: &Shared) -> Outcome<DAT_RETURN> {
+    pub(crate) fn share(&mut self, memory: &SharedMemory) -> Outcome<DAT_RETURN> {
         self.status(&PeerCommand::Share(memory.clone()))
     }
 

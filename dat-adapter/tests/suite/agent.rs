@@ -109,15 +109,15 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             unsafe { ep::free(ep) }.unwrap();
             tell.send(event.event_number).unwrap();
         };
-        type Work = Box<dyn Fn() + Send + Sync>;
+        type Callback = Box<dyn Fn() + Send + Sync>;
         unsafe extern "C" fn call(work: DAT_PVOID, evd: DAT_EVD_HANDLE) {
             if !evd.is_null() {
                 // SAFETY: `work` points to the box below, which outlives the adapter.
-                let work = unsafe { &*work.cast::<Work>() };
+                let work = unsafe { &*work.cast::<Callback>() };
                 work();
             }
         }
-        let mut work: Work = Box::new(work);
+        let mut work: Callback = Box::new(work);
         let agent = DAT_OS_WAIT_PROXY_AGENT {
             instance_data: (&raw mut work).cast(),
             proxy_agent_func: Some(call),

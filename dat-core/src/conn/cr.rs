@@ -27,7 +27,7 @@ use crate::provider::{ServiceType, Transport};
 pub struct Cr<T: Transport> {
     /// The adapter of the request.
     pub ia: Ref<Ia<T>>,
-    request: Mutex<Option<T::Request>>,
+    request: Mutex<Option<T::ConnectionRequest>>,
     service: ServiceType,
     /// The endpoint that belongs to the request, if any: the endpoint that an RSP reserved, or a
     /// tentative endpoint that the provider created.
@@ -41,7 +41,7 @@ pub struct Cr<T: Transport> {
 
 /// A connection request as the transport delivers it.
 pub(super) struct IncomingRequest<'a, T: Transport> {
-    pub(super) request: T::Request,
+    pub(super) request: T::ConnectionRequest,
     pub(super) service: ServiceType,
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
@@ -183,7 +183,7 @@ pub unsafe fn accept<T: Transport>(
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
     /// The transport's request, or `None` if it was answered. Dropping it refuses the peer.
-    request: Option<T::Request>,
+    request: Option<T::ConnectionRequest>,
     service: ServiceType,
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
@@ -240,7 +240,10 @@ pub(crate) unsafe fn begin_abandon<T: Transport>(cr: &Node<Cr<T>>) -> WithdrawnR
     withdraw(cr, cr.take())
 }
 
-fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> WithdrawnRequest<T> {
+fn withdraw<T: Transport>(
+    cr: &Node<Cr<T>>,
+    request: Option<T::ConnectionRequest>,
+) -> WithdrawnRequest<T> {
     let (ia, ep, private) = (cr.ia.clone(), cr.ep.clone(), cr.private.clone());
     let (service, from, to) = (cr.service, cr.from, cr.to);
     let withdrawn = WithdrawnRequest { ia, request, service, ep, from, to, private };
@@ -364,7 +367,7 @@ fn discard_unreported<T: Transport>(cr: Pin<Cr<T>>) {
 
 impl<T: Transport> Cr<T> {
     /// Takes the transport's request out of this object. Only the first call returns it.
-    fn take(&self) -> Option<T::Request> {
+    fn take(&self) -> Option<T::ConnectionRequest> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

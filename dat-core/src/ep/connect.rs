@@ -137,7 +137,12 @@ impl<T: Transport> Ep<T> {
 
     /// Implements dat_cr_accept for this endpoint. The caller has already applied
     /// [`Event::Accept`], which checks the state.
-    pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
+    pub(crate) fn accept(
+        &self,
+        cr: Hex,
+        request: T::ConnectionRequest,
+        private: &[u8],
+    ) -> Result<()> {
         let mut setup = self.setup();
         // The address of the peer is that of its end, not of a service point to which another
         // endpoint could connect.

@@ -164,7 +164,7 @@ impl<T: Transport> Ep<T> {
     pub(crate) fn answer(
         &self,
         cr: Hex,
-        request: T::Request,
+        request: T::ConnectionRequest,
         (from, of_request): (SocketAddr, &[u8]),
         private: &[u8],
     ) -> Result<()> {

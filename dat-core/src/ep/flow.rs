@@ -10,7 +10,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use waiting::barrier;
 
-use super::requests::Requests;
+use super::request_cells::RequestCells;
 use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
 use crate::cause::LastCause;
@@ -31,7 +31,7 @@ pub struct Flow {
     ia: String,
     /// The number of the connection, or 0: see [`log::next_connection_number`].
     pub(super) connection: AtomicU64,
-    pub(super) requests: Requests,
+    pub(super) requests: RequestCells,
     /// The counters of receives. Receives need no cells for their cookies, because the cookie of a
     /// receive is the id of its work request.
     pub(super) receives: ReceiveCounters,
@@ -85,7 +85,7 @@ impl Flow {
             ep: ep as usize,
             ia: ia.to_owned(),
             connection: AtomicU64::new(0),
-            requests: Requests::new(max_requests)?,
+            requests: RequestCells::new(max_requests)?,
             receives: ReceiveCounters::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,

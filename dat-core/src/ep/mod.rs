@@ -11,7 +11,7 @@ mod modify;
 mod network;
 mod params;
 pub mod post;
-mod requests;
+mod request_cells;
 pub mod state;
 mod watermark;
 

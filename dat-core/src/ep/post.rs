@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::requests::Claim;
+use super::request_cells::Claim;
 use super::state::{State, States};
 use super::{BoundQp, Ep};
 use crate::error::{Error, Result};

@@ -10,8 +10,8 @@
 //! An event that reports the end of a connection waits until the completion queue was found empty,
 //! because the consumer must get all completions before the disconnect event (dat_ep_disconnect).
 
+mod evd_shared;
 mod extended;
-mod shared;
 mod stream;
 mod take;
 mod wait;
@@ -28,7 +28,7 @@ use dat_sys::*;
 use tracing::warn;
 use waiting::nesting::{self, Activity};
 
-use self::shared::EvdShared;
+use self::evd_shared::EvdShared;
 pub(crate) use self::stream::{CompletionStream, Stream, StreamOf};
 use self::take::StagedCompletions;
 use self::waiter_slot::WaiterSlot;

@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use dat_sys::*;
 
 use super::register::Version;
-use super::{table, v1};
+use super::{function_table, v1};
 use crate::error::OpenError;
 use crate::handle;
 use crate::ia::{self, AsyncEvd, Entry, Ia};
@@ -22,7 +22,7 @@ pub struct AnyProvider {
     pub(super) name: &'static str,
     pub(super) open: OpenFn,
     /// The function tables that are registered for the provider.
-    pub(super) tables: Tables,
+    pub(super) tables: ProviderTables,
 }
 
 /// Opens an adapter, like [`Provider::open`].
@@ -34,7 +34,7 @@ impl AnyProvider {
         AnyProvider {
             name: P::NAME,
             open: |ia, params| P::default().open(ia, params).map(Opened::new),
-            tables: Tables::of::<P::Transport>(),
+            tables: ProviderTables::of::<P::Transport>(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Opened {
 pub(super) trait AnyTransport {
     fn attrs(&self) -> &Attrs;
     /// The function tables of the transport.
-    fn tables(&self) -> Tables;
+    fn tables(&self) -> ProviderTables;
     /// Creates an adapter on the transport. Returns the handles of the adapter and of its
     /// asynchronous EVD.
     ///
@@ -83,8 +83,8 @@ impl<T: Transport> AnyTransport for T {
         Transport::attrs(self)
     }
 
-    fn tables(&self) -> Tables {
-        Tables::of::<T>()
+    fn tables(&self) -> ProviderTables {
+        ProviderTables::of::<T>()
     }
 
     unsafe fn create_ia(
@@ -101,25 +101,27 @@ impl<T: Transport> AnyTransport for T {
 
 /// The function tables of a transport.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(super) struct ProviderTables {
     /// The type of the transport, by which tables are compared.
     pub(super) transport: TypeId,
     /// Creates a function table for a version of uDAPL, with or without thread safety. The last
     /// argument is the IA name, which must outlive the table.
-    pub(super) make: fn(Version, bool, *const c_char) -> Table,
+    pub(super) make: fn(Version, bool, *const c_char) -> ProviderTable,
     /// Returns whether a handle refers to an adapter with this transport.
     pub(super) has_adapter: fn(DAT_HANDLE) -> bool,
 }
 
-impl Tables {
+impl ProviderTables {
     const fn of<T: Transport>() -> Self {
-        Tables {
+        ProviderTables {
             transport: TypeId::of::<T>(),
             make: |version, thread_safe, name| match (version, thread_safe) {
-                (Version::V1_2, true) => Table::V1(v1::table::<T, true>(name)),
-                (Version::V1_2, false) => Table::V1(v1::table::<T, false>(name)),
-                (Version::V2_0, true) => Table::V2(table::table::<T, true>(name)),
-                (Version::V2_0, false) => Table::V2(table::table::<T, false>(name)),
+                (Version::V1_2, true) => ProviderTable::V1(v1::table::<T, true>(name)),
+                (Version::V1_2, false) => ProviderTable::V1(v1::table::<T, false>(name)),
+                (Version::V2_0, true) => ProviderTable::V2(function_table::table::<T, true>(name)),
+                (Version::V2_0, false) => {
+                    ProviderTable::V2(function_table::table::<T, false>(name))
+                }
             },
             has_adapter: handle::is_live::<Ia<T>>,
         }
@@ -127,18 +129,18 @@ impl Tables {
 }
 
 /// A function table of uDAPL 1.2 or 2.0.
-pub(super) enum Table {
-    V1(v1::Table),
+pub(super) enum ProviderTable {
+    V1(v1::TableV1),
     V2(DAT_PROVIDER),
 }
 
-impl Table {
+impl ProviderTable {
     /// The address of the table, in the type that registries and handles use for both versions. The
     /// caller of a table's function knows which version it has opened.
     pub(super) fn address(&self) -> *const DAT_PROVIDER {
         match self {
-            Table::V1(table) => std::ptr::from_ref(table).cast(),
-            Table::V2(table) => table,
+            ProviderTable::V1(table) => std::ptr::from_ref(table).cast(),
+            ProviderTable::V2(table) => table,
         }
     }
 }

@@ -148,7 +148,7 @@ control_functions! {
         let cookie = cookie.as_64;
         handle::check::<Ep<T>>(ep)?;
         let lmr = if to.segment_length == 0 { None } else { Some(handle::pin::<Lmr<T>>(lmr)?) };
-        let request = rmr::Request { to, privileges, va_type, cookie, flags };
+        let request = rmr::BindRequest { to, privileges, va_type, cookie, flags };
         with_lock::<THREAD_SAFE, _>(ep, || {
             let ep = handle::get::<Ep<T>>(ep)?;
             context.write(rmr::bind(&rmr, lmr.as_deref(), ep, &request)?);

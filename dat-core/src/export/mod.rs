@@ -20,12 +20,12 @@ mod counters;
 mod ep;
 mod evd;
 mod extension;
+mod function_table;
 mod ia;
 mod last_cause;
 mod mem;
 mod post;
 mod register;
-mod table;
 mod v1;
 mod va_list;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_sys::*;
 use telemetry::{Category, log, report};
 
-use super::any_provider::{AnyProvider, Table, Tables};
+use super::any_provider::{AnyProvider, ProviderTable, ProviderTables};
 
 /// The version of uDAPL that an entry asks for. The version determines the function table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Version {
 
 /// What identifies a registered entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct EntryKey {
     name: CString,
     version: Version,
     thread_safe: bool,
@@ -28,7 +28,7 @@ pub(super) struct Key {
 /// A registered entry.
 #[derive(Clone)]
 pub(super) struct Registered {
-    key: Key,
+    key: EntryKey,
     pub(super) provider: AnyProvider,
     pub(super) params: Arc<str>,
     pub(super) registry: RegistryFns,
@@ -36,9 +36,9 @@ pub(super) struct Registered {
 
 /// The function table that a transport has for the adapters of an entry.
 struct EntryTable {
-    key: Key,
-    of: Tables,
-    table: Table,
+    key: EntryKey,
+    of: ProviderTables,
+    table: ProviderTable,
 }
 
 /// Registers an entry of a provider that is linked into the program, and returns the function table
@@ -67,7 +67,7 @@ fn enter(
     again: bool,
 ) -> Result<*const DAT_PROVIDER, String> {
     log::start();
-    let entry = Registered { key: Key::of(info)?, provider, params: params.into(), registry };
+    let entry = Registered { key: EntryKey::of(info)?, provider, params: params.into(), registry };
     let table = entry.table(provider.tables);
     let mut entries = entries();
     match entries.iter_mut().find(|former| former.key == entry.key) {
@@ -80,7 +80,7 @@ fn enter(
 
 /// Removes an entry from the registered entries, and returns it.
 fn remove(info: &DAT_PROVIDER_INFO) -> Option<Registered> {
-    let key = Key::of(info).ok()?;
+    let key = EntryKey::of(info).ok()?;
     entries().extract_if(.., |entry| entry.key == key).next()
 }
 
@@ -176,14 +176,14 @@ pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
 
 /// Returns the registered entry with this IA name, version and thread safety.
 pub(super) fn find(name: &CStr, version: Version, thread_safe: bool) -> Option<Registered> {
-    let key = Key { name: name.to_owned(), version, thread_safe };
+    let key = EntryKey { name: name.to_owned(), version, thread_safe };
     entries().iter().find(|entry| entry.key == key).cloned()
 }
 
 impl Registered {
     /// Returns the table that a transport has for the adapters of this entry. The first call
     /// creates the table. It is never freed, because freed handles still lead to it.
-    pub(super) fn table(&self, of: Tables) -> *const DAT_PROVIDER {
+    pub(super) fn table(&self, of: ProviderTables) -> *const DAT_PROVIDER {
         let mut tables = tables();
         let is_same =
             |made: &&&EntryTable| made.of.transport == of.transport && made.key == self.key;
@@ -202,7 +202,7 @@ impl Registered {
 /// lead to another table, the registered one.
 pub(super) fn table_of_transport(ia: DAT_IA_HANDLE) -> Option<&'static DAT_PROVIDER> {
     tables().iter().find_map(|made| match &made.table {
-        Table::V2(table) if (made.of.has_adapter)(ia) => Some(table),
+        ProviderTable::V2(table) if (made.of.has_adapter)(ia) => Some(table),
         _ => None,
     })
 }
@@ -217,7 +217,7 @@ fn tables() -> MutexGuard<'static, Vec<&'static EntryTable>> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Key {
+impl EntryKey {
     fn of(info: &DAT_PROVIDER_INFO) -> Result<Self, String> {
         let version = match (info.dapl_version_major, info.dapl_version_minor) {
             (1, 2) => Version::V1_2,
@@ -231,7 +231,7 @@ impl Key {
         };
         let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
         let name = CString::new(name).map_err(|error| error.to_string())?;
-        Ok(Key { name, version, thread_safe: info.is_thread_safe != DAT_FALSE })
+        Ok(EntryKey { name, version, thread_safe: info.is_thread_safe != DAT_FALSE })
     }
 }
 

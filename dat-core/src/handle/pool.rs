@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use super::{MAX_HANDLES, Slot};
+use super::{HandleSlot, MAX_HANDLES};
 
 /// The region of slots, and the data about which slots are free.
 pub(super) struct Pool {
     /// The address of the region.
-    base: AtomicPtr<Slot>,
+    base: AtomicPtr<HandleSlot>,
     /// The number of slots in the region. Before the region exists, this number is 0.
     slots: AtomicUsize,
     map_region: Once,
@@ -52,7 +52,7 @@ pub(super) fn pool() -> &'static Pool {
         let base = unsafe {
             libc::mmap(
                 null_mut(),
-                MAX_HANDLES * size_of::<Slot>(),
+                MAX_HANDLES * size_of::<HandleSlot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_NORESERVE,
                 -1,
@@ -95,21 +95,21 @@ unsafe extern "C" fn forget_all() {
 /// Returns the slot of a handle, whether the handle is live or stale. Returns `None` if the word is
 /// not a handle of this process.
 #[inline]
-pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
-    const { assert!(size_of::<Slot>().is_power_of_two()) };
+pub fn slot(handle: *mut c_void) -> Option<&'static HandleSlot> {
+    const { assert!(size_of::<HandleSlot>().is_power_of_two()) };
     let slots = POOL.slots.load(Ordering::Acquire);
     let base = POOL.base.load(Ordering::Relaxed);
     let offset = handle.addr().wrapping_sub(base.addr());
     // If the offset is a multiple of the size of a slot, the rotation divides it by that size. If
     // it is not, the rotation moves a bit that is 1 to the upper end, so the result is too large.
-    let index = offset.rotate_right(size_of::<Slot>().ilog2());
+    let index = offset.rotate_right(size_of::<HandleSlot>().ilog2());
     // SAFETY: the address is inside the region, which is never unmapped, and zeroed pages are valid
     // slots.
     (index < slots).then(|| unsafe { &*base.byte_add(offset) })
 }
 
 impl Pool {
-    pub(super) fn allocate(&self) -> Option<&'static Slot> {
+    pub(super) fn allocate(&self) -> Option<&'static HandleSlot> {
         let mut free = self.free();
         let fresh = self.fresh.load(Ordering::Relaxed);
         let index = if free.used > MIN_FREE_SLOTS || (fresh == MAX_HANDLES && free.used != 0) {
@@ -127,9 +127,9 @@ impl Pool {
         Some(self.slot(index))
     }
 
-    pub(super) fn release(&self, slot: &'static Slot) {
+    pub(super) fn release(&self, slot: &'static HandleSlot) {
         let base = self.base.load(Ordering::Relaxed).addr();
-        let index = ((std::ptr::from_ref(slot).addr() - base) / size_of::<Slot>()) as u32;
+        let index = ((std::ptr::from_ref(slot).addr() - base) / size_of::<HandleSlot>()) as u32;
         let mut free = self.free();
         match free.used {
             0 => free.oldest = index,
@@ -144,7 +144,7 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, index: u32) -> &'static Slot {
+    fn slot(&self, index: u32) -> &'static HandleSlot {
         debug_assert!((index as usize) < MAX_HANDLES);
         // SAFETY: `allocate` and `release` use only indexes below MAX_HANDLES, so the slot is
         // inside the region. Zeroed or once-used memory is a valid slot.

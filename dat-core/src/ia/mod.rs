@@ -26,7 +26,7 @@ use crate::counters::IaCounters;
 use crate::ep::FreedFlows;
 use crate::error::{Result, no_memory};
 use crate::evd::Evd;
-use crate::handle::{self, Node, Object, Ref, Slot};
+use crate::handle::{self, HandleSlot, Node, Object, Ref};
 use crate::mem::mapping::Mappings;
 use crate::provider::Transport;
 
@@ -145,7 +145,7 @@ impl<T: Transport> Ia<T> {
     /// Reports an asynchronous error to the asynchronous EVD. `event` is one of
     /// `DAT_ASYNC_ERROR_…`, and `reason` is a value of one of the types `DAT_…_ASYNC_ERROR_REASON`.
     pub fn report(&self, event: DAT_EVENT_NUMBER, handle: *mut c_void, reason: u32) {
-        self.counters.count(&[match handle::live_slot(handle).map(Slot::kind) {
+        self.counters.count(&[match handle::live_slot(handle).map(HandleSlot::kind) {
             Ok(DAT_HANDLE_TYPE_EP) => DCNT_IA_ASYNC_QP_ERROR,
             Ok(DAT_HANDLE_TYPE_EVD) => DCNT_IA_ASYNC_CQ_ERROR,
             _ => DCNT_IA_ASYNC_ERROR,

@@ -8,7 +8,7 @@ use tracing::info;
 use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
 use crate::evd::{self, Evd};
-use crate::handle::{self, Node, Pin, Ref, Slot};
+use crate::handle::{self, HandleSlot, Node, Pin, Ref};
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
 
@@ -146,7 +146,7 @@ impl AsyncEvd {
     pub fn check_live(self) -> Result<()> {
         match self {
             AsyncEvd::Given(evd)
-                if handle::live_slot(evd).map(Slot::kind) != Ok(DAT_HANDLE_TYPE_EVD) =>
+                if handle::live_slot(evd).map(HandleSlot::kind) != Ok(DAT_HANDLE_TYPE_EVD) =>
             {
                 Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC))
             }

@@ -6,7 +6,7 @@ use dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
 use dat_sys::*;
 
 use super::mapping::{MappingError, Protection};
-use super::shared::{Cookie, CookieClaim};
+use super::shared_region::{Cookie, CookieClaim};
 use super::{Pz, Rmr};
 use crate::allocate::no_memory;
 use crate::error::{Error, Result};

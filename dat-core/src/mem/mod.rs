@@ -4,7 +4,7 @@ pub mod lmr;
 pub(crate) mod mapping;
 pub mod pz;
 pub mod rmr;
-pub mod shared;
+pub mod shared_region;
 
 pub use lmr::Lmr;
 pub use pz::Pz;

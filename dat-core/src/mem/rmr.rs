@@ -40,7 +40,7 @@ struct PostedBind<T: Transport> {
 
 /// The arguments of dat_rmr_bind.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct BindRequest {
     /// The part of the region to which the RMR is bound. A length of 0 unbinds the RMR.
     pub to: DAT_LMR_TRIPLET,
     /// The privileges that peers get.
@@ -100,7 +100,7 @@ pub unsafe fn bind<T: Transport>(
     rmr: &Node<Rmr<T>>,
     lmr: Option<&Node<Lmr<T>>>,
     ep: &Node<Ep<T>>,
-    request: &Request,
+    request: &BindRequest,
 ) -> Result<DAT_RMR_CONTEXT> {
     let control = ep.ia.control();
     if lmr.is_some_and(|lmr| lmr.ia.handle() != rmr.ia.handle()) {
@@ -128,7 +128,7 @@ pub unsafe fn bind<T: Transport>(
     let context =
         unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, request.flags) }?;
     if let Some(lmr) = lmr {
-        let &Request { to, privileges, va_type, .. } = request;
+        let &BindRequest { to, privileges, va_type, .. } = request;
         binds.push(PostedBind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });
     }
     drop(binds);
@@ -137,8 +137,8 @@ pub unsafe fn bind<T: Transport>(
 }
 
 /// The memory that the request lets peers access. Fails if the region does not permit this access.
-fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<View<'a, T>> {
-    let &Request { to, privileges, va_type, .. } = request;
+fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &BindRequest) -> Result<View<'a, T>> {
+    let &BindRequest { to, privileges, va_type, .. } = request;
     // The segment must not exceed the region (uDAPL 1.2, dat_rmr_bind).
     if !lmr.contains(&to) {
         return Err(Error::arg(3));

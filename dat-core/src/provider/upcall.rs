@@ -17,7 +17,7 @@ pub enum Upcall<'a, T: Transport> {
         /// The request, to be answered through [`Queue::accept`](super::Queue::accept) or
         /// [`Transport::reject`]. A request for [`ServiceType::Datagram`] is answered through
         /// [`Queue::answer`](super::Queue::answer) instead of `accept`.
-        request: T::Request,
+        request: T::ConnectionRequest,
         /// The service that the peer requests.
         service: ServiceType,
         /// The address of the peer.

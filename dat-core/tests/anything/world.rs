@@ -18,7 +18,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::calls::CALLS;
-use crate::client::{Table, dat, extended, word};
+use crate::client::{ProviderTable, dat, extended, word};
 use crate::random::{Random, setting};
 
 const THREADS: u64 = 8;
@@ -70,7 +70,7 @@ const KINDS: [Kind; 14] = [
 
 /// The data that all threads share.
 pub(crate) struct World {
-    pub(crate) table: Table,
+    pub(crate) table: ProviderTable,
     pub(crate) name: CString,
     pub(crate) address: SockAddr,
     pub(crate) memory: *mut u8,
@@ -105,7 +105,7 @@ pub(crate) struct Caller<'a> {
 
 /// Makes `calls` calls with the table of a provider, or `short` calls in a short run. Each transfer
 /// has a length of `octets`.
-pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
+pub(crate) fn run(calls: u64, short: u64, octets: u32, table: ProviderTable, name: &str) {
     let calls = if setting("short").is_some() { short } else { calls };
     let calls = setting("calls").unwrap_or(calls);
     let seed = setting("seed").unwrap_or(1);

@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
 use crate::accounts::{Accounts, Side};
 use crate::call::*;
-use crate::client::Table;
+use crate::client::ProviderTable;
 use crate::world::{Answer, ObservedEvent, World};
 
 /// The time after which the test gives up waiting for a condition.
@@ -24,7 +24,7 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// The provider and its parameters.
 #[derive(Clone)]
 pub(crate) struct ProviderUnderTest {
-    pub(crate) table: Table,
+    pub(crate) table: ProviderTable,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
     /// Whether all effects of a call have happened when the call returns.

@@ -80,8 +80,8 @@ pub(crate) struct Ep {
     pub(crate) max_recvs: usize,
     pub(crate) max_requests: usize,
     pub(crate) state: State,
-    pub(crate) recvs: VecDeque<Work>,
-    pub(crate) requests: VecDeque<Work>,
+    pub(crate) recvs: VecDeque<PostedRequest>,
+    pub(crate) requests: VecDeque<PostedRequest>,
     /// The cookies of the work requests that occupy a queue: they are outstanding, or their
     /// completion was not taken.
     pub(crate) open_recvs: VecDeque<u64>,
@@ -89,7 +89,7 @@ pub(crate) struct Ep {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct PostedRequest {
     pub(crate) cookie: u64,
     pub(crate) length: u32,
     /// The region of the request's segment, named by slot and incarnation.
@@ -254,7 +254,7 @@ impl Model {
     pub(crate) fn complete(
         &mut self,
         ep: usize,
-        work: &Work,
+        work: &PostedRequest,
         receive: bool,
         status: Status,
         length: u32,
@@ -484,7 +484,7 @@ impl Model {
         }
         let Some(pz) = ep.pz else { return };
         let recvs = std::mem::take(&mut ep.recvs);
-        let fits = |model: &Self, work: &Work| {
+        let fits = |model: &Self, work: &PostedRequest| {
             work.lmr.is_none_or(|lmr| {
                 let rights = DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
                 model.region(lmr).is_some_and(|lmr| lmr.pz == pz && lmr.privileges & rights != 0)

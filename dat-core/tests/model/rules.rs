@@ -3,7 +3,7 @@
 use dat_sys::*;
 
 use crate::call::*;
-use crate::model::{Cno, Ep, Evd, Lmr, Model, Sp, State, Verdict, Work};
+use crate::model::{Cno, Ep, Evd, Lmr, Model, PostedRequest, Sp, State, Verdict};
 use crate::queue::{Event, Queue, Source, Status};
 use crate::world::{Answer, Reported};
 
@@ -390,7 +390,7 @@ impl Model {
             Call::EpDisconnect { ep, flags } => self.disconnect(ep, flags),
             Call::PostRecv { ep, lmr, length, flags } => {
                 let quiet = is_unsignalled(flags);
-                let work = Work { quiet, ..self.work(cookie, lmr, length) };
+                let work = PostedRequest { quiet, ..self.work(cookie, lmr, length) };
                 let Some(there) = &mut self.ep[ep] else { return Ok(()) };
                 there.open_recvs.push_back(cookie);
                 if there.state == State::Disconnected {
@@ -405,12 +405,12 @@ impl Model {
             Call::PostSend { ep, lmr, length, flags } => {
                 let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
                 let quiet = is_unsignalled(flags);
-                let work = Work { suppressed, quiet, ..self.work(cookie, lmr, length) };
+                let work = PostedRequest { suppressed, quiet, ..self.work(cookie, lmr, length) };
                 self.request(ep, work);
             }
             Call::PostWrite { ep, lmr, length, remote } => {
                 let target = self.lmr[remote].as_ref().map(|lmr| (remote, lmr.incarnation));
-                let work = Work { remote: Some(target), ..self.work(cookie, lmr, length) };
+                let work = PostedRequest { remote: Some(target), ..self.work(cookie, lmr, length) };
                 self.request(ep, work);
             }
             Call::PspCreate { sp, evd, qualifier } => {
@@ -466,13 +466,13 @@ impl Model {
         }
     }
 
-    fn work(&self, cookie: u64, lmr: usize, length: u32) -> Work {
+    fn work(&self, cookie: u64, lmr: usize, length: u32) -> PostedRequest {
         let region = self.lmr[lmr].as_ref().map(|region| (lmr, region.incarnation));
         let lmr = region.filter(|_| length > 0);
-        Work { cookie, length, lmr, remote: None, suppressed: false, quiet: false }
+        PostedRequest { cookie, length, lmr, remote: None, suppressed: false, quiet: false }
     }
 
-    fn request(&mut self, slot: usize, work: Work) {
+    fn request(&mut self, slot: usize, work: PostedRequest) {
         let Some(ep) = &mut self.ep[slot] else { return };
         ep.open_requests.push_back(work.cookie);
         if ep.state == State::Disconnected {

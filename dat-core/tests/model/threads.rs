@@ -112,17 +112,17 @@ struct Log {
 
 /// The objects that the threads share.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedObjects {
     sides: [(Side, DAT_EP_HANDLE); 2],
     cnos: [DAT_CNO_HANDLE; 2],
 }
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedObjects {}
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedObjects {}
 
-impl Shared {
+impl SharedObjects {
     /// Performs `op`. `number` is unique, and a thread uses increasing numbers.
     fn perform(&self, op: Op, number: u64, log: &mut Log) -> Result<(), String> {
         let ok = &[][..];
@@ -290,7 +290,7 @@ fn allowed(answer: Result<(), Error>, op: Op, may: &[DAT_RETURN]) -> Result<(), 
 fn race(threads: &[Vec<Op>]) -> Result<(), String> {
     let handles = dat_core::handle::live_count();
     let sides = client::connected(true);
-    let shared = Shared { sides, cnos: sides.map(|(side, _)| side.new_cno()) };
+    let shared = SharedObjects { sides, cnos: sides.map(|(side, _)| side.new_cno()) };
     let start = Barrier::new(threads.len());
     let run = |(thread, ops): (usize, &Vec<Op>)| {
         let mut log = Log::default();

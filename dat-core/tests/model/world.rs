@@ -10,7 +10,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use crate::call::*;
-use crate::client::{self, Table, c_bytes, cookie, dat};
+use crate::client::{self, ProviderTable, c_bytes, cookie, dat};
 
 /// The result of a call.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ pub(crate) enum ObservedEvent {
 }
 
 pub(crate) struct World {
-    table: Table,
+    table: ProviderTable,
     ia: [DAT_IA_HANDLE; 2],
     asynchronous: [DAT_EVD_HANDLE; 2],
     cno: [DAT_CNO_HANDLE; CNOS],
@@ -91,7 +91,7 @@ fn at<T>(slots: &[*mut T], slot: usize) -> *mut T {
 
 impl World {
     /// Opens both adapters. All slots are empty.
-    pub(crate) fn open(table: Table, name: &str) -> World {
+    pub(crate) fn open(table: ProviderTable, name: &str) -> World {
         let [(a, a_async), (b, b_async)] = [client::open(table, name), client::open(table, name)];
         let region = |_| Region {
             handle: GARBAGE,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use crate::client::{self, Side, Table, cookie, dat};
+use crate::client::{self, ProviderTable, Side, cookie, dat};
 use crate::freed_objects;
 use crate::random::{Random, setting};
 
@@ -28,7 +28,7 @@ const WINDOW: u64 = 4;
 /// The time after which a round is assumed to hang. On an idle machine no round takes a second.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) fn rounds(count: u64, table: Table, name: &str) {
+pub(crate) fn rounds(count: u64, table: ProviderTable, name: &str) {
     let seeds = setting("seed").map_or(1..=count, |seed| seed..=seed);
     println!("seeds {seeds:?}");
     for seed in seeds {
@@ -135,7 +135,7 @@ unsafe impl Sync for SharedSide {}
 /// The numbers of events, with the kind of each event.
 type Numbers = Vec<(Kind, u64)>;
 
-fn round(seed: u64, table: Table, name: &str) {
+fn round(seed: u64, table: ProviderTable, name: &str) {
     let mut random = Random(seed);
     let arenas = client::connected_by(table, name).map(|(side, ep)| {
         let cno = side.new_cno();

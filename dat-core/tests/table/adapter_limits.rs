@@ -18,7 +18,7 @@ struct ReportedLimits {
 }
 
 /// Checks all limits of an adapter.
-pub(crate) fn limits_hold(table: Table, name: &str) {
+pub(crate) fn limits_hold(table: ProviderTable, name: &str) {
     let side = Side::new(table, name);
     let (mut evd, mut ia, mut provider) =
         (null_mut(), DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());

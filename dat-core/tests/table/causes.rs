@@ -14,7 +14,7 @@ use crate::client::*;
 /// What the provider under test uses to reach the peer. Protocols differ in what they tell a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code)] // Each test program uses one of them.
-pub(crate) enum Wire {
+pub(crate) enum Protocol {
     /// The memory of the process.
     Mem,
     Iwarp,
@@ -30,7 +30,7 @@ pub(crate) struct Case {
 
 /// Two endpoints. `x` of `a` is connected to `y` of `b`, unless the case connects them.
 pub(crate) struct Pair {
-    wire: Wire,
+    wire: Protocol,
     a: Side,
     x: DAT_EP_HANDLE,
     b: Side,
@@ -77,7 +77,7 @@ pub(crate) fn the_document_lists_each_case(document: &str) {
 }
 
 /// Runs all cases over a provider.
-pub(crate) fn sentences_are_right(table: Table, name: &str, wire: Wire) {
+pub(crate) fn sentences_are_right(table: ProviderTable, name: &str, wire: Protocol) {
     for case in CASES {
         let (a, b) = (Side::new(table, name), Side::new(table, name));
         let pair = Pair { wire, a, x: a.new_ep(), b, y: b.new_ep() };
@@ -109,9 +109,9 @@ pub(crate) fn last_cause(side: &Side, ep: DAT_EP_HANDLE) -> String {
 
 /// Sends a message without a receive, over a provider that does not let it wait.
 #[allow(dead_code)] // Only tcp-emu has such a provider.
-pub(crate) fn no_receive_ends_the_connection(table: Table, name: &str) {
+pub(crate) fn no_receive_ends_the_connection(table: ProviderTable, name: &str) {
     let (a, b) = (Side::new(table, name), Side::new(table, name));
-    let pair = Pair { wire: Wire::Iwarp, a, x: a.new_ep(), b, y: b.new_ep() };
+    let pair = Pair { wire: Protocol::Iwarp, a, x: a.new_ep(), b, y: b.new_ep() };
     pair.connect();
     let mut octets = [0; 64];
     pair.send(&pair.a.register(&mut octets), 64);
@@ -197,7 +197,7 @@ impl Pair {
     /// What the requester says. RoCE does not say why a peer refuses an access.
     fn refused_by_peer(&self, access: &str, at: &DAT_RMR_TRIPLET, flag: &str, why: &str) -> String {
         let why = match self.wire {
-            Wire::Roce => format!(
+            Protocol::Roce => format!(
                 "compare the key, the address and the length with those of the peer's region or \
                  RMR, which must still exist, must be in the protection zone of the peer's \
                  endpoint, and must be created with {flag}"
@@ -221,7 +221,7 @@ fn named(access: &str, at: &DAT_RMR_TRIPLET) -> String {
 
 /// Checks what dat_opendat_ep_last_cause does with its arguments.
 #[allow(dead_code)] // The tests of dat-core call this.
-pub(crate) fn arguments_are_checked(table: Table, name: &str) {
+pub(crate) fn arguments_are_checked(table: ProviderTable, name: &str) {
     let side = Side::new(table, name);
     let (ep, mut buffer) = (side.new_ep(), [0xFF_u8; 8]);
     let op = DAT_OPENDAT_EP_LAST_CAUSE_OP as DAT_IB_OP;
@@ -273,8 +273,8 @@ fn no_receive(pair: &Pair) -> [String; 2] {
     pair.await_cause(&pair.b, pair.y);
     let sender = match pair.wire {
         // The message waits in TCP or in the requester's queue, which says nothing.
-        Wire::Mem | Wire::Iwarp => NONE.to_owned(),
-        Wire::Roce => {
+        Protocol::Mem | Protocol::Iwarp => NONE.to_owned(),
+        Protocol::Roce => {
             pair.await_cause(&pair.a, pair.x);
             "a message of 64 octets waits because peer 127.0.0.1 has no receive posted: its \
              program must post a receive for each message of this side, the first ones before it \
@@ -312,7 +312,7 @@ fn receive_too_small(pair: &Pair) -> [String; 2] {
     pair.send(&pair.a.register(&mut from), 64);
     pair.await_ends();
     let sender = match pair.wire {
-        Wire::Roce => {
+        Protocol::Roce => {
             "peer 127.0.0.1 refuses a message of 64 octets: most likely its receive buffer is \
              shorter. Its program must post longer receive buffers, or this side must send shorter \
              messages"
@@ -347,7 +347,7 @@ fn access(
 /// What both sides say about a write that a region or its RMR does not allow.
 fn write_is_not_allowed(pair: &Pair, at: &DAT_RMR_TRIPLET) -> [String; 2] {
     let why = match pair.wire {
-        Wire::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
+        Protocol::Iwarp => UNKNOWN_OR_WRITE.to_owned(),
         _ => right("the peer's region", "remote writes", WRITE),
     };
     let owner = right("the region", "remote writes", WRITE);
@@ -424,22 +424,26 @@ fn misaligned(pair: &Pair) -> [String; 2] {
         "the address of an atomic operation must be a multiple of 8",
     );
     let requester = match pair.wire {
-        Wire::Mem => pair.refused_by_peer(access, &at, ATOMIC, why),
-        Wire::Iwarp => "peer 127.0.0.1 refuses an RDMA read or an atomic operation: this side has \
+        Protocol::Mem => pair.refused_by_peer(access, &at, ATOMIC, why),
+        Protocol::Iwarp => {
+            "peer 127.0.0.1 refuses an RDMA read or an atomic operation: this side has \
                         more of them outstanding than the peer's max_rdma_read_in, or the target \
                         of an atomic operation is not a multiple of 8"
-            .to_owned(),
-        Wire::Roce => "peer 127.0.0.1 refuses a request of 8 octets: most likely more RDMA reads \
+                .to_owned()
+        }
+        Protocol::Roce => {
+            "peer 127.0.0.1 refuses a request of 8 octets: most likely more RDMA reads \
                        and atomic operations are outstanding than its max_rdma_read_in, or the \
                        target of an atomic operation is not a multiple of 8"
-            .to_owned(),
+                .to_owned()
+        }
     };
     [requester, pair.refused(access, &at, why)]
 }
 
 /// What both sides say about a write with a key that is not known.
 fn unknown(pair: &Pair, at: &DAT_RMR_TRIPLET) -> [String; 2] {
-    let why = if pair.wire == Wire::Iwarp { UNKNOWN_OR_WRITE } else { UNKNOWN };
+    let why = if pair.wire == Protocol::Iwarp { UNKNOWN_OR_WRITE } else { UNKNOWN };
     [pair.refused_by_peer("write", at, WRITE, why), pair.refused("write", at, UNKNOWN)]
 }
 
@@ -588,7 +592,7 @@ fn region_invalidated(pair: &Pair) -> [String; 2] {
     let access = format!("invalidate the RMR context {:#010x}", at.rmr_context);
     let why = "the key is that of a region, and only the key of an RMR can be invalidated";
     let requester = match pair.wire {
-        Wire::Roce => {
+        Protocol::Roce => {
             "compare the key, the address and the length with those of the peer's region or RMR, \
              which must still exist, must be in the protection zone of the peer's endpoint"
         }
@@ -689,12 +693,12 @@ fn hard_watermark(pair: &Pair) -> [String; 2] {
         assert!(is_end(side.next(evd).event_number));
     }
     let sender = match pair.wire {
-        Wire::Roce => PEER_FAILED.to_owned(),
+        Protocol::Roce => PEER_FAILED.to_owned(),
         wire => format!(
             "a message{} failed because peer 127.0.0.1 has no receive posted: its program must \
              post a receive for each message of this side, the first ones before it connects or \
              accepts",
-            if wire == Wire::Iwarp { " of 8 octets" } else { "" }
+            if wire == Protocol::Iwarp { " of 8 octets" } else { "" }
         ),
     };
     assert_eq!(last_cause(a, x), sender);

@@ -38,7 +38,7 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
     }
 }
 
-pub(crate) type Table = &'static DAT_PROVIDER;
+pub(crate) type ProviderTable = &'static DAT_PROVIDER;
 
 /// A registry that keeps one table for each name. A table is stored as the address of a static.
 pub(crate) const REGISTRY: RegistryFns =
@@ -97,7 +97,7 @@ pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT
 }
 
 /// Returns the table with this name, if one is registered.
-pub(crate) fn table(name: &str) -> Option<Table> {
+pub(crate) fn table(name: &str) -> Option<ProviderTable> {
     // SAFETY: tables are never freed.
     registered_tables().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
 }
@@ -106,7 +106,7 @@ pub(crate) fn register<P: Provider + Default>(
     name: &str,
     params: &str,
     thread_safe: bool,
-) -> Table {
+) -> ProviderTable {
     let (provider, params) = (AnyProvider::of::<P>(), CString::new(params).unwrap());
     let info = info(name, 2, 0, thread_safe);
     // SAFETY: `info` is a complete record, and `params` is NUL-terminated.
@@ -121,19 +121,19 @@ pub(crate) fn unique(what: &str) -> String {
 }
 
 /// Returns the table of a new loopback adapter with its own fabric, and the adapter's name.
-pub(crate) fn loopback(thread_safe: bool) -> (Table, String) {
+pub(crate) fn loopback(thread_safe: bool) -> (ProviderTable, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &name, thread_safe), name)
 }
 
 /// Does what [`loopback`] does, with `strict=on`.
-pub(crate) fn strict_loopback() -> (Table, String) {
+pub(crate) fn strict_loopback() -> (ProviderTable, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &format!("{name} strict=on"), false), name)
 }
 
 /// Opens an adapter. Returns its handle and the handle of its asynchronous EVD.
-pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
+pub(crate) fn open(table: ProviderTable, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
     let name = CString::new(name).unwrap();
     let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
     dat!(table, ia_open_func(name.as_ptr().cast_mut(), 8, &mut evd, &mut ia)).unwrap();
@@ -143,7 +143,7 @@ pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) 
 /// An open adapter with a protection zone and one EVD for all events except connection requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
-    pub(crate) table: Table,
+    pub(crate) table: ProviderTable,
     pub(crate) ia: DAT_IA_HANDLE,
     pub(crate) async_evd: DAT_EVD_HANDLE,
     pub(crate) pz: DAT_PZ_HANDLE,
@@ -157,7 +157,7 @@ unsafe impl Send for Side {}
 unsafe impl Sync for Side {}
 
 impl Side {
-    pub(crate) fn new(table: Table, name: &str) -> Side {
+    pub(crate) fn new(table: ProviderTable, name: &str) -> Side {
         let (ia, async_evd) = open(table, name);
         let mut side =
             Side { table, ia, async_evd, pz: null_mut(), evd: null_mut(), cr_evd: null_mut() };
@@ -334,7 +334,7 @@ pub(crate) fn strictly_connected() -> [(Side, DAT_EP_HANDLE); 2] {
     connected_by(table, &name)
 }
 
-pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 2] {
+pub(crate) fn connected_by(table: ProviderTable, name: &str) -> [(Side, DAT_EP_HANDLE); 2] {
     let (a, b) = (Side::new(table, name), Side::new(table, name));
     let (x, y) = (a.new_ep(), b.new_ep());
     let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -357,7 +357,7 @@ struct VaList {
 }
 
 pub(crate) fn extended(
-    table: Table,
+    table: ProviderTable,
     handle: *mut c_void,
     op: DAT_IB_OP,
     args: &[u64],

@@ -14,7 +14,12 @@ type Values = [u64; DCNT_IA_ALL_COUNTERS as usize];
 /// The initial value of the elements. A query that does not write to an element leaves this value.
 const UNTOUCHED: u64 = u64::MAX;
 
-fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<Values, Error> {
+fn query(
+    table: ProviderTable,
+    handle: DAT_HANDLE,
+    counter: u32,
+    reset: bool,
+) -> Result<Values, Error> {
     let mut values = [UNTOUCHED; DCNT_IA_ALL_COUNTERS as usize];
     let args = [counter.into(), (&raw mut values).expose_provenance() as u64, reset.into()];
     extended(table, handle, DAT_IB_QUERY_COUNTERS_OP, &args, 4)?;
@@ -22,12 +27,12 @@ fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<
 }
 
 /// The value of a counter.
-pub(crate) fn value(table: Table, handle: DAT_HANDLE, counter: u32) -> u64 {
+pub(crate) fn value(table: ProviderTable, handle: DAT_HANDLE, counter: u32) -> u64 {
     query(table, handle, counter, false).unwrap()[counter as usize]
 }
 
 /// Checks that these counters have the expected values, and that all other counters of `all` are 0.
-pub(crate) fn expect(table: Table, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
+pub(crate) fn expect(table: ProviderTable, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
     let values = query(table, handle, all, false).unwrap();
     for (counter, value) in values.iter().enumerate() {
         let expected = expected.iter().find(|(number, _)| *number as usize == counter);

@@ -66,14 +66,14 @@ fn connect_to(
 }
 
 /// A request for the service of datagrams.
-struct Request {
+struct ArrivedRequest {
     cr: DAT_CR_HANDLE,
     arrival: DAT_CR_ARRIVAL_EVENT_DATA,
     private: Vec<u8>,
 }
 
 /// Takes the next event, which must be a request for datagrams.
-fn request(side: &Side) -> Request {
+fn request(side: &Side) -> ArrivedRequest {
     let event = side.next(side.cr_evd);
     assert_eq!(event.event_number, DAT_IB_UD_CONNECTION_REQUEST_EVENT);
     // SAFETY: the number of the event says that this member of the union is valid.
@@ -83,7 +83,7 @@ fn request(side: &Side) -> Request {
     let mut param = DAT_CR_PARAM::zeroed();
     dat!(side.table, cr_query_func(arrival.cr_handle, DAT_CR_FIELD_ALL, &mut param)).unwrap();
     let private = octets(param.private_data, param.private_data_size);
-    Request { cr: arrival.cr_handle, arrival, private }
+    ArrivedRequest { cr: arrival.cr_handle, arrival, private }
 }
 
 fn accept(side: &Side, cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, private: &[u8]) -> Result<(), Error> {

@@ -13,7 +13,7 @@ type Call = Box<dyn Fn(*mut c_void) -> Result<(), Error>>;
 
 /// The functions of the table, grouped by the error subtype for an invalid first handle. Each entry
 /// contains a name and a call whose other arguments are valid as far as possible.
-fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
+fn calls(t: ProviderTable, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
     macro_rules! list {
         ($($subtype:ident { $($func:ident($h:ident $(, $arg:expr)* $(,)?);)* })*) => {
             vec![$($((

@@ -32,7 +32,7 @@ fn limits_are_as_reported() {
 #[test]
 fn causes_are_told_at_both_ends() {
     let (table, name) = client::loopback(false);
-    causes::sentences_are_right(table, &name, causes::Wire::Mem);
+    causes::sentences_are_right(table, &name, causes::Protocol::Mem);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::client::*;
 /// Creates objects of every type in every state that one side alone or both sides together can
 /// cause. Then closes both adapters while threads wait and one more connection is being
 /// established.
-pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
+pub(crate) fn one_of_everything(t: ProviderTable, name: &str) -> Vec<usize> {
     let [(a, x), (b, y)] = connected_by(t, name);
     let mut buffer = [0u8; 64];
     let mut all: Vec<DAT_HANDLE> = Vec::new();

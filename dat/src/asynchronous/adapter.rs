@@ -7,10 +7,10 @@ use dat_sys::{
     DAT_ERROR, DAT_INVALID_ARG1, DAT_INVALID_PARAMETER, DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE,
 };
 
+use super::adapter_shared::{AdapterShared, Driver};
 use super::endpoint::{AsyncEndpoint, AsyncSharedReceiveQueue};
 use super::listener::AsyncListener;
 use super::runtime::Runtime;
-use super::shared::{Driver, Shared};
 use super::stream::EventStream;
 use crate::{Adapter, EndpointBuilder, Error, EventDispatcher, ProtectionZone, Result, Streams};
 
@@ -35,7 +35,7 @@ pub struct AsyncAdapter {
     adapter: Adapter,
     /// The same dispatcher as that of the driver. It takes no events here.
     events: EventDispatcher,
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
 }
 
 impl AsyncAdapter {
@@ -53,7 +53,7 @@ impl AsyncAdapter {
     pub fn new(adapter: Adapter, depth: usize, runtime: &dyn Runtime) -> io::Result<Self> {
         let stream = EventStream::new(&adapter, depth, Streams::default(), runtime)?;
         let events = stream.dispatcher().share();
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(AdapterShared::new());
         runtime.spawn(Box::pin(Driver::new(stream, &shared)))?;
         Ok(AsyncAdapter { adapter, events, shared })
     }

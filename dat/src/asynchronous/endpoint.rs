@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::adapter_shared::{AdapterShared, State};
 use super::connections::Connections;
 use super::error::OperationError;
-use super::shared::{Shared, State};
-use super::slots::Next;
+use super::operation_slots::Next;
 use super::transfer::Transfer;
 use crate::{
     Address, Close, ConnectionEvent, ConnectionRequest, Endpoint, EndpointId, EndpointState, Flags,
@@ -39,11 +39,11 @@ pub struct AsyncEndpoint {
     /// `None` only while this value is dropped.
     endpoint: Option<Endpoint>,
     id: EndpointId,
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
 }
 
 impl AsyncEndpoint {
-    pub(super) fn new(endpoint: Endpoint, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, shared: &Arc<AdapterShared>) -> Self {
         let id = endpoint.id();
         shared.lock().connections.insert(id, Connections::default());
         AsyncEndpoint { endpoint: Some(endpoint), id, shared: shared.clone() }
@@ -244,7 +244,7 @@ impl Drop for AsyncEndpoint {
 /// ```
 #[must_use = "a future waits for nothing before it is polled"]
 pub struct Closed {
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
     endpoint: EndpointId,
     /// The entry in [`Connections`].
     id: u64,
@@ -273,7 +273,7 @@ impl Drop for Closed {
 }
 
 fn poll_connections(
-    shared: &Shared,
+    shared: &AdapterShared,
     endpoint: EndpointId,
     context: &mut Context<'_>,
     poll: impl FnOnce(&mut Connections, &mut Option<Waker>) -> Poll<Option<ConnectionEvent>>,
@@ -320,11 +320,11 @@ pub struct AsyncSharedReceiveQueue {
     /// `None` only while this value is dropped.
     queue: Option<SharedReceiveQueue>,
     owner: usize,
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
 }
 
 impl AsyncSharedReceiveQueue {
-    pub(super) fn new(queue: SharedReceiveQueue, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(queue: SharedReceiveQueue, shared: &Arc<AdapterShared>) -> Self {
         let owner = queue.object.handle.addr();
         AsyncSharedReceiveQueue { queue: Some(queue), owner, shared: shared.clone() }
     }

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
+use super::adapter_shared::{AdapterShared, ArrivedRequests};
 use super::error::OperationError;
-use super::shared::{Requests, Shared};
 use crate::{ConnectionRequest, Listener, Result};
 
 /// A listener whose connection requests are a stream, until it is dropped. The stream ends after an
@@ -32,21 +32,21 @@ use crate::{ConnectionRequest, Listener, Result};
 pub struct AsyncListener {
     listener: Option<Listener>,
     qualifier: u64,
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
     /// Whether the stream has returned an error.
     ended: bool,
 }
 
 impl AsyncListener {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<AdapterShared>,
         listen: impl FnOnce() -> Result<Listener>,
     ) -> Result<Self> {
         // A request that arrives at once waits for the lock, and finds the entry.
         let mut state = shared.lock();
         let listener = listen()?;
         let qualifier = listener.qualifier();
-        state.requests.insert(qualifier, Requests::default());
+        state.requests.insert(qualifier, ArrivedRequests::default());
         drop(state);
         let (listener, shared) = (Some(listener), shared.clone());
         Ok(AsyncListener { listener, qualifier, shared, ended: false })

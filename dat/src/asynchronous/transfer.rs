@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use super::adapter_shared::AdapterShared;
 use super::error::{OperationError, TransferError};
-use super::shared::Shared;
 use crate::{Completion, MemoryRegion, Result, Segment};
 
 /// A posted operation, from the methods of [`AsyncEndpoint`](super::AsyncEndpoint). Its result is
@@ -28,7 +28,7 @@ use crate::{Completion, MemoryRegion, Result, Segment};
 /// ```
 #[must_use = "the result of the operation, and its buffer, are otherwise lost"]
 pub struct Transfer<B: Any + Send> {
-    shared: Arc<Shared>,
+    shared: Arc<AdapterShared>,
     /// `None` after the result was returned.
     operation: Option<(B, Posted)>,
 }
@@ -44,7 +44,7 @@ impl<B: AsRef<MemoryRegion<'static>> + Any + Send> Transfer<B> {
     /// Posts an operation of an endpoint or queue with a range of the buffer. `post` gets the
     /// segment and the cookie.
     pub(super) fn post(
-        shared: &Arc<Shared>,
+        shared: &Arc<AdapterShared>,
         owner: usize,
         buffer: B,
         range: Range<usize>,

@@ -117,7 +117,7 @@ impl Engine {
 // ANCHOR: progress
 impl MakeProgress for Engine {
     const NAME: &'static str = "loop";
-    type Request = ConnectionEnd;
+    type RequestData = ConnectionEnd;
 
     fn poll(&mut self) -> Progress {
         match self.handle_messages() | self.expire() {

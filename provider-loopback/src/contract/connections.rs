@@ -199,7 +199,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
 fn connect_until_received<'t, T: Transport>(
     rig: &Rig<'t, T>,
     time_limit: &mut Duration,
-) -> (Service<'t, T>, End<'t, T>, Instant, T::Request) {
+) -> (Service<'t, T>, End<'t, T>, Instant, T::ConnectionRequest) {
     for _ in 0..10 {
         let service = Service::new(rig.b, 1);
         let end = End::new(rig.a);

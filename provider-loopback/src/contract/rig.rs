@@ -190,7 +190,10 @@ impl<'t, T: Transport> Service<'t, T> {
 
     /// Waits for the next request. Returns the request, its source and destination addresses, and
     /// its private data.
-    pub fn request(&self, rig: &Rig<'t, T>) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
+    pub fn request(
+        &self,
+        rig: &Rig<'t, T>,
+    ) -> (T::ConnectionRequest, SocketAddr, SocketAddr, Vec<u8>) {
         match rig.next("a connection request", &self.log) {
             Event::Request { request, from, to, private, .. } => (request, from, to, private),
             other => panic!("expected a request, got {other:?}"),
@@ -203,7 +206,7 @@ impl<'t, T: Transport> Service<'t, T> {
     pub fn datagram_request(
         &self,
         rig: &Rig<'t, T>,
-    ) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
+    ) -> (T::ConnectionRequest, SocketAddr, SocketAddr, Vec<u8>) {
         match rig.next("a request for datagrams", &self.log) {
             Event::Request { request, service: ServiceType::Datagram, from, to, private } => {
                 (request, from, to, private)
@@ -568,7 +571,7 @@ pub enum Event<T: Transport> {
     CqReady,
     CqOverflow,
     Request {
-        request: T::Request,
+        request: T::ConnectionRequest,
         service: ServiceType,
         from: SocketAddr,
         to: SocketAddr,

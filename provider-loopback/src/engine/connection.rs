@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use super::{
-    ConnectRequest, Connection, Engine, Id, LinkState, Listener, OwnedUpcall, PendingUpcall, Qp,
-    QpCore, Task,
+    ConnectRequest, Connection, Engine, Id, Listener, OwnedUpcall, PendingUpcall, Qp, QpCore,
+    QpState, Task,
 };
 use crate::Adapter;
 use dat_core::error::{Error, Result};
@@ -17,26 +17,22 @@ impl Engine {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();
-        let link = match core.service {
-            ServiceType::Connection => LinkState::Idle,
-            ServiceType::Datagram => {
-                LinkState::Datagram { qpn: self.assign_qpn(id), active: false }
-            }
+        let state = match core.service {
+            ServiceType::Connection => QpState::Idle,
+            ServiceType::Datagram => QpState::Datagram { qpn: self.assign_qpn(id), active: false },
         };
-        self.qps.insert(id, Qp { core, sink, link, requests, recvs, carried_out: 0 });
+        self.qps.insert(id, Qp { core, sink, state, requests, recvs, carried_out: 0 });
         id
     }
 
     pub(crate) fn remove_qp(&mut self, id: Id) {
-        let Some(Qp { link, requests, .. }) = self.qps.remove(&id) else { return };
+        let Some(Qp { state, requests, .. }) = self.qps.remove(&id) else { return };
         for request in requests {
             self.cancel(request.task);
         }
-        match link {
-            LinkState::Connected(connection) => {
-                self.end(connection.peer, OwnedUpcall::Disconnected)
-            }
-            LinkState::Connecting(call) => self.abandon(call),
+        match state {
+            QpState::Connected(connection) => self.end(connection.peer, OwnedUpcall::Disconnected),
+            QpState::Connecting(call) => self.abandon(call),
             _ => {}
         }
         self.forget_datagrams(id);
@@ -77,11 +73,11 @@ impl Engine {
     }
 
     pub(crate) fn connect(&mut self, id: Id, to: &Connect<'_>) -> Result<()> {
-        let Some(Qp { link: link @ LinkState::Idle, .. }) = self.qps.get_mut(&id) else {
+        let Some(Qp { state: state @ QpState::Idle, .. }) = self.qps.get_mut(&id) else {
             return Err(Error::of(DAT_INVALID_STATE));
         };
         let call = Id::new();
-        *link = LinkState::Connecting(call);
+        *state = QpState::Connecting(call);
         if !to.addr.ip().to_canonical().is_loopback() {
             self.end(id, OwnedUpcall::Unreachable);
             return Ok(());
@@ -115,7 +111,7 @@ impl Engine {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
-        if !matches!(self.qps.get(&id), Some(Qp { link: LinkState::Idle, .. })) {
+        if !matches!(self.qps.get(&id), Some(Qp { state: QpState::Idle, .. })) {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let call = match self.calls.remove(&call) {
@@ -134,12 +130,8 @@ impl Engine {
             [(call.caller, id, active.outgoing), (id, call.caller, passive.outgoing)]
         {
             if let Some(qp) = self.qps.get_mut(&end) {
-                qp.link = LinkState::Connected(Connection {
-                    peer,
-                    announced: false,
-                    closing: None,
-                    reads,
-                });
+                qp.state =
+                    QpState::Connected(Connection { peer, announced: false, closing: None, reads });
             }
         }
         let established = |private: &[u8], peer, local, depth| OwnedUpcall::Established {
@@ -165,7 +157,7 @@ impl Engine {
 
     /// Records that the consumer knows of the connection, so data may move.
     pub(crate) fn mark_announced(&mut self, id: Id) {
-        if let Some(Qp { link: LinkState::Connected(connection), .. }) = self.qps.get_mut(&id) {
+        if let Some(Qp { state: QpState::Connected(connection), .. }) = self.qps.get_mut(&id) {
             connection.announced = true;
             let peer = connection.peer;
             self.carry_out_requests(id);
@@ -175,15 +167,13 @@ impl Engine {
 
     pub(crate) fn disconnect(&mut self, id: Id, how: Close) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
-        match (&mut qp.link, how) {
-            (LinkState::Idle | LinkState::Ended, _) => {}
-            (LinkState::Datagram { .. } | LinkState::Connecting(_), _) => {
+        match (&mut qp.state, how) {
+            (QpState::Idle | QpState::Ended, _) => {}
+            (QpState::Datagram { .. } | QpState::Connecting(_), _) => {
                 self.end(id, OwnedUpcall::Disconnected)
             }
-            (LinkState::Connected(_), Close::Abrupt) => {
-                self.end_both(id, &OwnedUpcall::Disconnected)
-            }
-            (LinkState::Connected(connection), Close::Graceful) => {
+            (QpState::Connected(_), Close::Abrupt) => self.end_both(id, &OwnedUpcall::Disconnected),
+            (QpState::Connected(connection), Close::Graceful) => {
                 connection.closing.get_or_insert(qp.requests.len());
                 self.drained(id, 0);
             }
@@ -226,7 +216,7 @@ impl Engine {
     /// After the last of these requests, ends the connection.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
         if let Some(Qp {
-            link: LinkState::Connected(Connection { closing: Some(left), .. }), ..
+            state: QpState::Connected(Connection { closing: Some(left), .. }), ..
         }) = self.qps.get_mut(&id)
         {
             *left = left.saturating_sub(n);
@@ -238,7 +228,7 @@ impl Engine {
 
     pub(super) fn end_both(&mut self, id: Id, why: &OwnedUpcall) {
         let peer = match self.qps.get(&id) {
-            Some(Qp { link: LinkState::Connected(connection), .. }) => Some(connection.peer),
+            Some(Qp { state: QpState::Connected(connection), .. }) => Some(connection.peer),
             _ => None,
         };
         self.end(id, why.clone());
@@ -251,7 +241,7 @@ impl Engine {
     /// reports the end (promise 2 of a transport).
     pub(super) fn end(&mut self, id: Id, why: OwnedUpcall) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
-        let link = std::mem::replace(&mut qp.link, LinkState::Ended);
+        let state = std::mem::replace(&mut qp.state, QpState::Ended);
         let core = qp.core.clone();
         let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
         for request in requests {
@@ -261,7 +251,7 @@ impl Engine {
         for recv in recvs {
             self.complete(core.recv_cq, core.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
         }
-        if let LinkState::Connecting(call) = link {
+        if let QpState::Connecting(call) = state {
             self.abandon(call);
         }
         self.notify(id, why);
@@ -282,7 +272,7 @@ impl Engine {
     }
 
     fn is_calling(&self, id: Id, call: Id) -> bool {
-        matches!(self.qps.get(&id), Some(Qp { link: LinkState::Connecting(c), .. }) if *c == call)
+        matches!(self.qps.get(&id), Some(Qp { state: QpState::Connecting(c), .. }) if *c == call)
     }
 
     pub(super) fn notify(&mut self, object: Id, upcall: OwnedUpcall) {

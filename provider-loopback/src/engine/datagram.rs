@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use super::transfer::local_cause;
-use super::{Engine, Id, LinkState, OwnedUpcall, PendingUpcall, Recv};
+use super::{Engine, Id, OwnedUpcall, PendingUpcall, QpState, Recv};
 use crate::memory::{copy, length};
 use dat_core::error::{Error, Result};
 use dat_core::provider::cause::LocalUse;
@@ -56,8 +56,7 @@ impl Engine {
     }
 
     pub(crate) fn resolve(&mut self, id: Id, number: u64, to: &Connect<'_>) -> Result<()> {
-        let Some(super::Qp { link: LinkState::Datagram { active, .. }, .. }) =
-            self.qps.get_mut(&id)
+        let Some(super::Qp { state: QpState::Datagram { active, .. }, .. }) = self.qps.get_mut(&id)
         else {
             return Err(Error::of(DAT_INVALID_STATE));
         };
@@ -99,7 +98,7 @@ impl Engine {
         private: &[u8],
     ) -> Result<(IpAddr, [u32; 2])> {
         let qpn = match self.qps.get_mut(&id) {
-            Some(super::Qp { link: LinkState::Datagram { qpn, active }, .. }) => {
+            Some(super::Qp { state: QpState::Datagram { qpn, active }, .. }) => {
                 *active = true;
                 *qpn
             }
@@ -107,8 +106,8 @@ impl Engine {
         };
         let answered = self.resolutions.remove(&call).ok_or(Error::of(DAT_ABORT))?;
         let Resolution { caller, number, from, to, .. } = answered;
-        let caller_qpn = match self.qps.get(&caller).map(|qp| qp.link) {
-            Some(LinkState::Datagram { qpn, .. }) => qpn,
+        let caller_qpn = match self.qps.get(&caller).map(|qp| qp.state) {
+            Some(QpState::Datagram { qpn, .. }) => qpn,
             _ => return Ok((from.ip(), [0, qpn])),
         };
         let private = private.to_vec();
@@ -182,12 +181,12 @@ impl Engine {
         if outgoing.segments.len() > core.max_request_segments {
             return Err(PostError::Unsupported);
         }
-        match qp.link {
-            LinkState::Ended => {
+        match qp.state {
+            QpState::Ended => {
                 self.flush(id, &core, outgoing.id, WcOp::Send);
                 return Ok(());
             }
-            LinkState::Datagram { .. } => {}
+            QpState::Datagram { .. } => {}
             _ => return Err(PostError::Unsupported),
         }
         let local = self.memory.local(core.pd, outgoing.segments, false)?;
@@ -212,7 +211,7 @@ impl Engine {
         bytes: u32,
     ) {
         let Some(qp) = self.qps.get(&to) else { return };
-        if !matches!(qp.link, LinkState::Datagram { active: true, .. }) {
+        if !matches!(qp.state, QpState::Datagram { active: true, .. }) {
             return;
         }
         let peer = qp.core.clone();

@@ -4,7 +4,7 @@
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Connection, Engine, Id, LinkState, OwnedUpcall, QpCore, Recv, Request, Task};
+use super::{Connection, Engine, Id, OwnedUpcall, QpCore, QpState, QueuedRequest, Recv, Task};
 use crate::memory::{View, Window, copy, length};
 use dat_core::provider::cause::{Access, AccessKind, LocalUse, Octets, Refusal};
 use dat_core::provider::{Cause, PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
@@ -41,7 +41,16 @@ impl Engine {
         let task = Task::Transfer(op);
         self.queue(
             qp_id,
-            Request { id, task, segments, bytes, signalled, solicited, quiet, starved: false },
+            QueuedRequest {
+                id,
+                task,
+                segments,
+                bytes,
+                signalled,
+                solicited,
+                quiet,
+                starved: false,
+            },
         )
     }
 
@@ -56,15 +65,16 @@ impl Engine {
         let key = self.memory.reserve(window, pd, qp_id, view)?;
         let (task, segments) = (Task::Bind(key), Vec::new());
         let (bytes, solicited, starved) = (0, false, false);
-        let request = Request { id, task, segments, bytes, signalled, solicited, quiet, starved };
+        let request =
+            QueuedRequest { id, task, segments, bytes, signalled, solicited, quiet, starved };
         self.queue(qp_id, request).inspect_err(|_| self.memory.end(key))?;
         Ok(if view.is_some() { key } else { 0 })
     }
 
-    fn queue(&mut self, id: Id, request: Request) -> std::result::Result<(), PostError> {
+    fn queue(&mut self, id: Id, request: QueuedRequest) -> std::result::Result<(), PostError> {
         let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
-        match qp.link {
-            LinkState::Ended => {
+        match qp.state {
+            QpState::Ended => {
                 let core = qp.core.clone();
                 self.cancel(request.task);
                 self.flush(id, &core, request.id, request.task.op());
@@ -156,8 +166,10 @@ impl Engine {
     /// Returns the connection of a queue pair, if data may move on the connection.
     fn running(&self, id: Id) -> Option<(Connection, QpCore)> {
         let qp = self.qps.get(&id)?;
-        let LinkState::Connected(connection) = qp.link else { return None };
-        let LinkState::Connected(peer) = self.qps.get(&connection.peer)?.link else { return None };
+        let QpState::Connected(connection) = qp.state else { return None };
+        let QpState::Connected(peer) = self.qps.get(&connection.peer)?.state else {
+            return None;
+        };
         (connection.announced && peer.announced).then(|| (connection, qp.core.clone()))
     }
 
@@ -166,7 +178,7 @@ impl Engine {
         id: Id,
         core: &QpCore,
         connection: &Connection,
-        request: &Request,
+        request: &QueuedRequest,
     ) -> Outcome {
         let op = match request.task {
             Task::Transfer(op) => op,
@@ -246,7 +258,7 @@ impl Engine {
         from: Id,
         to: Id,
         peer: &QpCore,
-        (request, local): (&Request, &[Segment]),
+        (request, local): (&QueuedRequest, &[Segment]),
         (place, immediate): (Segment, u32),
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
@@ -307,7 +319,7 @@ impl Engine {
         from: Id,
         to: Id,
         peer: &QpCore,
-        (request, local): (&Request, &[Segment]),
+        (request, local): (&QueuedRequest, &[Segment]),
         invalidate: Option<u32>,
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };

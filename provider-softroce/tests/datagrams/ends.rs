@@ -75,7 +75,7 @@ pub(crate) fn resolve_within(
 pub(crate) fn request(
     rig: &Rig<'_, Roce>,
     service: &Service<'_, Roce>,
-) -> (<Roce as Transport>::Request, SocketAddr, Vec<u8>) {
+) -> (<Roce as Transport>::ConnectionRequest, SocketAddr, Vec<u8>) {
     match rig.next("a request for datagrams", &service.log) {
         Event::Request { request, service: ServiceType::Datagram, from, private, .. } => {
             (request, from, private)

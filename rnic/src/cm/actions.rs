@@ -6,11 +6,11 @@ use wire::cm::{Mad, Message, Reason, Rej};
 use wire::rocev2::PathMtu;
 
 use super::connection::{BROKEN_PRIVATE_DATA, MAX_MRA_WAIT};
+use super::incoming_req::RequestKey;
 use super::manager::OFED_REJECT_PREFIX;
-use super::request::RequestKey;
 use super::state::{Action, EventKind, Input, State, transition};
 use super::{Accepted, Cm, ConnId, Event};
-use crate::table::remove;
+use crate::shrinking_map::remove;
 
 /// The shortest time for which a connection is kept after its end.
 const MIN_TIME_WAIT: Duration = Duration::from_millis(500);

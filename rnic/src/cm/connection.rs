@@ -8,7 +8,7 @@ use wire::cm::{Answered, Drep, Dreq, MAD_SIZE, Mad, Message, Mra, Reason, Rej, R
 
 use super::Transmit;
 use super::hand_over::Adoption;
-use super::request::{PeerQp, Pending, RequestKey};
+use super::incoming_req::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
 /// The service timeout in the MRAs that this side sends: 65 s, as Linux uses.

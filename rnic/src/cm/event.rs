@@ -10,7 +10,7 @@ use wire::rocev2::{PathMtu, Psn};
 pub enum Event {
     /// Passive: a caller requests a connection. Answer with [`Cm::accept`](super::Cm::accept) or
     /// [`Cm::reject`](super::Cm::reject).
-    Request(Box<Request>),
+    Request(Box<IncomingRequest>),
     /// Passive: the caller has withdrawn its request, or has not repeated the request for too long.
     /// The request no longer exists.
     Withdrawn,
@@ -78,7 +78,7 @@ pub enum Event {
 
 /// A request to connect, as the passive side sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct IncomingRequest {
     /// The caller's address and port.
     pub from: SocketAddr,
     /// The address and port that the caller calls.

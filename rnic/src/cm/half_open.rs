@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wire::cm::MAD_SIZE;
 
-use super::request::RequestKey;
+use super::incoming_req::RequestKey;
 use crate::rate_limit::{may_hold_another, network};
 
 /// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ

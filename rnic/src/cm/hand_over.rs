@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use wire::cm::{Reason, Req};
 
 use super::connection::Conn;
-use super::request::{Pending, RequestKey};
+use super::incoming_req::{Pending, RequestKey};
 use super::{Cm, ConnId};
-use crate::table::{remove, shrink};
+use crate::shrinking_map::{remove, shrink};
 
 /// The time after which a record is first checked for whether the caller has the answer. The time
 /// doubles with each further check, up to [`CHECK_INTERVAL_MAX`].

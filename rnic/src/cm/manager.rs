@@ -11,7 +11,7 @@ use super::connection::{Conn, Peer};
 use super::half_open::HalfOpen;
 use super::hand_over::Records;
 use super::ids::{Ids, Random};
-use super::request::{Listener, PeerQp, RequestKey};
+use super::incoming_req::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
 use crate::rate_limit::TokenBuckets;

@@ -24,7 +24,7 @@
 //! | `actions` | performs the actions of the state chart |
 //! | `receive` | finds the connection that a message belongs to |
 //! | `hand_over` | moves a request from one [`Cm`] to another before it is answered |
-//! | `request` | new REQs: which callers may connect, and which REQs are refused without keeping state |
+//! | `incoming_req` | new REQs: which callers may connect, and which REQs are refused without keeping state |
 //! | `connection` | one connection: its ends, its messages, and their repetition |
 //! | `half_open` | limits on the acceptances that wait for their RTU; deferred REQs |
 //! | `ids` | communication and transaction IDs |
@@ -54,14 +54,14 @@ mod event;
 mod half_open;
 mod hand_over;
 mod ids;
+mod incoming_req;
 mod manager;
 mod params;
 mod receive;
-mod request;
 pub mod sidr;
 pub mod state;
 
-pub use event::{Accepted, Event, Request};
+pub use event::{Accepted, Event, IncomingRequest};
 pub use hand_over::HandedOver;
 pub use ids::{LowBits, Random};
 pub use manager::{Cm, FreeEndpoints, PathLimit};

@@ -37,7 +37,7 @@ use wire::cm::{IpHeader, MAD_SIZE, Mad, Message, ServiceId, SidrRep, SidrReq, Si
 use super::ids::Ids;
 use super::{CmError, LowBits, Random, Transmit};
 use crate::rate_limit::{TokenBuckets, network};
-use crate::table;
+use crate::shrinking_map;
 use answers::Answers;
 
 pub use answers::{ANSWERS_MAX, ANSWERS_MAX_PER_SOURCE, REMEMBERED_FOR};
@@ -128,7 +128,7 @@ pub struct Sidr {
     /// The serial number of the latest listener.
     listener_serial: u64,
     /// The requests that wait for the consumer's answer.
-    requests: HashMap<u32, Request>,
+    requests: HashMap<u32, WaitingRequest>,
     /// The IDs of these requests, by the values that identify a SIDR REQ.
     by_key: HashMap<RequestKey, u32>,
     /// The number of these requests, for each address that has any.
@@ -173,7 +173,7 @@ struct Listener {
 type RequestKey = (IpAddr, u32, u64);
 
 /// A request that waits for the consumer's answer.
-struct Request {
+struct WaitingRequest {
     key: RequestKey,
     to: IpAddr,
     service: ServiceId,
@@ -327,7 +327,7 @@ impl Sidr {
         private: &[u8],
     ) -> Result<(), CmError> {
         let request = self.remove_request(id.0).ok_or(CmError::NoRequest)?;
-        let Request { key, to, service, port, has_trailer, .. } = request;
+        let WaitingRequest { key, to, service, port, has_trailer, .. } = request;
         // The consumer of another implementation gets the whole field, so nothing is added to it.
         let data = sidr_trailer::emit_rep(private);
         let data = if has_trailer { &data } else { private };
@@ -338,10 +338,10 @@ impl Sidr {
     }
 
     /// Removes a request, its timer, and its places in the backlog and in the count of its address.
-    fn remove_request(&mut self, id: u32) -> Option<Request> {
-        let request = table::remove(&mut self.requests, &id)?;
+    fn remove_request(&mut self, id: u32) -> Option<WaitingRequest> {
+        let request = shrinking_map::remove(&mut self.requests, &id)?;
         self.timers.remove(&(request.timer, id));
-        table::remove(&mut self.by_key, &request.key);
+        shrinking_map::remove(&mut self.by_key, &request.key);
         if let Some(listener) = self.listeners.get_mut(&request.port)
             && listener.serial == request.listener
         {
@@ -351,7 +351,7 @@ impl Sidr {
         if let Some(count) = self.requests_of.get_mut(&source) {
             *count -= 1;
             if *count == 0 {
-                table::remove(&mut self.requests_of, &source);
+                shrinking_map::remove(&mut self.requests_of, &source);
             }
         }
         Some(request)
@@ -438,7 +438,7 @@ impl Sidr {
         self.timers.insert((end, id));
         self.requests.insert(
             id,
-            Request {
+            WaitingRequest {
                 key,
                 to,
                 service: req.service,
@@ -503,7 +503,7 @@ impl Sidr {
             };
             let (end, is_of_consumer) = attempt.end;
             if end <= now {
-                table::remove(&mut self.attempts, &id);
+                shrinking_map::remove(&mut self.attempts, &id);
                 let event = if is_of_consumer { Event::TimedOut } else { Event::NoAnswer };
                 self.events.push_back((ResolveId(id), event));
                 continue;
@@ -554,7 +554,7 @@ impl Sidr {
     }
 
     fn end_attempt(&mut self, id: u32) {
-        if let Some(attempt) = table::remove(&mut self.attempts, &id) {
+        if let Some(attempt) = shrinking_map::remove(&mut self.attempts, &id) {
             self.timers.remove(&(attempt.next(), id));
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! initiator                                    responder
-//! Initiator::new ── request ────────────────►  Responder::feed → Call::Request(Request)
-//! Initiator::feed ◄─────────────────── reply ── Request::accept / Request::reject
+//! Initiator::new ── request ────────────────►  Responder::feed → Call::Request(MpaRequest)
+//! Initiator::feed ◄─────────────────── reply ── MpaRequest::accept, reject
 //! Gate::initiator ── RTR (zero-length WRITE) ►  Gate::responder opens
 //! ```
 //!
@@ -267,7 +267,7 @@ pub struct Responder {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
     /// A request for the consumer to answer.
-    Request(Request),
+    Request(MpaRequest),
     /// A request that cannot be served: send this reply, then close the connection.
     Refuse(Vec<u8>),
     /// The octets are not MPA: close the connection.
@@ -310,7 +310,7 @@ impl Responder {
             // siw's, which offers none, sends none.
             Some(_) => Some(Rtr::None),
         };
-        let request = Request {
+        let request = MpaRequest {
             revision: frame.revision,
             crc: frame.crc,
             gso: frame.gso,
@@ -329,7 +329,7 @@ impl Responder {
 
 /// A request that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct MpaRequest {
     revision: Revision,
     crc: bool,
     gso: bool,
@@ -338,7 +338,7 @@ pub struct Request {
     private: Vec<u8>,
 }
 
-impl Request {
+impl MpaRequest {
     /// The private data of the peer's consumer.
     pub fn private(&self) -> &[u8] {
         &self.private

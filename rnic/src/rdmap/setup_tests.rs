@@ -59,7 +59,7 @@ fn feed_request(frame: &[u8], step: usize) -> Call {
     }
 }
 
-fn request(frame: &[u8]) -> Request {
+fn request(frame: &[u8]) -> MpaRequest {
     match feed_request(frame, usize::MAX) {
         Call::Request(request) => request,
         other => panic!("not a request: {other:?}"),

@@ -198,7 +198,7 @@ impl Engine {
                 continue;
             }
             let local_address = &mut self.local_addresses[index];
-            let owner = rnic::table::remove(&mut local_address.resolutions, &id);
+            let owner = rnic::shrinking_map::remove(&mut local_address.resolutions, &id);
             let Some(ResolutionOwner::Attempt { link, number, qpn, peer }) = owner else {
                 continue;
             };
@@ -240,7 +240,7 @@ fn take_owner(
 ) -> bool {
     let is_open = resolutions.get(&id) == Some(&ResolutionOwner::Request(serial));
     if is_open {
-        rnic::table::remove(resolutions, &id);
+        rnic::shrinking_map::remove(resolutions, &id);
     }
     is_open
 }

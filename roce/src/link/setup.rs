@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mio::Interest;
 use rnic::Work;
-use rnic::cm::{Accept, Accepted, Connect, Request};
+use rnic::cm::{Accept, Accepted, Connect, IncomingRequest};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{PathMtu, Psn};
 use work::ReadDepth;
@@ -282,7 +282,7 @@ impl Link {
         &mut self,
         cx: &mut EngineContext<'_>,
         LocalRequest { local_address: index, id, .. }: LocalRequest,
-        request: &Request,
+        request: &IncomingRequest,
         private: &[u8],
         depth: ReadDepth,
     ) {

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use rnic::Remote;
-use rxe_model::{Op, Request};
+use rxe_model::{Op, WorkRequest};
 use wire::rocev2::{Packet, PathMtu, Psn};
 
 use super::{Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::Operation;
 use crate::network::Ecn;
-use crate::requests::{Load, Requests};
+use crate::posted_messages::{Load, PostedMessages};
 
 /// The ACK timeout that connection management of the kernel chooses: 4.096 µs << 17.
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
@@ -32,7 +32,7 @@ pub(crate) struct Rxe {
     /// The peer's memory.
     remote: rxe_model::Remote,
     /// The messages of this end. `None` if the peer posts all messages.
-    requests: Option<Requests>,
+    requests: Option<PostedMessages>,
     /// The time from which the requester may send the next packet.
     next_packet: Instant,
 }
@@ -52,7 +52,7 @@ impl Rxe {
         Rxe {
             model: rxe_model::Rxe::new(cfg, vec![0; load.size as usize]),
             remote: rxe_model::Remote { va: remote.addr, r_key: remote.key },
-            requests: posts.then(|| Requests::new(load)),
+            requests: posts.then(|| PostedMessages::new(load)),
             next_packet: load.start,
         }
     }
@@ -89,7 +89,7 @@ impl End for Rxe {
                 Operation::Read => Op::Read(self.remote),
             };
             while requests.post(now) {
-                self.model.post(Request { op, local: 0, len: size as usize });
+                self.model.post(WorkRequest { op, local: 0, len: size as usize });
             }
         }
         out.extend(std::iter::from_fn(|| self.model.transmit_response()).map(outgoing));
@@ -105,12 +105,12 @@ impl End for Rxe {
         if self.model.failure().is_some() {
             return None;
         }
-        let start = self.requests.as_ref().and_then(Requests::deadline);
+        let start = self.requests.as_ref().and_then(PostedMessages::deadline);
         let next_packet = self.model.has_request().then_some(self.next_packet);
         [start, self.model.deadline(), next_packet].into_iter().flatten().min()
     }
 
-    fn requests(&self) -> Option<&Requests> {
+    fn requests(&self) -> Option<&PostedMessages> {
         self.requests.as_ref()
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::network::Ecn;
-use crate::requests::{Load, Requests};
+use crate::posted_messages::{Load, PostedMessages};
 use crate::tcp::{Ack, Algorithm, Receiver, Sender};
 
 /// The octets of the TCP header with timestamps.
@@ -16,7 +16,7 @@ const IP_TCP_OCTETS: usize = 20 + HEADER_OCTETS;
 /// The end that sends data.
 pub(crate) struct TcpSource {
     sender: Sender,
-    requests: Requests,
+    requests: PostedMessages,
     /// The maximum number of octets in a segment.
     segment_octets: usize,
 }
@@ -33,7 +33,7 @@ impl TcpSource {
     /// A source with this load. `mtu` is the size of an IP packet, and `round_trip` what the
     /// handshake of the connection has measured.
     pub(crate) fn new(algorithm: Algorithm, mtu: usize, round_trip: Duration, load: Load) -> Self {
-        let (sender, requests) = (Sender::new(algorithm, round_trip), Requests::new(load));
+        let (sender, requests) = (Sender::new(algorithm, round_trip), PostedMessages::new(load));
         TcpSource { sender, requests, segment_octets: mtu - IP_TCP_OCTETS }
     }
 
@@ -84,7 +84,7 @@ impl End for TcpSource {
         self.requests.deadline().into_iter().chain(self.sender.deadline()).min()
     }
 
-    fn requests(&self) -> Option<&Requests> {
+    fn requests(&self) -> Option<&PostedMessages> {
         Some(&self.requests)
     }
 }
@@ -109,7 +109,7 @@ impl End for TcpSink {
         None
     }
 
-    fn requests(&self) -> Option<&Requests> {
+    fn requests(&self) -> Option<&PostedMessages> {
         None
     }
 }

@@ -7,7 +7,7 @@ use netem::Conditions;
 use netem::text::{parse_number, parse_octets, parse_time};
 
 use super::queue::{Discipline, QueueLimits};
-use super::{Balance, LinkSpec, Topology};
+use super::{Balance, ChannelSpec, Topology};
 
 /// A dumbbell: each source has a link to a switch, the bottleneck leads from this switch to another
 /// switch, and each sink has a link to the other switch.
@@ -147,7 +147,7 @@ impl Dumbbell {
         for path in 0..self.paths {
             let delay = self.conditions.delay + self.skew * path as u32;
             let conditions = Conditions { delay, ..self.conditions.clone() };
-            let link = |from, to| LinkSpec { from, to, conditions: conditions.clone(), queue };
+            let link = |from, to| ChannelSpec { from, to, conditions: conditions.clone(), queue };
             bottlenecks.push(topology.add(link(near, far)));
             topology.add(link(far, near));
         }
@@ -156,7 +156,7 @@ impl Dumbbell {
         });
         let access = Conditions { rate, limit: usize::MAX, ..Conditions::OFF };
         let mut attach = |switch, node| {
-            let link = |from, to| LinkSpec {
+            let link = |from, to| ChannelSpec {
                 from,
                 to,
                 conditions: access.clone(),

@@ -32,7 +32,7 @@ fn packets_take_the_shortest_path() {
     let mut topology = Topology::new();
     let mut link = |from, to, micros| {
         let conditions = Conditions { delay: MICROSECOND * micros, ..Conditions::OFF };
-        topology.add(LinkSpec { from, to, conditions, queue: QueueLimits::NONE });
+        topology.add(ChannelSpec { from, to, conditions, queue: QueueLimits::NONE });
     };
     // From 0 to 3 there is a path over 1 and a longer one over 1 and 2.
     link(0, 1, 1);

@@ -3,7 +3,7 @@
 
 mod network;
 mod programs;
-mod table;
+mod text_table;
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::Bar;
 use crate::cargo::{cargo, target};
 use network::{Namespace, Network};
 use programs::Programs;
-use table::{FOOT, Measured};
+use text_table::{FOOT, Measured};
 
 /// Measures, and prints a table for each network.
 pub(super) fn run(rounds: u32) -> Result<()> {
@@ -52,7 +52,7 @@ fn measure(title: &str, network: &Network, programs: &Programs, rounds: u32) -> 
         }
     }
     println!("\n{title}: medians of the rounds, number of rounds: {rounds}\n");
-    print!("{}", table::print(&measured));
+    print!("{}", text_table::print(&measured));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ const SURVIVORS: &[(&str, &str, &str)] = &[
     ("dat-core/src/evd/mod.rs", "replace | with ^ in Evd<T>::state", NO_COMMON_BITS),
     ("dat-core/src/ep/bind.rs", "replace | with ^", NO_COMMON_BITS),
     ("dat-core/src/ep/params.rs", "replace | with ^", NO_COMMON_BITS),
-    ("dat-core/src/ep/requests.rs", "replace | with ^ in Requests::claim", NO_COMMON_BITS),
+    ("dat-core/src/ep/request_cells.rs", "replace | with ^ in RequestCells::claim", NO_COMMON_BITS),
     (
         "dat-core/src/ep/params.rs",
         "delete field service_type from struct DAT_EP_ATTR expression in defaults",
@@ -28,8 +28,8 @@ const SURVIVORS: &[(&str, &str, &str)] = &[
         ZERO_FIELD,
     ),
     (
-        "dat-core/src/ep/requests.rs",
-        "replace >> with << in Requests::claim",
+        "dat-core/src/ep/request_cells.rs",
+        "replace >> with << in RequestCells::claim",
         "a free cell that the quick check misses is found by the search: only the time differs",
     ),
     ("rnic/src/rdmap/frame.rs", "replace > with == in Framing<H, P>::put", SAME_OCTETS),

@@ -13,12 +13,12 @@
 mod convert;
 mod ep;
 mod evd;
+mod function_table;
 mod ia;
 mod mask;
 mod mem;
 mod post;
 mod record;
 mod same;
-mod table;
 
-pub(super) use self::table::{Table, table};
+pub(super) use self::function_table::{TableV1, table};

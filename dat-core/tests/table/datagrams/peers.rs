@@ -14,7 +14,7 @@ fn both_sides_learn_each_other_and_exchange_datagrams() {
         connect_to(&a, x, (LOCALHOST, qualifier), b"who are you?", TEN_SECONDS).unwrap();
         assert_eq!(state(&a, x), DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
 
-        let Request { cr, arrival, private } = request(&b);
+        let ArrivedRequest { cr, arrival, private } = request(&b);
         // SAFETY: a PSP has received the request.
         assert_eq!(unsafe { arrival.sp_handle.psp_handle }, psp);
         assert_eq!((arrival.conn_qual, private.as_slice()), (qualifier, &b"who are you?"[..]));
@@ -164,10 +164,10 @@ fn one_endpoint_has_many_peers() {
             connect_to(&b, *y, (LOCALHOST, of_a), &[n as u8], TEN_SECONDS).unwrap();
         }
         for _ in 0..PEERS {
-            let Request { cr, private, .. } = request(&b);
+            let ArrivedRequest { cr, private, .. } = request(&b);
             accept(&b, cr, eps[usize::from(private[0])], &private).unwrap();
             assert_eq!(state(&b, eps[usize::from(private[0])]), DAT_EP_STATE_COMPLETION_PENDING);
-            let Request { cr, private, .. } = request(&a);
+            let ArrivedRequest { cr, private, .. } = request(&a);
             accept(&a, cr, x, &private).unwrap();
             assert_eq!(state(&a, x), DAT_EP_STATE_COMPLETION_PENDING);
             connect_to(&a, x, (LOCALHOST, 1), b"", TEN_SECONDS).unwrap();

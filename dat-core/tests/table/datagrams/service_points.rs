@@ -28,7 +28,7 @@ fn a_reserved_service_point_answers_with_its_endpoint() {
     assert_eq!(state(&b, y), DAT_EP_STATE_RESERVED);
 
     connect_to(&a, x, (LOCALHOST, RSP_QUALIFIER), b"ask", TEN_SECONDS).unwrap();
-    let Request { cr, arrival, private } = request(&b);
+    let ArrivedRequest { cr, arrival, private } = request(&b);
     // SAFETY: an RSP has received the request.
     assert_eq!(unsafe { arrival.sp_handle.rsp_handle }, rsp);
     assert_eq!(private, b"ask");
@@ -158,7 +158,7 @@ fn a_request_is_handed_off_with_its_service() {
     let (psp, second) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
     connect_to(&a, x, (LOCALHOST, first), b"ask", TEN_SECONDS).unwrap();
     dat!(table, cr_handoff_func(request(&b).cr, second)).unwrap();
-    let Request { cr, arrival, private } = request(&b);
+    let ArrivedRequest { cr, arrival, private } = request(&b);
     // SAFETY: a PSP has received the request.
     assert_eq!(unsafe { arrival.sp_handle.psp_handle }, psp);
     assert_eq!((arrival.conn_qual, private.as_slice()), (second, &b"ask"[..]));

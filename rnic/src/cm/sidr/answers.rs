@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{RequestKey, Transmit};
 use crate::rate_limit::network;
-use crate::table;
+use crate::shrinking_map;
 
 /// The time for which a reply is remembered: longer than Linux repeats a request (65.5 s).
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(70);
@@ -64,7 +64,7 @@ impl Answers {
     }
 
     fn remove(&mut self, key: &RequestKey) {
-        let Some(answer) = table::remove(&mut self.by_key, key) else { return };
+        let Some(answer) = shrinking_map::remove(&mut self.by_key, key) else { return };
         self.by_age.remove(&answer.serial);
         let source = network(key.0);
         if let Some(serials) = self.by_source.get_mut(&source) {
@@ -72,7 +72,7 @@ impl Answers {
                 serials.remove(at);
             }
             if serials.is_empty() {
-                table::remove(&mut self.by_source, &source);
+                shrinking_map::remove(&mut self.by_source, &source);
             }
         }
     }

@@ -711,11 +711,11 @@ fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
     for n in 200..400 {
         forge(&mut pair.cms[B], n, [10, 9, 1, n as u8].into(), pair.now);
     }
-    assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);
+    assert_eq!(deferred(&pair), incoming_req::MAX_DEFERRED_PER_LISTENER);
     // The caller of one deferred REQ repeats it. The only effect is that this REQ is kept longer.
     pair.pass_without_receiving(3 * SECOND);
     forge(&mut pair.cms[B], 5, [10, 9, 0, 2].into(), pair.now);
-    assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);
+    assert_eq!(deferred(&pair), incoming_req::MAX_DEFERRED_PER_LISTENER);
     pair.pass_without_receiving(3 * SECOND);
     let (first, _) = pair.request();
     pair.cms[B].reject(pair.now, first, Reason::CONSUMER, &[]).unwrap();

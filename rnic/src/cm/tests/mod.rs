@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use netem::{Conditions, Link};
+use netem::{Channel, Conditions};
 use wire::cm::{Mad, Message, Reason, Timeout};
 use wire::rocev2::{PathMtu, Psn};
 
@@ -41,8 +41,8 @@ fn random(seed: u64) -> Random {
 struct Pair {
     now: Instant,
     cms: [Cm; 3],
-    /// The links that A and B send over.
-    links: [Link<Transmit>; 2],
+    /// The channels that A and B send over.
+    channels: [Channel<Transmit>; 2],
     /// The messages that were sent, each as the letter of the sender and the name of the message.
     /// Lost messages are in parentheses.
     log: Vec<String>,
@@ -66,8 +66,8 @@ impl Pair {
             let cfg = Cfg { low_bits, ..Cfg::new(0xA0 + u64::from(slot)) };
             Cm::new(cfg, random(seed))
         };
-        let link = |salt| {
-            Link::new(Conditions {
+        let channel = |salt| {
+            Channel::new(Conditions {
                 seed: conditions.seed.wrapping_mul(31) + salt,
                 ..conditions.clone()
             })
@@ -75,7 +75,7 @@ impl Pair {
         Pair {
             now: Instant::now(),
             cms: [cm(1), cm(2), cm(3)],
-            links: [link(1), link(2)],
+            channels: [channel(1), channel(2)],
             log: vec![],
             lose: vec![],
             busy: false,
@@ -94,7 +94,7 @@ impl Pair {
     }
 
     /// The request that B has got. Panics if B has got any other event.
-    fn request(&mut self) -> (ConnId, Request) {
+    fn request(&mut self) -> (ConnId, IncomingRequest) {
         match &self.events(B)[..] {
             [(id, Event::Request(request))] => (*id, (**request).clone()),
             other => panic!("{other:?}"),
@@ -132,11 +132,11 @@ impl Pair {
                         self.log.push(format!("({name})"));
                     } else {
                         self.log.push(name);
-                        self.links[side.min(B)].send(self.now, transmit, 320);
+                        self.channels[side.min(B)].send(self.now, transmit, 320);
                     }
                 }
             }
-            let arrivals = [A, B].map(|side| self.links[side].receive(self.now));
+            let arrivals = [A, B].map(|side| self.channels[side].receive(self.now));
             if arrivals.iter().all(Option::is_none) {
                 return;
             }
@@ -168,7 +168,7 @@ impl Pair {
     /// The next time at which a timer expires or a datagram arrives.
     fn deadline(&self) -> Option<Instant> {
         let cms = self.cms.iter().filter_map(Cm::deadline);
-        cms.chain(self.links.iter().filter_map(Link::deadline)).min()
+        cms.chain(self.channels.iter().filter_map(Channel::deadline)).min()
     }
 
     /// Lets time pass.

@@ -15,7 +15,7 @@ fn a_call_is_accepted() {
     let a = pair.connect(QPN[A]);
     pair.run();
     let (b, request) = pair.request();
-    let expected = Request {
+    let expected = IncomingRequest {
         from: call().local,
         to: call().remote,
         qpn: QPN[A],

@@ -123,14 +123,14 @@ fn a_last_acknowledgement_may_be_lost() {
         // acknowledgement yet.
         delivered += 1;
         let Pair { mut a, b, mut now, .. } = pair;
-        let Side { queues, rc, burst, mut link, .. } = b;
+        let Side { queues, rc, burst, mut channel, .. } = b;
         let mut closed = Closed { queues, responder: rc.into_ack_only_responder(), burst };
         in_doubt += u32::from(a.rc.deadline().is_some());
         let end = now + Duration::from_millis(60);
         now += conditions.delay;
         a.rc.start_peer_close(now);
         loop {
-            while let Some(packet) = link.receive(now) {
+            while let Some(packet) = channel.receive(now) {
                 a.take(now, &packet).unwrap();
             }
             if a.rc.deadline().is_some_and(|at| at <= now) {
@@ -143,15 +143,17 @@ fn a_last_acknowledgement_may_be_lost() {
                 a.rc.transmit(now, &mut a.burst).unwrap();
                 a.send_burst(now);
             }
-            while let Some(packet) = a.link.receive(now) {
+            while let Some(packet) = a.channel.receive(now) {
                 closed.responder.receive(&Packet::parse(&packet).unwrap());
                 closed.responder.transmit(&mut closed.burst);
                 for packet in take_packets(&mut closed.burst) {
-                    link.send(now, packet, 64);
+                    channel.send(now, packet, 64);
                 }
             }
-            let next =
-                [a.link.deadline(), link.deadline(), a.rc.deadline()].into_iter().flatten().min();
+            let next = [a.channel.deadline(), channel.deadline(), a.rc.deadline()]
+                .into_iter()
+                .flatten()
+                .min();
             now = next.unwrap().max(now + Duration::from_nanos(1));
             assert!(now <= end, "seed {seed}");
         }

@@ -23,7 +23,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netem::{Conditions, Link};
+use netem::{Channel, Conditions};
 use wire::rocev2::{
     Aeth, Bth, Extension, Opcode, Packet, PathMtu, Psn, Reth, RnrTimer, Syndrome, packet_len,
 };
@@ -38,7 +38,7 @@ pub(crate) struct Side {
     pub(crate) rc: ReliableConnection,
     pub(crate) early_pool: Arc<EarlyPool>,
     pub(crate) burst: Burst,
-    link: Link<Vec<u8>>,
+    channel: Channel<Vec<u8>>,
 }
 
 impl Deref for Side {
@@ -104,8 +104,8 @@ impl Side {
     pub(crate) fn of((queues, work): (Queues, Work), cfg: RcCfg, now: Instant) -> Side {
         let early_pool = Arc::default();
         let rc = ReliableConnection::new(work, cfg, now).with_early_pool(&early_pool);
-        let (burst, link) = (Burst::new(64, 1 << 18), Link::new(Conditions::default()));
-        Side { queues, rc, early_pool, burst, link }
+        let (burst, channel) = (Burst::new(64, 1 << 18), Channel::new(Conditions::default()));
+        Side { queues, rc, early_pool, burst, channel }
     }
 
     /// The packets that this side has put into its burst.
@@ -124,13 +124,13 @@ impl Side {
         for packet in packets {
             // The size on the wire includes the headers of Ethernet, IPv4 and UDP, and the ICRC.
             let octets = packet.len() + 14 + 20 + 8 + 4;
-            self.link.send(now, packet, octets);
+            self.channel.send(now, packet, octets);
         }
         any
     }
 
     /// Performs all actions that are possible at this time. Returns whether there were any.
-    fn run(&mut self, now: Instant, from: &mut Link<Vec<u8>>) -> Result<bool, Failure> {
+    fn run(&mut self, now: Instant, from: &mut Channel<Vec<u8>>) -> Result<bool, Failure> {
         let mut moved = false;
         while let Some(packet) = from.receive(now) {
             self.take(now, &packet)?;
@@ -187,8 +187,9 @@ impl Pair {
 
     /// Connects the two sides by a network with these conditions, in both directions.
     pub(crate) fn over(mut self, conditions: &Conditions) -> Pair {
-        self.a.link = Link::new(conditions.clone());
-        self.b.link = Link::new(Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() });
+        self.a.channel = Channel::new(conditions.clone());
+        self.b.channel =
+            Channel::new(Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() });
         self
     }
 
@@ -196,13 +197,16 @@ impl Pair {
     /// Returns whether there is one.
     pub(crate) fn step(&mut self) -> Result<bool, (char, Failure)> {
         loop {
-            let moved = self.b.run(self.now, &mut self.a.link).map_err(|failure| ('b', failure))?;
-            if !moved & !self.a.run(self.now, &mut self.b.link).map_err(|failure| ('a', failure))? {
+            let moved =
+                self.b.run(self.now, &mut self.a.channel).map_err(|failure| ('b', failure))?;
+            if !moved
+                & !self.a.run(self.now, &mut self.b.channel).map_err(|failure| ('a', failure))?
+            {
                 break;
             }
         }
         let Pair { a, b, now, .. } = self;
-        let events = [a.link.deadline(), b.link.deadline(), a.rc.deadline(), b.rc.deadline()];
+        let events = [a.channel.deadline(), b.channel.deadline(), a.rc.deadline(), b.rc.deadline()];
         let next = events.into_iter().flatten().min();
         // If the next event is overdue, the clock still advances by a nanosecond.
         *now = next.map_or(*now, |at| at.max(*now + Duration::from_nanos(1)));

@@ -1,7 +1,7 @@
 //! Tests of packets that arrive early, of the NAKs for missing packets, and of what is sent again.
 
 use netem::Probability;
-use rxe_model::{Op, R_KEY, Request, Rxe, RxeCfg};
+use rxe_model::{Op, R_KEY, Rxe, RxeCfg, WorkRequest};
 use wire::rocev2::NakCode;
 
 use super::*;
@@ -80,13 +80,13 @@ pub(super) fn drive<A: End, B: End>(
 ) -> Duration {
     let there = conditions.clone();
     let back = Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() };
-    let (mut there, mut back) = (Link::<Vec<u8>>::new(there), Link::<Vec<u8>>::new(back));
+    let (mut there, mut back) = (Channel::<Vec<u8>>::new(there), Channel::<Vec<u8>>::new(back));
     let start = Instant::now();
     let mut now = start;
-    let send = |link: &mut Link<Vec<u8>>, packets: Vec<Vec<u8>>, now| {
+    let send = |channel: &mut Channel<Vec<u8>>, packets: Vec<Vec<u8>>, now| {
         for packet in packets {
             let octets = packet.len() + 14 + 20 + 8 + 4;
-            link.send(now, packet, octets);
+            channel.send(now, packet, octets);
         }
     };
     loop {
@@ -147,8 +147,8 @@ fn rxe(peer: usize, len: usize) -> Rxe {
 }
 
 /// A WRITE of this number of octets.
-fn rxe_write(len: usize, (va, r_key): (u64, u32)) -> Request {
-    Request { op: Op::Write(rxe_model::Remote { va, r_key }), local: 0, len }
+fn rxe_write(len: usize, (va, r_key): (u64, u32)) -> WorkRequest {
+    WorkRequest { op: Op::Write(rxe_model::Remote { va, r_key }), local: 0, len }
 }
 
 /// A gigabit network that loses this percentage of the packets in each direction.
@@ -585,7 +585,7 @@ fn only_the_missing_packets_are_sent_again() {
         pair.a.rc.transmit(pair.now, &mut pair.a.burst).unwrap();
         for (index, packet) in pair.a.sent().into_iter().enumerate() {
             if !lost.contains(&index) {
-                pair.a.link.send(pair.now, packet, 0);
+                pair.a.channel.send(pair.now, packet, 0);
             }
         }
         while pair.a.rc.work().has_requests() {

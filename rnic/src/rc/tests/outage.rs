@@ -5,7 +5,7 @@ use netem::Probability;
 use super::order::{End, next_packet};
 use super::*;
 use crate::WcStatus;
-use rxe_model::{Op, R_KEY, Request, Rxe, RxeCfg};
+use rxe_model::{Op, R_KEY, Rxe, RxeCfg, WorkRequest};
 
 const OUTAGE: Duration = Duration::from_secs(8);
 /// The time in which a transfer must end after the outage.
@@ -64,7 +64,7 @@ fn drive<A: End, B: End>(
     begins: Duration,
     is_done: impl Fn(&A, &B) -> bool,
 ) -> Option<Duration> {
-    let network = || Link::<Vec<u8>>::new(Conditions { delay: DELAY, ..Conditions::default() });
+    let network = || Channel::<Vec<u8>>::new(Conditions { delay: DELAY, ..Conditions::default() });
     let (mut there, mut back) = (network(), network());
     let start = Instant::now();
     let (down, up) = (start + begins, start + begins + OUTAGE);
@@ -76,11 +76,11 @@ fn drive<A: End, B: End>(
         if b.deadline().is_some_and(|at| at <= now) {
             b.expire(now);
         }
-        for (link, packets) in [(&mut there, a.transmit(now)), (&mut back, b.transmit(now))] {
+        for (channel, packets) in [(&mut there, a.transmit(now)), (&mut back, b.transmit(now))] {
             for packet in packets {
                 let octets = packet.len();
                 if !(down..up).contains(&now) {
-                    link.send(now, packet, octets);
+                    channel.send(now, packet, octets);
                 }
             }
         }
@@ -130,7 +130,7 @@ fn requests_of_rxe_survive_eight_seconds_without_a_network() {
             side.recv(n, &[sink.seg(0, LEN)]);
             let remote = rxe_model::Remote { va: sink.addr(), r_key: sink.key() };
             let op = if n % 2 == 0 { Op::Write(remote) } else { Op::Send };
-            rxe.post(Request { op, local: 0, len: LEN });
+            rxe.post(WorkRequest { op, local: 0, len: LEN });
         }
         let is_done = |rxe: &Rxe, _: &Side| rxe.completed() == MESSAGES as usize;
         let took = drive((&mut rxe, &mut side), begins, is_done);

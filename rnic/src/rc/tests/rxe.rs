@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use netem::Probability;
-use rxe_model::{Op, R_KEY, Request, Rxe, RxeCfg};
+use rxe_model::{Op, R_KEY, Rxe, RxeCfg, WorkRequest};
 
 use super::order::{End, drive, rxe_cfg};
 use super::*;
@@ -105,7 +105,7 @@ impl Consumer for Theirs {
             Kind::FetchAdd => Op::FetchAdd(at, 1),
             Kind::CompareSwap(value) => Op::CompareSwap(at, [value, value + 1]),
         };
-        self.rxe.post(Request { op, local, len });
+        self.rxe.post(WorkRequest { op, local, len });
     }
 
     fn completed(&mut self) -> usize {

@@ -53,7 +53,7 @@ struct Adapter {
     cm: Cm,
     side: Side,
     buf: Buf,
-    out: Link<Frame>,
+    out: Channel<Frame>,
 }
 
 struct Scene {
@@ -121,7 +121,7 @@ impl Adapter {
         let cm = Cm::new(Cfg::new(GUIDS[side]), random(side as u64));
         let side = Side::new(cfg(1 - side), now);
         let buf = side.buf(16 * OCTETS);
-        Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
+        Adapter { cm, side, buf, out: Channel::new(conditions.clone()) }
     }
 
     /// Sends the packets and messages of this side. Returns whether anything was sent.

@@ -92,7 +92,7 @@ fn a_refusal_reaches_the_requester() {
         assert_eq!(pair.drive(), Err(('b', Failure::Refusing(code))));
         pair.b.end(pair.now);
         let failure = loop {
-            match pair.a.run(pair.now, &mut pair.b.link) {
+            match pair.a.run(pair.now, &mut pair.b.channel) {
                 Ok(_) => pair.now += Duration::from_millis(1),
                 Err(failure) => break failure,
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netem::{Conditions, Link, Probability};
+use netem::{Channel, Conditions, Probability};
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn what_arrives_is_what_was_sent() {
 fn over(conditions: Conditions) {
     let mut rng = Rng(conditions.seed);
     let (mut a, mut b) = (End::new(), End::new());
-    let mut link = Link::new(conditions);
+    let mut channel = Channel::new(conditions);
     let mut now = Instant::now();
     // Each receive has its own memory. Some receives are too small for some datagrams.
     let source = a.buf(64 * MAX_LEN);
@@ -45,7 +45,7 @@ fn over(conditions: Conditions) {
     let mut posted: Vec<Option<Vec<Segment>>> = sinks.iter().map(|_| None).collect();
     let (mut next, mut delivered) = (0, vec![0u32; DATAGRAMS]);
     let mut arrived = 0;
-    while next < DATAGRAMS || link.deadline().is_some() {
+    while next < DATAGRAMS || channel.deadline().is_some() {
         for slot in 0..rng.below(64.min(DATAGRAMS - next) + 1) {
             let octets = payload(next as u32);
             source.octets_mut()[slot * MAX_LEN..][..octets.len()].copy_from_slice(&octets);
@@ -63,7 +63,7 @@ fn over(conditions: Conditions) {
         }
         for packet in a.sent() {
             let octets = packet.len();
-            link.send(now, packet, octets);
+            channel.send(now, packet, octets);
         }
         for (id, posted) in posted.iter_mut().enumerate() {
             if posted.is_none() && rng.chance(2) {
@@ -73,7 +73,7 @@ fn over(conditions: Conditions) {
                 *posted = Some(segments);
             }
         }
-        while let Some(packet) = link.receive(now) {
+        while let Some(packet) = channel.receive(now) {
             arrived += 1;
             b.take(&packet).unwrap();
         }
@@ -88,10 +88,10 @@ fn over(conditions: Conditions) {
             assert_eq!(wc.immediate, (number % 2 == 0).then_some(number));
             delivered[number as usize] += 1;
         }
-        now = link.deadline().map_or(now, |at| at.max(now + Duration::from_nanos(1)));
+        now = channel.deadline().map_or(now, |at| at.max(now + Duration::from_nanos(1)));
     }
 
-    let (sent, received, network) = (*a.ud.stats(), *b.ud.stats(), link.counters());
+    let (sent, received, network) = (*a.ud.stats(), *b.ud.stats(), channel.counters());
     assert_eq!(a.completions().len(), DATAGRAMS);
     assert_eq!(sent, Stats { tx_datagrams: DATAGRAMS as u64, ..Stats::default() });
     assert_eq!(network.sent, sent.tx_datagrams);

@@ -85,13 +85,13 @@ impl Peer {
 
     /// Returns whether the driver supports the CRC setting of this wire. In RoCEv2 the ICRC is
     /// mandatory, so rxe has no such setting.
-    fn supports(&self, wire: &Wire) -> bool {
+    fn supports(&self, wire: &GuestNetwork) -> bool {
         self.device == "siw" || wire.crc == Crc::Nobody
     }
 }
 
 /// The wire between this host and the guest.
-struct Wire {
+struct GuestNetwork {
     name: &'static str,
     family: Family,
     mtu: u32,
@@ -106,13 +106,13 @@ enum Crc {
     Ours,
 }
 
-const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> Wire {
-    Wire { name, family, mtu, crc }
+const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> GuestNetwork {
+    GuestNetwork { name, family, mtu, crc }
 }
 
 /// The wires between this host and the guest. The MTU is 1500 for normal Ethernet frames, and 9000
 /// for jumbo frames.
-const WIRES: &[Wire] = &[
+const WIRES: &[GuestNetwork] = &[
     wire("ipv4_mtu_1500", Family::V4, 1500, Crc::Nobody),
     wire("ipv4_mtu_9000", Family::V4, 9000, Crc::Nobody),
     wire("ipv6_mtu_1500", Family::V6, 1500, Crc::Nobody),
@@ -153,7 +153,7 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
         for wire in WIRES.iter().filter(|wire| peer.supports(wire)) {
-            let &Wire { name, family, mtu, crc } = wire;
+            let &GuestNetwork { name, family, mtu, crc } = wire;
             // A device name in ia_params would select the device's IPv4 address.
             let [near, _] = family.addresses();
             let params = if crc == Crc::Ours { format!("{near} crc=on") } else { near.to_owned() };
@@ -296,7 +296,7 @@ enum Program {
     Datagrams(datagrams::Program),
 }
 
-fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
+fn programs(peer: &Peer, wire: &'static GuestNetwork, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
     // Slow programs run with CRCs in only two of four cases: the kernel asks for CRCs and this
     // project's program is the caller, or this project's provider asks for CRCs and its program is

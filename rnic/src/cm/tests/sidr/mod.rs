@@ -6,7 +6,7 @@ mod network;
 mod replay;
 mod resolve;
 
-use netem::{Conditions, Link};
+use netem::{Channel, Conditions};
 use wire::cm::sidr_trailer::DatagramQp;
 use wire::cm::{IpHeader, MAD_SIZE, Mad, Message, ServiceId, SidrRep, SidrReq, SidrStatus};
 
@@ -26,8 +26,8 @@ const SERVICE: DatagramQp = DatagramQp { qpn: 0x00_2282, q_key: wire::cm::UDP_Q_
 struct Net {
     now: Instant,
     managers: [Sidr; 4],
-    /// The links that A and B send over.
-    links: [Link<Transmit>; 2],
+    /// The channels that A and B send over.
+    channels: [Channel<Transmit>; 2],
     /// All messages that were sent. Lost messages are among them.
     sent: Vec<Transmit>,
     /// The number of messages of either address that the network is about to lose.
@@ -45,14 +45,14 @@ impl Net {
             let seed = conditions.seed ^ u64::from(slot);
             Sidr::new(LowBits { count: 7, value: slot }, random(seed))
         };
-        let link = |salt| {
+        let channel = |salt| {
             let seed = conditions.seed.wrapping_mul(31) + salt;
-            Link::new(Conditions { seed, ..conditions.clone() })
+            Channel::new(Conditions { seed, ..conditions.clone() })
         };
         Net {
             now: Instant::now(),
             managers: [0, 1, 2, 3].map(manager),
-            links: [link(1), link(2)],
+            channels: [channel(1), channel(2)],
             sent: vec![],
             lose: [0; 2],
         }
@@ -86,11 +86,11 @@ impl Net {
                     self.sent.push(transmit);
                     match self.lose[side].checked_sub(1) {
                         Some(left) => self.lose[side] = left,
-                        None => self.links[side].send(self.now, transmit, 320),
+                        None => self.channels[side].send(self.now, transmit, 320),
                     }
                 }
             }
-            let arrivals = [A, B].map(|side| self.links[side].receive(self.now));
+            let arrivals = [A, B].map(|side| self.channels[side].receive(self.now));
             if arrivals.iter().all(Option::is_none) {
                 return;
             }
@@ -121,7 +121,7 @@ impl Net {
     /// The next time at which a timer expires or a datagram arrives.
     fn deadline(&self) -> Option<Instant> {
         let managers = self.managers.iter().filter_map(Sidr::deadline);
-        managers.chain(self.links.iter().filter_map(Link::deadline)).min()
+        managers.chain(self.channels.iter().filter_map(Channel::deadline)).min()
     }
 
     /// Lets time pass.

@@ -1,4 +1,4 @@
-//! The work of the two processes: one row.
+//! The task of the two processes: one row.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use measurement::connection::Connection;
 use measurement::measure::{self, agree_on_step, bandwidth_trial, on_each_connection};
 use measurement::peer::{self, Ends, Message};
 use measurement::plain_sockets::PlainSockets;
-use measurement::rounds::{MIN_OPERATIONS, Rules, Schedule, Step, Trial, Value};
-use measurement::wait::{Role, Wait};
+use measurement::schedule::{MIN_OPERATIONS, Rules, Schedule, Step, Trial, Value};
+use measurement::wait_mode::{Role, WaitMode};
 use registry::Wanted;
 use serde::{Deserialize, Serialize};
 
 use crate::datagrams::Datagrams;
-use crate::requests::{Endpoints, Requests, WatchedSockets};
+use crate::request_answer::{Endpoints, RequestAnswer, WatchedSockets};
 use crate::udp::Udp;
 use crate::watch::Watcher;
 use crate::workload::Workload;
@@ -27,9 +27,9 @@ const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 /// The number of threads, with a connection each, of [`What::Threads`].
 const THREADS: usize = 2;
 
-/// The work of both processes.
+/// The task of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct Task {
     pub(crate) what: What,
     pub(crate) against: Against,
     pub(crate) rounds: u32,
@@ -44,7 +44,7 @@ pub(crate) enum What {
     /// both ends.
     Threads(measure::Workload),
     /// Requests over many connections.
-    Many(Requests),
+    Many(RequestAnswer),
     /// A workload of two datagram endpoints.
     Datagrams(measure::Workload),
 }
@@ -97,7 +97,7 @@ impl Against {
 enum Ready {
     One(Workload, Watcher),
     Threads(measure::Workload),
-    Many(Requests, Box<Endpoints>, Box<WatchedSockets>),
+    Many(RequestAnswer, Box<Endpoints>, Box<WatchedSockets>),
     Datagrams(measure::Workload, Box<Datagrams>),
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Round {
     pub(crate) baseline: f64,
 }
 
-impl peer::Work for Work {
+impl peer::Task for Task {
     type Report = Round;
 
     fn largest(&self) -> usize {
@@ -175,7 +175,7 @@ impl peer::Work for Work {
     }
 }
 
-impl Work {
+impl Task {
     fn rules(&self) -> Rules {
         Rules {
             rounds: self.rounds as usize,
@@ -205,7 +205,11 @@ impl Work {
                 let connection = match (self.against, part) {
                     (Against::Local, part) => &mut connections[part],
                     (Against::Polling, part) => {
-                        connections[0].set_wait(if part == 0 { Wait::Block } else { Wait::Poll });
+                        connections[0].set_wait(if part == 0 {
+                            WaitMode::Block
+                        } else {
+                            WaitMode::Poll
+                        });
                         &mut connections[0]
                     }
                     (_, 0) => &mut connections[0],

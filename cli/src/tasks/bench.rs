@@ -1,4 +1,4 @@
-//! The work of `dat bench`.
+//! The task of `dat bench`.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use measurement::cpu;
 use measurement::measure::{agree_on_step, latency, on_each_connection, stream};
 use measurement::operation::{ATOMIC_BYTES, Operation};
 use measurement::plain_sockets::PlainSockets;
-use measurement::rounds::{
+use measurement::schedule::{
     DEFAULT_ROUNDS, Figure, Interleaved, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample,
     State, Step, Trial, median,
 };
 use measurement::states::states;
-use measurement::wait::{Role, Wait};
+use measurement::wait_mode::{Role, WaitMode};
 use serde::{Deserialize, Serialize};
 
 use crate::copying;
@@ -48,15 +48,15 @@ pub(crate) struct Point {
     pub(crate) connections: usize,
 }
 
-/// The work of the whole benchmark.
+/// The task of the whole benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct Task {
     pub(crate) points: Vec<Point>,
     pub(crate) rounds: u32,
     /// Each point is measured for at least this many seconds, in more rounds if needed. 0 means no
     /// minimum.
     pub(crate) seconds: f64,
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitMode,
     /// The processor of the server, if it is on the client's host and differs from the client's
     /// processor. The client then also measures how fast one copies what the other has written.
     pub(crate) server_cpu: Option<usize>,
@@ -165,13 +165,13 @@ impl Sample for Measurement {
 impl Point {
     /// Returns how the connections of the point wait. With several connections there are several
     /// threads, which sleep so that they do not take processor time from each other.
-    pub(crate) fn wait(self, requested: Wait) -> Wait {
-        if self.connections > 1 { Wait::Block } else { requested }
+    pub(crate) fn wait(self, requested: WaitMode) -> WaitMode {
+        if self.connections > 1 { WaitMode::Block } else { requested }
     }
 }
 
-impl Work {
-    /// Returns whether the work is within the limits of the command line. A client of `dat serve`
+impl Task {
+    /// Returns whether the task is within the limits of the command line. A client of `dat serve`
     /// may send values beyond the limits.
     pub(crate) fn is_valid(&self, adapters: usize) -> bool {
         let is_valid = |point: &Point| {
@@ -220,7 +220,7 @@ impl Work {
         }
     }
 
-    /// Runs the work of one process. `connections` contains first the connections of the first
+    /// Runs the task of one process. `connections` contains first the connections of the first
     /// adapter, then those of the second. The first round of every point comes first, then the
     /// second round of every point, and so on. At the client, `report_progress` is called with the
     /// number of completed points, and `report_outcome` with the outcome of a point after each of
@@ -425,15 +425,15 @@ mod tests {
     #[test]
     fn a_caller_asks_for_what_the_command_line_could_have() {
         let point = Point { operation: Operation::Send, size: 64, depth: 16, connections: 2 };
-        let work = |point| Work {
+        let task = |point| Task {
             points: vec![point],
             rounds: 1,
             seconds: 0.0,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             server_cpu: None,
         };
-        assert!(work(point).is_valid(1));
-        assert!(work(Point { size: MAX_MESSAGE_BYTES, connections: 32, ..point }).is_valid(1));
+        assert!(task(point).is_valid(1));
+        assert!(task(Point { size: MAX_MESSAGE_BYTES, connections: 32, ..point }).is_valid(1));
         for (point, adapters) in [
             (Point { size: 0, ..point }, 1),
             (Point { size: MAX_MESSAGE_BYTES + 1, ..point }, 1),
@@ -446,26 +446,26 @@ mod tests {
             (point, 0),
             (point, 3),
         ] {
-            assert!(!work(point).is_valid(adapters), "{point:?} {adapters}");
+            assert!(!task(point).is_valid(adapters), "{point:?} {adapters}");
         }
-        assert!(!Work { points: Vec::new(), ..work(point) }.is_valid(1));
-        assert!(!Work { rounds: 0, ..work(point) }.is_valid(1));
+        assert!(!Task { points: Vec::new(), ..task(point) }.is_valid(1));
+        assert!(!Task { rounds: 0, ..task(point) }.is_valid(1));
         for seconds in [-1.0, MAX_DURATION_SECONDS + 1.0, f64::NAN] {
-            assert!(!Work { seconds, ..work(point) }.is_valid(1), "{seconds}");
+            assert!(!Task { seconds, ..task(point) }.is_valid(1), "{seconds}");
         }
     }
 
     /// Regression test: the copies beside discarded rounds stayed among the copies of the row.
     #[test]
     fn each_copy_is_beside_a_round_that_counts() {
-        let work = Work {
+        let task = Task {
             points: Vec::new(),
             rounds: 5,
             seconds: 0.0,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             server_cpu: None,
         };
-        let mut rows = Interleaved::new(work.rules(1), [1]);
+        let mut rows = Interleaved::new(task.rules(1), [1]);
         let (mut copies, mut trials, mut counts) = (Vec::new(), 0, Vec::new());
         while let Some((_, Step { operations, .. })) = rows.next() {
             // Operations become ten times as fast after the second round, so that the rounds begin

@@ -14,12 +14,12 @@ pub enum Align {
 }
 
 /// A table with columns of fixed width, so that rows can be printed before all rows are known.
-pub struct Table<const N: usize> {
+pub struct TextTable<const N: usize> {
     /// The alignment and the width of each column.
     pub columns: [(Align, usize); N],
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> TextTable<N> {
     /// Returns a line without its newline.
     pub fn row<S: AsRef<str>>(&self, cells: [S; N]) -> String {
         let mut line = String::new();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let table = Table { columns: [(Align::Left, 6), (Align::Right, 5), (Align::Left, 3)] };
+        let table = TextTable { columns: [(Align::Left, 6), (Align::Right, 5), (Align::Left, 3)] };
         assert_eq!(table.row(["send", "1 µs", "yes"]), "send     1 µs  yes");
         assert_eq!(table.row(["", "12345", ""]), "        12345");
     }

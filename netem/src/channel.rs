@@ -20,7 +20,7 @@ pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// two networks have the same seed and differ in one property, only the effects of that property
 /// differ. For example, the packets lost at 1 % are among those lost at 2 %.
 #[derive(Debug)]
-pub struct Link<P> {
+pub struct Channel<P> {
     conditions: Conditions,
     rng: SplitMix64,
     counters: Counters,
@@ -33,14 +33,14 @@ pub struct Link<P> {
     last_arrival: Option<Instant>,
 }
 
-/// Counters of a link, in packets.
+/// Counters of a channel, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets passed to [`send`](Link::send).
+    /// Packets passed to [`send`](Channel::send).
     pub sent: u64,
     /// Packets lost at random.
     pub lost: u64,
-    /// Copies of packets lost because the link was full. A duplicated packet has two copies.
+    /// Copies of packets lost because the channel was full. A duplicated packet has two copies.
     pub overflowed: u64,
     /// Packets duplicated.
     pub repeated: u64,
@@ -57,8 +57,8 @@ struct Held<P> {
     latest: Instant,
 }
 
-impl<P: Clone> Link<P> {
-    /// A link without packets.
+impl<P: Clone> Channel<P> {
+    /// A channel without packets.
     pub fn new(conditions: Conditions) -> Self {
         Self {
             rng: SplitMix64::new(conditions.seed),
@@ -111,7 +111,7 @@ impl<P: Clone> Link<P> {
         self.counters
     }
 
-    /// The link's conditions.
+    /// The channel's conditions.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
     }
@@ -188,8 +188,8 @@ struct PacketChoices {
     extra: Duration,
 }
 
-/// The rate limit. Packets pass the link one after the other. A packet occupies the link for the
-/// time that its octets take at this rate.
+/// The rate limit. Packets pass the channel one after the other. A packet occupies the channel for
+/// the time that its octets take at this rate.
 #[derive(Debug)]
 pub struct Bottleneck {
     /// The rate in bits per second, not 0.

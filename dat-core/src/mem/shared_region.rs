@@ -355,7 +355,7 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         for _ in 0..50 {
             let ran = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "mem::shared::tests::processes_that_exit_leave_no_files"])
+                .args(["--exact", "mem::shared_region::tests::processes_that_exit_leave_no_files"])
                 .env(CLAIMS_IN, &directory)
                 .output()
                 .unwrap();

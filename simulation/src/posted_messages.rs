@@ -21,7 +21,7 @@ pub(crate) struct Load {
 
 /// Which messages are posted and which are completed. Messages complete in order.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub(crate) struct PostedMessages {
     pub(crate) load: Load,
     posted: usize,
     /// The time of each post that has not completed.
@@ -32,9 +32,9 @@ pub(crate) struct Requests {
     pub(crate) last_completion: Option<Instant>,
 }
 
-impl Requests {
+impl PostedMessages {
     pub(crate) fn new(load: Load) -> Self {
-        Requests {
+        PostedMessages {
             load,
             posted: 0,
             outstanding: VecDeque::new(),

@@ -17,7 +17,7 @@ use crate::doorbells::Doorbells;
 use crate::sync::lock;
 
 /// The state that threads read and write without the engine lock.
-pub(crate) struct SharedState<R> {
+pub(crate) struct EngineShared<R> {
     /// The doorbells of queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
     /// Counts the passes of progress. If a queue pair has posted nothing since the last pass, its
@@ -38,22 +38,22 @@ pub(crate) struct SharedState<R> {
     deadline_ns: AtomicU64,
     epoch: Instant,
     /// Work that arrived while another thread held the engine lock.
-    deferred: Mutex<DeferredWork<R>>,
+    deferred: Mutex<DeferredCalls<R>>,
     any_deferred: AtomicBool,
     waker: Waker,
 }
 
 /// Work for the holder of the engine lock.
-pub(crate) struct DeferredWork<R> {
+pub(crate) struct DeferredCalls<R> {
     /// Connection requests that the consumer has dropped without an answer.
     pub(crate) refused: Vec<R>,
     /// Events that the poller has reported and that are not delivered to the engine yet.
     pub(crate) events: Vec<Event>,
 }
 
-impl<R> Default for DeferredWork<R> {
+impl<R> Default for DeferredCalls<R> {
     fn default() -> Self {
-        DeferredWork { refused: Vec::new(), events: Vec::new() }
+        DeferredCalls { refused: Vec::new(), events: Vec::new() }
     }
 }
 
@@ -64,9 +64,9 @@ pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
 
-impl<R> SharedState<R> {
+impl<R> EngineShared<R> {
     pub(crate) fn new(waker: Waker) -> Self {
-        SharedState {
+        EngineShared {
             doorbells: Doorbells::default(),
             passes: AtomicU32::new(0),
             consumer_passes: AtomicU32::new(0),
@@ -76,7 +76,7 @@ impl<R> SharedState<R> {
             leftover: AtomicBool::new(false),
             deadline_ns: AtomicU64::new(NEVER),
             epoch: Instant::now(),
-            deferred: Mutex::new(DeferredWork::default()),
+            deferred: Mutex::new(DeferredCalls::default()),
             any_deferred: AtomicBool::new(false),
             waker,
         }
@@ -147,13 +147,13 @@ impl<R> SharedState<R> {
 
     /// Returns the deferred work in `empty`, and puts the contents of `empty` in its place, so that
     /// both keep their memory.
-    pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<R>) {
+    pub(crate) fn swap_deferred(&self, empty: &mut DeferredCalls<R>) {
         let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *deferred, empty);
     }
 
-    fn deferred(&self) -> MutexGuard<'_, DeferredWork<R>> {
+    fn deferred(&self) -> MutexGuard<'_, DeferredCalls<R>> {
         lock(&self.deferred)
     }
 

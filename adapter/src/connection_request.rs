@@ -7,39 +7,39 @@ use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 
 /// A connection request that the consumer has not answered.
-pub struct Request<E: MakeProgress> {
+pub struct ConnectionRequest<E: MakeProgress> {
     /// The engine's data about the request. `None` once the consumer has answered. The data are
     /// boxed to keep events small.
-    engine_part: Option<Box<E::Request>>,
+    engine_part: Option<Box<E::RequestData>>,
     /// One place in the backlog of the listener. `None` if the engine counts requests itself.
     #[expect(dead_code, reason = "the place is held until the consumer answers")]
     place: Option<Arc<()>>,
     reactor: Arc<Reactor<E>>,
 }
 
-impl<E: MakeProgress> Request<E> {
+impl<E: MakeProgress> ConnectionRequest<E> {
     /// Creates a request. If the backlog has no free place, returns the engine's data as the error.
     pub(crate) fn new(
         reactor: Arc<Reactor<E>>,
         backlog: Option<&Backlog>,
-        request: E::Request,
-    ) -> std::result::Result<Self, E::Request> {
+        request: E::RequestData,
+    ) -> std::result::Result<Self, E::RequestData> {
         let place = match backlog.map(Backlog::place) {
             Some(None) => return Err(request),
             place => place.flatten(),
         };
-        Ok(Request { engine_part: Some(Box::new(request)), place, reactor })
+        Ok(ConnectionRequest { engine_part: Some(Box::new(request)), place, reactor })
     }
 
     /// Returns the engine's data about a request that the consumer answers, and the reactor of
     /// that engine.
-    pub(crate) fn answer(mut self) -> Result<(E::Request, Arc<Reactor<E>>)> {
+    pub(crate) fn answer(mut self) -> Result<(E::RequestData, Arc<Reactor<E>>)> {
         let request = self.engine_part.take().ok_or(Error::InvalidState)?;
         Ok((*request, Arc::clone(&self.reactor)))
     }
 }
 
-impl<E: MakeProgress> Drop for Request<E> {
+impl<E: MakeProgress> Drop for ConnectionRequest<E> {
     /// Refuses a request that was not answered. The drop may happen while an event is reported.
     /// Then this thread holds the engine lock, and finds the deferred refusal before it releases
     /// the lock.

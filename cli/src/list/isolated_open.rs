@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use dat::Adapter;
-use measurement::parent::{self, START_LIMIT};
+use measurement::json_lines::{self, START_LIMIT};
 use registry::{Candidate, Entry, Origin};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 /// Opens an entry. Returns why it does not open.
 pub(crate) fn open(candidate: &Candidate) -> std::result::Result<(), String> {
-    match probe_entry(candidate) {
+    match open_isolated(candidate) {
         Ok(Answer::Opens(_)) => Ok(()),
         Ok(Answer::Fails(reason) | Answer::Broken(reason)) => Err(reason),
         Err(error) => Err(format!("{error:#}")),
@@ -39,10 +39,10 @@ pub(super) enum Answer {
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
 /// Opens an entry. The reason why it does not open includes what the library printed.
-pub(super) fn probe_entry(candidate: &Candidate) -> Result<Answer> {
+pub(super) fn open_isolated(candidate: &Candidate) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
-    command.arg("probe");
+    command.arg("open-entry");
     // These variables could direct the messages of the process elsewhere, or into a log. The
     // messages must be text on standard error, because they become part of the reason.
     for variable in ["DAT_DBG_DEST", "DAPL_DBG_DEST", "DAPL_DBG_TYPE", "OPENDAT_LOG"] {
@@ -128,7 +128,7 @@ fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answe
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
     command.stdout(output).stderr(complaints);
-    let reason = match parent::ask(command, plan, limit)? {
+    let reason = match json_lines::ask(command, plan, limit)? {
         (Some(Answer::Fails(reason)), _) => reason,
         (Some(answer), Some(_)) => return Ok(answer),
         (None, Some(status)) => format!("opening it terminated the program ({status})"),
@@ -162,8 +162,8 @@ fn read_output(file: &mut File) -> std::io::Result<String> {
 }
 
 /// Opens and closes the entry that the parent sends, and sends the result to the parent.
-pub(crate) fn probe() -> Result<bool> {
-    let candidate = &parent::receive_plan::<Plan>()?.candidate()?;
+pub(crate) fn open_received() -> Result<bool> {
+    let candidate = &json_lines::receive_plan::<Plan>()?.candidate()?;
     let answer = match Adapter::open_entry(candidate) {
         Ok(adapter) => Answer::Opens(adapter.attributes().named.clone()),
         Err(reason)
@@ -174,7 +174,7 @@ pub(crate) fn probe() -> Result<bool> {
         }
         Err(reason) => Answer::Fails(reason),
     };
-    parent::send(&answer);
+    json_lines::send(&answer);
     Ok(true)
 }
 

@@ -10,12 +10,12 @@ use measurement::connection::Connection;
 use measurement::peer::{self, Ends, Message};
 use serde::{Deserialize, Serialize};
 
-/// The work of the two processes.
+/// The task of the two processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Work {
-    Demo(demo::Work),
-    Bench(bench::Work),
-    Ping(ping::Work),
+pub(crate) enum Task {
+    Demo(demo::Task),
+    Bench(bench::Task),
+    Ping(ping::Task),
 }
 
 /// What a process reports besides its progress.
@@ -30,21 +30,21 @@ pub(crate) enum Report {
     Answered(Vec<f64>),
 }
 
-impl peer::Work for Work {
+impl peer::Task for Task {
     type Report = Report;
 
     fn largest(&self) -> usize {
         match self {
-            Work::Demo(work) => work.largest(),
-            Work::Bench(work) => work.largest(),
-            Work::Ping(work) => work.size,
+            Task::Demo(task) => task.largest(),
+            Task::Bench(task) => task.largest(),
+            Task::Ping(task) => task.size,
         }
     }
 
     fn connections(&self) -> usize {
         match self {
-            Work::Bench(work) => work.connections(),
-            Work::Demo(_) | Work::Ping(_) => 1,
+            Task::Bench(task) => task.connections(),
+            Task::Demo(_) | Task::Ping(_) => 1,
         }
     }
 
@@ -53,16 +53,16 @@ impl peer::Work for Work {
         let progress = |done| report(Message::Progress(done));
         let report = |what| report(Message::Report(what));
         match self {
-            Work::Demo(work) => work.run(first(connections)?, sockets, role, progress, |row| {
+            Task::Demo(task) => task.run(first(connections)?, sockets, role, progress, |row| {
                 report(Report::Row(row.map(Box::new)));
             }),
-            Work::Bench(work) => {
+            Task::Bench(task) => {
                 let measured = |outcome| report(Report::Measured(outcome));
-                work.run(connections, sockets, role, progress, measured)
+                task.run(connections, sockets, role, progress, measured)
             }
-            Work::Ping(work) => {
+            Task::Ping(task) => {
                 let answered = |times| report(Report::Answered(times));
-                work.run(first(connections)?, sockets, role, answered)
+                task.run(first(connections)?, sockets, role, answered)
             }
         }
     }

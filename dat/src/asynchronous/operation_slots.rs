@@ -33,7 +33,7 @@ enum State {
     Completed(Outcome),
 }
 
-struct Slot {
+struct OperationSlot {
     /// Number of the slot's current or next operation. It is a part of the cookie, so a completion
     /// that is left over from an endpoint that was dropped finds no operation.
     generation: u32,
@@ -43,16 +43,16 @@ struct Slot {
 
 /// Operations by their cookies.
 #[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
+pub(super) struct OperationSlots {
+    slots: Vec<OperationSlot>,
     free: Vec<u32>,
 }
 
-impl Slots {
+impl OperationSlots {
     /// Adds an operation of an endpoint or queue, and returns its cookie.
     pub(super) fn insert(&mut self, owner: usize) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, operation: None });
+            self.slots.push(OperationSlot { generation: 0, operation: None });
             u32::try_from(self.slots.len() - 1).expect("no adapter has 2³² operations in progress")
         });
         let slot = &mut self.slots[index as usize];
@@ -71,7 +71,7 @@ impl Slots {
     }
 
     /// The slot of an operation that was not removed.
-    fn slot(&mut self, cookie: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, cookie: u64) -> Option<&mut OperationSlot> {
         let slot = self.slots.get_mut(cookie as u32 as usize)?;
         let is_current = u64::from(slot.generation) == cookie >> 32 && slot.operation.is_some();
         is_current.then_some(slot)
@@ -80,7 +80,7 @@ impl Slots {
     /// Takes the result of an operation. If there is none yet, stores the waker, and leaves in its
     /// place the one that was stored before.
     pub(super) fn poll(&mut self, cookie: u64, waker: &mut Option<Waker>) -> Poll<Outcome> {
-        let Some(Slot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
+        let Some(OperationSlot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
             return Poll::Ready(Err(OperationError::Dropped));
         };
         match state {
@@ -129,7 +129,7 @@ impl Slots {
         is_meant: impl Fn(usize) -> bool,
         error: &OperationError,
     ) -> Vec<Next> {
-        let is_meant = |slot: &Slot| {
+        let is_meant = |slot: &OperationSlot| {
             slot.operation.as_ref().is_some_and(|(owner, state)| {
                 is_meant(*owner) && !matches!(state, State::Completed(_))
             })
@@ -150,7 +150,7 @@ impl Slots {
         cookie: u64,
         buffer: B,
     ) -> Result<Option<Waker>, B> {
-        let Some(Slot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
+        let Some(OperationSlot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
             return Err(buffer);
         };
         if matches!(state, State::Completed(_)) {
@@ -192,7 +192,7 @@ mod tests {
     fn a_completion_wakes_the_task_and_is_taken_once() {
         let wakes = Arc::new(Wakes::default());
         let mut waker = Some(wakes.clone().into());
-        let mut slots = Slots::default();
+        let mut slots = OperationSlots::default();
         let cookies = [slots.insert(1), slots.insert(1)];
         assert!(slots.poll(cookies[0], &mut waker).is_pending());
         if let Some(next) = slots.complete(completion(cookies[1], Status::Success)) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_operation_keeps_its_buffer_until_it_has_completed() {
-        let mut slots = Slots::default();
+        let mut slots = OperationSlots::default();
         let buffer = Arc::new(());
         let cookie = slots.insert(1);
         assert!(slots.abandon(cookie, buffer.clone()).is_ok());
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_operations_of_an_endpoint_end_with_it() {
-        let mut slots = Slots::default();
+        let mut slots = OperationSlots::default();
         let (gone, kept) = (slots.insert(1), slots.insert(2));
         let next = slots.end(|owner| owner == 1, &OperationError::Dropped);
         assert!(next.is_empty(), "no task waits");

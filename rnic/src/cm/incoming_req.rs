@@ -11,7 +11,7 @@ use wire::rocev2::PathMtu;
 use super::connection::{Conn, Peer};
 use super::half_open::DeferredReq;
 use super::state::{Input, State};
-use super::{Cm, ConnId, Event, Request, Transmit};
+use super::{Cm, ConnId, Event, IncomingRequest, Transmit};
 use crate::rate_limit::network;
 
 /// The values that identify a REQ: the caller's address, CA GUID and communication ID.
@@ -319,7 +319,7 @@ impl Cm {
 
         let id = conn.id;
         self.insert_request(conn);
-        let request = Request {
+        let request = IncomingRequest {
             from: caller.from,
             to: caller.to,
             qpn: req.qpn,

@@ -1,4 +1,4 @@
-//! The work of `dat ping`.
+//! The task of `dat ping`.
 
 use std::mem::take;
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use measurement::connection::Connection;
 use measurement::measure::{latency, report_latencies};
 use measurement::operation::Operation;
 use measurement::plain_sockets::PlainSockets;
-use measurement::wait::Role;
+use measurement::wait_mode::Role;
 use serde::{Deserialize, Serialize};
 
 /// The maximum message size.
@@ -32,9 +32,9 @@ const MAX_WARM_UP: usize = 100;
 /// one.
 const WARM_UP_TIME: Duration = Duration::from_millis(10);
 
-/// The work of both processes.
+/// The task of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct Task {
     pub(crate) size: usize,
     pub(crate) count: usize,
     pub(crate) operation: Operation,
@@ -44,8 +44,8 @@ pub(crate) struct Work {
     pub(crate) tells_each: bool,
 }
 
-impl Work {
-    /// Returns whether the work is within the limits of the command line. A client of `dat serve`
+impl Task {
+    /// Returns whether the task is within the limits of the command line. A client of `dat serve`
     /// may send values beyond the limits.
     pub(crate) fn is_valid(&self) -> bool {
         (1..=MAX_MESSAGE_BYTES as usize).contains(&self.size)
@@ -53,7 +53,7 @@ impl Work {
             && (0.0..=MAX_INTERVAL_SECONDS).contains(&self.interval)
     }
 
-    /// Runs the work of one process. At the client, `report_answers` is called with the times of
+    /// Runs the task of one process. At the client, `report_answers` is called with the times of
     /// round trips in seconds.
     pub(crate) fn run(
         &self,
@@ -62,7 +62,7 @@ impl Work {
         role: Role,
         report_answers: impl Fn(Vec<f64>),
     ) -> Result<()> {
-        let Work { size, operation, .. } = *self;
+        let Task { size, operation, .. } = *self;
         sockets.barrier()?;
         let interval = Duration::from_secs_f64(self.interval);
         let whole = self.latencies_per_round_trip();

@@ -15,7 +15,7 @@ use crate::check::{Outcome, failed};
 
 /// Memory that processes share: a file, and the cookie that names the memory in DAT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMemory {
     file: PathBuf,
     /// The cookie, which has 40 bytes.
     pub(crate) cookie: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Shared {
 
 impl Rig {
     /// Creates memory that can be shared, with a unique cookie. The memory is never freed.
-    pub(crate) fn to_share(&self, length: u32) -> Outcome<Shared> {
+    pub(crate) fn to_share(&self, length: u32) -> Outcome<SharedMemory> {
         // SAFETY: the text is NUL-terminated, and the result is checked.
         let fd = unsafe { libc::memfd_create(c"conformance".as_ptr(), 0) };
         if fd < 0 {
@@ -40,11 +40,11 @@ impl Rig {
         forget(memory);
         let mut cookie = format!("conformance {process} {number}").into_bytes();
         cookie.resize(DAT_LMR_COOKIE_SIZE, 0xa5);
-        Ok(Shared { file, cookie, length })
+        Ok(SharedMemory { file, cookie, length })
     }
 
     /// Maps the memory into this process. Returns its address.
-    pub(crate) fn map(&self, memory: &Shared) -> Outcome<DAT_PVOID> {
+    pub(crate) fn map(&self, memory: &SharedMemory) -> Outcome<DAT_PVOID> {
         let file = OpenOptions::new().read(true).write(true).open(&memory.file).map_err(failed)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (length, fd) = (memory.length as usize, file.as_raw_fd());
@@ -57,7 +57,7 @@ impl Rig {
     }
 
     /// Maps shared memory into this process, and calls dat_lmr_create on it in the rig's zone.
-    pub(crate) fn share(&self, memory: &Shared, region: &mut Region) -> Outcome<DAT_RETURN> {
+    pub(crate) fn share(&self, memory: &SharedMemory, region: &mut Region) -> Outcome<DAT_RETURN> {
         self.share_at(self.map(memory)?, memory, region)
     }
 
@@ -65,7 +65,7 @@ impl Rig {
     pub(crate) fn share_at(
         &self,
         at: DAT_PVOID,
-        named: &Shared,
+        named: &SharedMemory,
         region: &mut Region,
     ) -> Outcome<DAT_RETURN> {
         let mut cookie = [0; DAT_LMR_COOKIE_SIZE];

@@ -1,4 +1,4 @@
-//! The engine of a datagram queue pair.
+//! A datagram queue pair: sends posted datagrams, and places received ones.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn};
 use work::cause::{Cause, LocalUse};
 
 use super::cm_key_hosts::CmKeyHosts;
-use super::request::Way;
+use super::posted_datagram::Way;
 use super::stats::Stats;
 use crate::key::Right;
 use crate::qp::Work;

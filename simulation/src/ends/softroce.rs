@@ -10,8 +10,8 @@ use wire::rocev2::{Bth, Packet, Psn, RnrTimer};
 
 use super::{CONSUMER_TIME, Content, ETHERNET_IP_OCTETS, End, Outgoing};
 use crate::network::Ecn;
+use crate::posted_messages::{Load, PostedMessages};
 use crate::queue_pair::{Memory, QUEUE_DEPTH, Queues};
-use crate::requests::{Load, Requests};
 use crate::{Operation, Receives, Scenario};
 
 /// The octets of the UDP header. The ICRC, which a burst has room for, is counted with the packet.
@@ -33,14 +33,14 @@ const BURST_PACKETS: usize = 64;
 const BURST_OCTETS: usize = 1 << 16;
 
 /// An end of a connection between queue pairs.
-pub(crate) struct Engine {
+pub(crate) struct Softroce {
     rc: ReliableConnection,
     queues: Queues,
     /// The peer's memory.
     remote: Remote,
     burst: Burst,
     /// The messages of this end. `None` if the peer posts all messages.
-    requests: Option<Requests>,
+    requests: Option<PostedMessages>,
     receives: Receives,
     /// The octets of a receive.
     receive_octets: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Engine {
     failure: Option<Failure>,
 }
 
-impl Engine {
+impl Softroce {
     /// An end that posts this load, or that serves it. `remote` is the peer's memory.
     pub(crate) fn new(
         (memory, remote): (&Rc<Memory>, Remote),
@@ -90,12 +90,12 @@ impl Engine {
         let mut rc = ReliableConnection::new(work, cfg, now).with_early_pool(&Arc::default());
         let mut burst = Burst::new(BURST_PACKETS, BURST_OCTETS);
         rc.probe_path(&mut burst);
-        Engine {
+        Softroce {
             rc,
             queues,
             remote,
             burst,
-            requests: posts.then(|| Requests::new(load)),
+            requests: posts.then(|| PostedMessages::new(load)),
             receives,
             receive_octets: load.size,
             next_receive: None,
@@ -169,7 +169,7 @@ impl Engine {
     }
 }
 
-impl End for Engine {
+impl End for Softroce {
     fn receive(&mut self, now: Instant, content: &Content, is_marked: bool) {
         let Content::RoceV2(bytes) = content else { return };
         let Ok(packet) = Packet::parse(bytes) else { return };
@@ -201,11 +201,11 @@ impl End for Engine {
         if self.failure.is_some() {
             return None;
         }
-        let start = self.requests.as_ref().and_then(Requests::deadline);
+        let start = self.requests.as_ref().and_then(PostedMessages::deadline);
         [start, self.rc.deadline(), self.next_receive].into_iter().flatten().min()
     }
 
-    fn requests(&self) -> Option<&Requests> {
+    fn requests(&self) -> Option<&PostedMessages> {
         self.requests.as_ref()
     }
 

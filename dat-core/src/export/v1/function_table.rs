@@ -8,13 +8,13 @@ use super::{ep, evd, ia, mem, post, same};
 use crate::provider::Transport;
 
 /// The type of the function table of uDAPL 1.2.
-pub(in crate::export) type Table = DAT_PROVIDER;
+pub(in crate::export) type TableV1 = DAT_PROVIDER;
 
 /// Creates the 1.2 table of a transport, which has 70 words. The 2.0 table
-/// ([`table`](crate::export::table)) has 81 words.
+/// ([`table`](crate::export::function_table)) has 81 words.
 pub(in crate::export) fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
-) -> Table {
+) -> TableV1 {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),

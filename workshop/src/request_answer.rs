@@ -14,8 +14,8 @@ use dat::{
 use measurement::connection::expect_success;
 use measurement::measure::bandwidth_trial;
 use measurement::plain_sockets::{PlainSockets, prepare};
-use measurement::rounds::{Trial, Value};
-use measurement::wait::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, Wait};
+use measurement::schedule::{Trial, Value};
+use measurement::wait_mode::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role, WaitMode};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -26,7 +26,7 @@ const EVENT_CAPACITY: usize = 256;
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Requests {
+pub(crate) struct RequestAnswer {
     /// The size of requests and answers.
     pub(crate) size: usize,
     pub(crate) connections: usize,
@@ -43,7 +43,7 @@ pub(crate) trait Connections {
     fn receive(&mut self) -> Result<Option<usize>>;
 }
 
-impl Requests {
+impl RequestAnswer {
     /// Returns whether the figure is the time of a request. Otherwise it is the number of requests
     /// per second, as bytes per second.
     pub(crate) fn is_latency(&self) -> bool {
@@ -62,7 +62,7 @@ impl Requests {
         sockets.barrier()?;
         let start = Instant::now();
         let mut next = (0..self.connections).cycle();
-        let mut limit = Wait::Poll.poll_limit(PEER_TIMEOUT);
+        let mut limit = WaitMode::Poll.poll_limit(PEER_TIMEOUT);
         let (mut sent, mut received) = (0, 0);
         while received < count {
             while role == Role::Client && sent < count && sent - received < self.outstanding {
@@ -104,13 +104,13 @@ pub(crate) struct Endpoints {
 
 impl Endpoints {
     pub(crate) fn connect(
-        requests: Requests,
+        requests: RequestAnswer,
         adapter: &Adapter,
         server: Address,
         sockets: &mut PlainSockets,
         role: Role,
     ) -> Result<Self> {
-        let Requests { size, connections: count, outstanding } = requests;
+        let RequestAnswer { size, connections: count, outstanding } = requests;
         // Each connection needs a descriptor here and another one for the plain socket.
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -200,11 +200,11 @@ pub(crate) struct WatchedSockets {
 
 impl WatchedSockets {
     pub(crate) fn connect(
-        requests: Requests,
+        requests: RequestAnswer,
         sockets: &mut PlainSockets,
         role: Role,
     ) -> Result<Self> {
-        let Requests { size, connections, .. } = requests;
+        let RequestAnswer { size, connections, .. } = requests;
         let mut sockets = connect_more(sockets, role, connections)?;
         let poll = Poll::new()?;
         for (index, socket) in sockets.iter_mut().enumerate() {

@@ -20,7 +20,7 @@ use crate::allocate::slice_of;
 use crate::error::Result;
 
 /// The requests of one queue pair of an endpoint.
-pub(super) struct Requests {
+pub(super) struct RequestCells {
     /// The number of the last posted request. The posting thread writes this field, `next` and the
     /// cells.
     posted: AtomicU64,
@@ -60,14 +60,14 @@ pub(super) struct Claim {
     last_suppressed: Option<u64>,
 }
 
-impl Requests {
+impl RequestCells {
     /// Creates a queue for at most `max` requests. Fails with `DAT_INSUFFICIENT_RESOURCES` if there
     /// is no memory for the queue.
     pub(super) fn new(max: usize) -> Result<Self> {
         // A queue of length 0 has one cell that is never free.
         let mark = if max == 0 { NEVER_REACHED << 1 } else { 0 };
         let cell = || Cell { cookie: AtomicU64::new(0), mark: AtomicU64::new(mark) };
-        Ok(Requests {
+        Ok(RequestCells {
             posted: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             cells: slice_of(max.max(1), cell)?,
@@ -203,7 +203,7 @@ impl Requests {
     }
 
     /// Whether the consumer has taken all completions. Call this only after
-    /// [`Requests::set_expected`].
+    /// [`RequestCells::set_expected`].
     pub(super) fn is_drained(&self) -> bool {
         self.taken() >= self.expected.load(Ordering::Acquire)
     }
@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn a_queue_of_length_0_takes_nothing() {
         for reported in [true, false] {
-            let (mut none, mut one) = (Requests::new(0).unwrap(), Requests::new(1).unwrap());
+            let (mut none, mut one) =
+                (RequestCells::new(0).unwrap(), RequestCells::new(1).unwrap());
             if !reported {
                 none.set_unreported();
                 one.set_unreported();

@@ -9,12 +9,12 @@ use futures_core::Stream;
 
 use super::connections::Connections;
 use super::error::OperationError;
-use super::slots::{Next, Slots};
+use super::operation_slots::{Next, OperationSlots};
 use super::stream::EventStream;
 use crate::{ConnectionRequest, EndpointId, Event};
 
 /// What is waited for, and what has happened.
-pub(super) struct Shared {
+pub(super) struct AdapterShared {
     state: Mutex<State>,
     /// Tells the driver that the last user of the state is gone.
     end: Arc<End>,
@@ -22,24 +22,24 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: Slots,
+    pub(super) slots: OperationSlots,
     pub(super) connections: HashMap<EndpointId, Connections>,
     /// The requests for each listener, by its connection qualifier.
-    pub(super) requests: HashMap<u64, Requests>,
+    pub(super) requests: HashMap<u64, ArrivedRequests>,
     /// The reason for which the driver has stopped.
     pub(super) stopped: Option<String>,
 }
 
 /// The requests that a listener has not returned yet.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct ArrivedRequests {
     pub(super) arrived: VecDeque<ConnectionRequest>,
     pub(super) waker: Option<Waker>,
 }
 
-impl Shared {
+impl AdapterShared {
     pub(super) fn new() -> Self {
-        Shared { state: Mutex::default(), end: Arc::default() }
+        AdapterShared { state: Mutex::default(), end: Arc::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,7 +100,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for AdapterShared {
     fn drop(&mut self) {
         self.end.reach();
     }
@@ -136,7 +136,7 @@ impl End {
 /// when no more events can be taken.
 pub(super) struct Driver {
     events: EventStream,
-    shared: Weak<Shared>,
+    shared: Weak<AdapterShared>,
     end: Arc<End>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct Driver {
 const MAX_EVENTS_PER_POLL: usize = 64;
 
 impl Driver {
-    pub(super) fn new(events: EventStream, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(events: EventStream, shared: &Arc<AdapterShared>) -> Self {
         Driver { events, shared: Arc::downgrade(shared), end: shared.end.clone() }
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 
 use crate::engine_lock::Deferring;
+use crate::engine_shared::{DeferredCalls, EngineShared, WAKER};
 use crate::progress::{MakeProgress, Progress, Remaining};
-use crate::shared::{DeferredWork, SharedState, WAKER};
 
 /// A consumer that calls less often than once in this time does not count as polling. The progress
 /// thread serves the data that arrive between the consumer's calls.
@@ -29,10 +29,10 @@ pub(crate) struct MessageWait {
 /// The value behind the engine lock: the engine, and its deferred work.
 pub(crate) struct LockedEngine<E: MakeProgress> {
     pub(crate) engine: E,
-    shared: Arc<SharedState<E::Request>>,
+    shared: Arc<EngineShared<E::RequestData>>,
     /// The deferred work that this thread is doing now. The value is kept so that its memory is
     /// reused.
-    deferred: DeferredWork<E::Request>,
+    deferred: DeferredCalls<E::RequestData>,
     /// Whether the remaining work need not be published when the lock is released, because it has
     /// not changed or because nobody reads it.
     skips_publishing: bool,
@@ -41,11 +41,11 @@ pub(crate) struct LockedEngine<E: MakeProgress> {
 }
 
 impl<E: MakeProgress> LockedEngine<E> {
-    pub(crate) fn new(engine: E, shared: Arc<SharedState<E::Request>>) -> Self {
+    pub(crate) fn new(engine: E, shared: Arc<EngineShared<E::RequestData>>) -> Self {
         LockedEngine {
             engine,
             shared,
-            deferred: DeferredWork::default(),
+            deferred: DeferredCalls::default(),
             skips_publishing: false,
             holder_checks: false,
         }
@@ -128,7 +128,7 @@ impl<E: MakeProgress> LockedEngine<E> {
             return;
         }
         self.shared.swap_deferred(&mut self.deferred);
-        let DeferredWork { refused, events } = &mut self.deferred;
+        let DeferredCalls { refused, events } = &mut self.deferred;
         refused.drain(..).for_each(|request| self.engine.refuse(request));
         events.drain(..).for_each(|event| deliver_to(&mut self.engine, &event));
     }

@@ -1,9 +1,9 @@
-//! Limits the clients of `dat serve` that have sent a plan. A client needs a place, which is the
+//! Limits the clients of `dat serve` that have sent a plan. A client needs a permit, which is the
 //! right to have a process on this host.
 //!
-//! A client whose DAT connection is established keeps its place. A client that has not connected
+//! A client whose DAT connection is established keeps its permit. A client that has not connected
 //! yet may be silent on purpose. If too many clients have not connected yet, one of them loses its
-//! place to the next client: the oldest client of the address with the most such clients, but not
+//! permit to the next client: the oldest client of the address with the most such clients, but not
 //! before [`MIN_CONNECT_TIME`]. Until then, the next client waits. So silent clients delay others,
 //! but do not keep them out.
 
@@ -18,7 +18,7 @@ use anyhow::{Result, bail, ensure};
 /// The maximum number of clients that are connected at a time.
 const MAX_CONNECTED: usize = 32;
 /// The maximum number of connected clients from one address, so that one host cannot take all
-/// places.
+/// permits.
 const MAX_CONNECTED_OF_ONE: usize = 24;
 /// The maximum number of clients that have a process and are not connected yet.
 const MAX_CONNECTING: usize = 32;
@@ -31,15 +31,15 @@ const MAX_WAITING_OF_ONE: usize = 64;
 const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct Permits {
     state: Mutex<State>,
-    /// Signaled when a client has received a place, has connected, or has left.
+    /// Signaled when a client has received a permit, has connected, or has left.
     changed: Condvar,
 }
 
-/// The right of a client to have a process. Dropping this value frees the place.
-pub(super) struct Place<'a> {
-    places: &'a Places,
+/// The right of a client to have a process. Dropping this value frees the permit.
+pub(super) struct Permit<'a> {
+    permits: &'a Permits,
     number: u64,
     address: IpAddr,
 }
@@ -63,10 +63,10 @@ struct Connecting {
     since: Instant,
 }
 
-impl Places {
-    /// Waits until the client has a place. Until the client is connected, it may lose the place
+impl Permits {
+    /// Waits until the client has a permit. Until the client is connected, it may lose the permit
     /// again. The loss shuts down the receiving side of the client's socket.
-    pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Place<'_>> {
+    pub(super) fn enter(&self, client: &Arc<TcpStream>) -> Result<Permit<'_>> {
         let address = network(client.peer_addr()?.ip());
         let mut state = self.lock();
         let number = state.wait(address)?;
@@ -75,9 +75,9 @@ impl Places {
             let waited = self.changed.wait_timeout(state, timeout);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // The next client of this address may now also get a place.
+        // The next client of this address may now also get a permit.
         self.changed.notify_all();
-        Ok(Place { places: self, number, address })
+        Ok(Permit { permits: self, number, address })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,28 +85,28 @@ impl Places {
     }
 }
 
-impl Place<'_> {
-    /// Records that the client is connected, so that it keeps its place.
+impl Permit<'_> {
+    /// Records that the client is connected, so that it keeps its permit.
     pub(super) fn set_connected(&self) -> Result<()> {
-        let mut state = self.places.lock();
+        let mut state = self.permits.lock();
         state.check(self.number)?;
         state.check_limits(self.address)?;
         state.remove(self.number, self.address);
         state.connected.insert(self.number, self.address);
-        self.places.changed.notify_all();
+        self.permits.changed.notify_all();
         Ok(())
     }
 
-    /// Returns an error if the client has lost its place.
+    /// Returns an error if the client has lost its permit.
     pub(super) fn check(&self) -> Result<()> {
-        self.places.lock().check(self.number)
+        self.permits.lock().check(self.number)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.places.lock().remove(self.number, self.address);
-        self.places.changed.notify_all();
+        self.permits.lock().remove(self.number, self.address);
+        self.permits.changed.notify_all();
     }
 }
 
@@ -125,7 +125,7 @@ impl State {
         Ok(number)
     }
 
-    /// Gives a place to the waiting client and returns `None`. If no place is free, returns the
+    /// Gives a permit to the waiting client and returns `None`. If no permit is free, returns the
     /// time at which to try again.
     fn try_enter(
         &mut self,
@@ -200,12 +200,12 @@ mod tests {
         let (mut state, start, of) = (State::default(), Instant::now(), address(1));
         let later = start + MIN_CONNECT_TIME;
         for _ in 0..MAX_CONNECTING {
-            let number = state.wait(of).expect("the server has a free place");
+            let number = state.wait(of).expect("the server has a free permit");
             assert_eq!(state.try_enter(number, of, &client, start), None);
         }
-        let next = state.wait(of).expect("the server has a free place");
-        let after = state.wait(of).expect("the server has a free place");
-        let other = state.wait(address(2)).expect("the server has a free place");
+        let next = state.wait(of).expect("the server has a free permit");
+        let after = state.wait(of).expect("the server has a free permit");
+        let other = state.wait(address(2)).expect("the server has a free permit");
         assert_eq!(state.try_enter(next, of, &client, start), Some(later));
         assert!(
             state.try_enter(after, of, &client, later).is_some(),
@@ -224,7 +224,7 @@ mod tests {
         let mut state = State::default();
         for number in 0..MAX_CONNECTED {
             let of = address(1 + number / MAX_CONNECTED_OF_ONE);
-            state.wait(of).expect("the server has a free place");
+            state.wait(of).expect("the server has a free permit");
             state.connected.insert(number as u64, of);
             let is_full = number + 1 >= MAX_CONNECTED_OF_ONE;
             assert_eq!(state.check_limits(address(1)).is_err(), is_full);
@@ -238,7 +238,7 @@ mod tests {
     fn one_address_takes_only_some_of_the_waiting_room() {
         let mut state = State::default();
         for _ in 0..MAX_WAITING_OF_ONE {
-            state.wait(address(1)).expect("the server has a free place");
+            state.wait(address(1)).expect("the server has a free permit");
         }
         assert!(state.wait(address(1)).is_err() && state.wait(address(2)).is_ok());
     }

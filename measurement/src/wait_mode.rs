@@ -24,14 +24,14 @@ pub const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The way in which a process waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wait {
+pub enum WaitMode {
     /// The process asks again and again, and uses a processor.
     Poll,
     /// The process sleeps.
     Block,
 }
 
-impl Wait {
+impl WaitMode {
     /// Starts a time limit for a polling loop.
     #[inline]
     pub fn poll_limit(self, limit: Duration) -> PollLimit {

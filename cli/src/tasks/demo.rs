@@ -1,4 +1,4 @@
-//! The work of the demonstration.
+//! The task of the demonstration.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use measurement::connection::Connection;
 use measurement::measure::{Workload, agree_on_step};
 use measurement::operation::Operation;
 use measurement::plain_sockets::PlainSockets;
-use measurement::rounds::{
+use measurement::schedule::{
     DEFAULT_ROUNDS, Figure, Interleaved, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, State,
     Step, Trial, Value,
 };
-use measurement::wait::Role;
+use measurement::wait_mode::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::verify;
@@ -32,9 +32,9 @@ pub(crate) const RULES: Rules = Rules {
     attempts: 2,
 };
 
-/// The work of both processes.
+/// The task of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct Task {
     pub(crate) sizes: Vec<usize>,
     /// The sizes that are only verified.
     pub(crate) unmeasured: Vec<usize>,
@@ -63,17 +63,17 @@ pub(crate) struct Row {
     pub(crate) rounds: usize,
     /// The smallest number of operations in a round.
     pub(crate) operations: usize,
-    /// Whether the row is noisy: see [`Rounds::is_noisy`](measurement::rounds::Rounds::is_noisy).
+    /// Whether the row is noisy: see [`Rounds::is_noisy`](measurement::schedule::Rounds::is_noisy).
     pub(crate) noisy: bool,
 }
 
-impl Work {
+impl Task {
     /// Returns the size of the largest message in bytes.
     pub(crate) fn largest(&self) -> usize {
         self.sizes.iter().chain(&self.unmeasured).copied().max().unwrap_or(1)
     }
 
-    /// Runs the work of one process. The rounds of the rows take turns. `report_row` is called for
+    /// Runs the task of one process. The rounds of the rows take turns. `report_row` is called for
     /// each row after the last round, with the figures at the client and without any at the server.
     pub(crate) fn run(
         &self,
