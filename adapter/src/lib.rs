@@ -129,7 +129,7 @@ pub use engine::{DatagramEnd, Engine, Target};
 pub use error::{Error, OpenError, Result, no_memory, no_resources};
 pub use event::{Event, PeerAddress, RemoteQp, Sink};
 pub use local_failure::LocalFailure;
-pub use objects::{Cq, Listener, Mr, Mw, Qp, QpCfg, Srq};
+pub use objects::{ConcurrentCq, Cq, Listener, Mr, Mw, Qp, QpCfg, Srq};
 pub use params::Params;
 pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};

@@ -19,7 +19,7 @@ use rnic::{CqEvent, Keys, Pd};
 use waiting::{Wake, WakeReason};
 use work::{Access, ServiceType};
 
-pub use self::completion::Cq;
+pub use self::completion::{ConcurrentCq, Cq};
 pub use self::listener::Listener;
 pub use self::memory::{Mr, Mw};
 pub use self::queue::{Qp, QpCfg};
@@ -115,8 +115,24 @@ impl<E: Engine> Adapter<E> {
         notify: impl Fn(CqEvent) + Send + Sync + 'static,
     ) -> Result<Cq<E>> {
         let cq = rnic::Cq::new(depth, notify).map_err(no_memory)?;
-        let (cq, used_by) = (Arc::new(cq), AtomicU64::new(EngineSet::EMPTY.0));
-        Ok(Cq { cq, used_by, engines: Arc::clone(&self.engines) })
+        Ok(self.cq_of(Arc::new(cq)))
+    }
+
+    /// Creates a completion queue that any thread may poll and arm at any time. The arguments are
+    /// those of [`Adapter::cq`].
+    pub fn concurrent_cq(
+        &self,
+        depth: usize,
+        notify: impl Fn(CqEvent) + Send + Sync + 'static,
+    ) -> Result<ConcurrentCq<E>> {
+        let cq = rnic::ConcurrentCq::new(depth, notify).map_err(no_memory)?;
+        let queue = self.cq_of(Arc::clone(cq.queue()));
+        Ok(ConcurrentCq { cq, queue })
+    }
+
+    fn cq_of(&self, cq: Arc<rnic::Cq>) -> Cq<E> {
+        let used_by = AtomicU64::new(EngineSet::EMPTY.0);
+        Cq { cq, used_by, engines: Arc::clone(&self.engines) }
     }
 
     /// Creates a shared receive queue. `below_watermark` is called under the lock of an engine when

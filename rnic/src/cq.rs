@@ -1,8 +1,11 @@
 //! Completion queues.
 
+mod concurrent;
+
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
+pub use self::concurrent::ConcurrentCq;
 use crate::ring::{OutOfMemory, Ring};
 use crate::spin_lock::{SpinGuard, SpinLock};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
@@ -20,8 +23,9 @@ pub enum CqEvent {
 }
 
 /// The completions of any number of queue pairs. They are produced under the engine lock and
-/// consumed by one thread at a time. If the queue pairs belong to several engines, the queue is
-/// [shared](Cq::share), and a lock of its own makes sure that there is one producer at a time.
+/// consumed by one thread at a time; any thread may poll a [`ConcurrentCq`]. If the queue pairs
+/// belong to several engines, the queue is [shared](Cq::share), and a lock of its own makes sure
+/// that there is one producer at a time.
 pub struct Cq {
     ring: UnsafeCell<Ring<Wc>>,
     armed: AtomicU8,
@@ -41,9 +45,10 @@ struct Unannounced {
     solicited: bool,
 }
 
+/// The states of arming, in the order in which a [`ConcurrentCq`] widens them.
 const DISARMED: u8 = 0;
-const ARMED_ANY: u8 = 1;
-const ARMED_SOLICITED: u8 = 2;
+const ARMED_SOLICITED: u8 = 1;
+const ARMED_ANY: u8 = 2;
 
 // SAFETY: `ring` is shared as its type allows. `resize` replaces `ring` only while its caller is
 // both producer and consumer. `unannounced` belongs to the producer alone.

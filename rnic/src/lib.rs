@@ -105,7 +105,8 @@
 //! Each adapter has one *engine lock*, which belongs to the provider. Everything that completes
 //! work runs under it: [`Work`], [`Stream`], [`ReliableConnection`], [`DatagramQp`] and the `drop`
 //! of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and one
-//! consumer, and the holder of the engine lock is one of the two.
+//! consumer, and the holder of the engine lock is one of the two. Only a [`ConcurrentCq`] has a
+//! lock for its consumers.
 
 mod cause;
 pub mod cm;
@@ -128,7 +129,7 @@ pub mod wr;
 
 pub use work::{Access, BindState};
 
-pub use cq::{Cq, CqEvent};
+pub use cq::{ConcurrentCq, Cq, CqEvent};
 pub use key::window::{Mw, View};
 pub use key::{KeyError, Keys, Pd, RegisterError, Right, Scope};
 pub use memory::{AtomicError, place};

@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::cq::{Cq, CqEvent};
+use crate::cq::{ConcurrentCq, Cq, CqEvent};
 use crate::key::Keys;
 use crate::ring::Ring;
 use crate::srq::Srq;
@@ -156,6 +156,140 @@ fn loom_a_completion_queue_is_shared_by_two_engines() {
             }
         }
         engines.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// What threads tell a consumer that sleeps.
+#[derive(Default)]
+struct News {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Told {
+    /// The number of events of the queue.
+    events: usize,
+    /// The number of completions that another thread has taken.
+    taken: usize,
+}
+
+impl News {
+    /// A queue that tells its events here.
+    fn queue(news: &Arc<News>) -> Arc<ConcurrentCq> {
+        let news = Arc::clone(news);
+        let notify = move |event| {
+            assert_eq!(event, CqEvent::Ready);
+            news.tell(|told| told.events += 1);
+        };
+        Arc::new(ConcurrentCq::new(4, notify).unwrap())
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Told)) {
+        what(&mut self.told.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is more than `known`, and returns what there is.
+    fn wait(&self, known: Told) -> Told {
+        let mut told = self.told.lock().unwrap();
+        while *told == known {
+            told = self.changed.wait(told).unwrap();
+        }
+        *told
+    }
+}
+
+/// Adds completions to a queue and announces each of them.
+fn produce(cq: &ConcurrentCq, ids: std::ops::Range<u64>) {
+    for id in ids {
+        // SAFETY: this thread is the only producer.
+        unsafe {
+            cq.queue().push(wc(id), false);
+            cq.queue().announce();
+        }
+    }
+}
+
+/// A consumer that arms the queue, then finds it empty and sleeps is woken by the next completion,
+/// although another thread polls and arms the queue at the same time.
+#[test]
+fn loom_a_concurrent_queue_wakes_a_consumer_that_found_it_empty_after_arming() {
+    loom::model(|| {
+        let news = Arc::new(News::default());
+        let cq = News::queue(&news);
+        let producer = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || produce(&cq, 0..2))
+        };
+        let other = {
+            let (cq, news) = (Arc::clone(&cq), Arc::clone(&news));
+            thread::spawn(move || {
+                // A narrower request does not replace the one of the consumer.
+                cq.arm(true);
+                // The consumer waits for this completion, too, so it learns of it.
+                cq.poll_with(1, |_| news.tell(|told| told.taken += 1))
+            })
+        };
+        let (mut own, mut told) = (0, Told::default());
+        while own + told.taken < 2 {
+            cq.arm(false);
+            let n = cq.poll_with(4, |_| {});
+            own += n;
+            if n == 0 {
+                told = news.wait(told);
+            }
+        }
+        producer.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// The arming of a queue that is not empty holds for the next completion: no poll is needed.
+#[test]
+fn loom_a_concurrent_queue_is_armed_although_it_is_not_empty() {
+    loom::model(|| {
+        let news = Arc::new(News::default());
+        let cq = News::queue(&news);
+        produce(&cq, 0..1);
+        cq.arm(false);
+        let arming = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || cq.arm(true))
+        };
+        let producer = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || produce(&cq, 1..2))
+        };
+        assert_eq!(news.wait(Told::default()).events, 1);
+        arming.join().unwrap();
+        producer.join().unwrap();
+        assert_eq!(cq.poll_with(4, |_| {}), 2);
+    });
+}
+
+/// Two threads that poll get each completion once, and each of them in the order of the queue.
+#[test]
+fn loom_two_threads_poll_a_concurrent_queue() {
+    loom::model(|| {
+        let cq = News::queue(&Arc::default());
+        let consumers: Vec<_> = (0..2)
+            .map(|_| {
+                let cq = Arc::clone(&cq);
+                thread::spawn(move || {
+                    let mut ids = Vec::new();
+                    cq.poll_with(2, |wc| ids.push(wc.id));
+                    assert!(ids.is_sorted());
+                    ids
+                })
+            })
+            .collect();
+        produce(&cq, 0..2);
+        let mut ids: Vec<u64> =
+            consumers.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        cq.poll_with(2, |wc| ids.push(wc.id));
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1]);
     });
 }
 

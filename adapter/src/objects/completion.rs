@@ -79,10 +79,55 @@ impl<E: Engine> Cq<E> {
     pub unsafe fn resize(&self, depth: usize) -> Result<()> {
         // SAFETY: the locks of all engines are held whose queue pairs use the queue, and the caller
         // guarantees that no other thread polls during this call.
-        let resize = || unsafe { self.cq.resize(depth) };
+        self.resize_with(|| unsafe { self.cq.resize(depth) })
+    }
+
+    /// Resizes the queue by `resize`, which runs while this thread holds the locks of all engines
+    /// whose queue pairs use the queue. Fails if it returns false.
+    fn resize_with(
+        &self,
+        resize: impl FnOnce() -> std::result::Result<bool, rnic::OutOfMemory>,
+    ) -> Result<()> {
         match self.engines.exclude(|| self.used_by(), resize).map_err(no_memory)? {
             true => Ok(()),
             false => Err(Error::InvalidState),
         }
+    }
+}
+
+/// A completion queue that any thread may poll and arm at any time, also while it is not empty. See
+/// [`rnic::ConcurrentCq`].
+pub struct ConcurrentCq<E: Engine> {
+    pub(super) cq: rnic::ConcurrentCq,
+    pub(super) queue: Cq<E>,
+}
+
+impl<E: Engine> ConcurrentCq<E> {
+    /// The queue, for [`QpCfg`](crate::QpCfg) and for the calls that make progress. Its methods for
+    /// consumers must not be called.
+    pub fn queue(&self) -> &Cq<E> {
+        &self.queue
+    }
+
+    /// Passes up to `max` completions to `take`, as [`Cq::poll_with`] does. `take` must not call
+    /// this queue.
+    #[inline]
+    pub fn poll_with(&self, max: usize, take: impl FnMut(rnic::Wc)) -> usize {
+        self.cq.poll_with(max, take)
+    }
+
+    /// Requests one [`rnic::CqEvent::Ready`] at the next completion that is added: see
+    /// [`rnic::ConcurrentCq::arm`].
+    pub fn arm(&self, solicited: bool) {
+        self.cq.arm(solicited);
+    }
+
+    /// Changes the depth of the queue.
+    ///
+    /// # Errors
+    /// Those of [`Cq::resize`].
+    pub fn resize(&self, depth: usize) -> Result<()> {
+        // SAFETY: the locks of all engines are held whose queue pairs use the queue.
+        self.queue.resize_with(|| unsafe { self.cq.resize(depth) })
     }
 }

@@ -112,6 +112,71 @@ fn resizing_loses_nothing() {
     assert_eq!((ready.load(Ordering::Relaxed), overflow.load(Ordering::Relaxed)), (1, 0));
 }
 
+fn concurrent(depth: usize) -> (ConcurrentCq, Arc<AtomicUsize>) {
+    let ready = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&ready);
+    let notify = move |event| {
+        assert_eq!(event, CqEvent::Ready);
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    (ConcurrentCq::new(depth, notify).unwrap(), ready)
+}
+
+#[test]
+fn a_concurrent_queue_tells_of_what_is_added_after_its_arming() {
+    let (cq, ready) = concurrent(8);
+    let ready = || ready.load(Ordering::Relaxed);
+    produce(cq.queue(), [(wc(0), false)]);
+    cq.arm(false);
+    assert_eq!(ready(), 0, "the completion was there before");
+    produce(cq.queue(), [(wc(1), false)]);
+    assert_eq!(ready(), 1);
+    produce(cq.queue(), [(wc(2), true)]);
+    assert_eq!(ready(), 1, "one event for one arming");
+    cq.arm(true);
+    produce(cq.queue(), [(wc(3), false)]);
+    assert_eq!(ready(), 1, "the completion is not solicited");
+    produce(cq.queue(), [(Wc { status: WcStatus::Flushed, ..wc(4) }, false)]);
+    assert_eq!(ready(), 2);
+    cq.arm(false);
+    cq.arm(true);
+    produce(cq.queue(), [(wc(5), false)]);
+    assert_eq!(ready(), 3, "the wider request holds");
+    let mut ids = Vec::new();
+    assert_eq!(cq.poll_with(9, |wc| ids.push(wc.id)), 6);
+    assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_concurrent_queue_is_resized_while_threads_poll() {
+    const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
+    let (cq, _) = concurrent(8);
+    let (taken, sum) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while taken.load(Ordering::Acquire) < 4 * ROUNDS as usize {
+                    let n = cq.poll_with(3, |wc| {
+                        sum.fetch_add(wc.id as usize, Ordering::Relaxed);
+                    });
+                    taken.fetch_add(n, Ordering::Release);
+                    thread::yield_now();
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            while 4 * round as usize - taken.load(Ordering::Acquire) > 4 {
+                thread::yield_now();
+            }
+            produce(cq.queue(), (0..4).map(|n| (wc(4 * round + n), false)));
+            // SAFETY: this thread is the only engine.
+            assert!(unsafe { cq.resize(8 + round as usize % 2) }.unwrap());
+        }
+    });
+    let all = 4 * ROUNDS as usize;
+    assert_eq!((taken.into_inner(), sum.into_inner()), (all, all * (all - 1) / 2));
+}
+
 /// A consumer that sleeps only if `arm` returns true is always woken.
 #[test]
 fn no_wake_up_is_lost() {
