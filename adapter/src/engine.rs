@@ -91,6 +91,12 @@ pub unsafe trait Engine: MakeProgress {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()>;
+    /// The number of a queue pair, if the protocol has such numbers and the queue pair has its own
+    /// already: see [`Qp::number`](crate::Qp::number).
+    fn number(&mut self, qp: usize) -> Option<u32> {
+        let _ = qp;
+        None
+    }
     /// Prepares a request that arrived at this engine for [`Engine::accept`] of another engine of
     /// the adapter.
     fn hand_over(&mut self, request: Self::RequestData) -> Self::RequestData {

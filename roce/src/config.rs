@@ -25,6 +25,10 @@ pub struct Config {
     pub retries: Option<u8>,
     /// The conditions of the emulated network. The default is none, so that packets leave at once.
     pub conditions: Conditions,
+    /// Whether queue pairs for connections get their numbers when they are created, valid at each
+    /// address of the adapter. Then the adapter opens all its addresses at once. The default is
+    /// false: a queue pair gets a number when it connects, at one address.
+    pub numbers_at_creation: bool,
 }
 
 impl Default for Config {
@@ -36,6 +40,7 @@ impl Default for Config {
             timeout: None,
             retries: None,
             conditions: Conditions::default(),
+            numbers_at_creation: false,
         }
     }
 }

@@ -12,6 +12,7 @@ mod sockets;
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,9 +37,9 @@ use crate::link::{self, EngineContext, Link};
 use crate::listeners::{
     ConnectionRequest, Listener, Listeners, LocalRequest, PendingRequest, Place,
 };
-use crate::local_address::{LocalAddress, Owner, random};
+use crate::local_address::{LocalAddress, Owner, assign_everywhere, random};
 use crate::packet_io::TooLong;
-use crate::port::{ReceiveBuffer, Service};
+use crate::port::{ReceiveBuffer, SLOTS, Service, Slot};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -61,6 +62,8 @@ pub struct Engine {
     local_addresses: Vec<LocalAddress>,
     /// Whether the adapter has opened all addresses of the host, which the first listener does.
     all_addresses_are_open: bool,
+    /// The slots that the engine may take at an address.
+    slots: Range<Slot>,
     links: Table<Link>,
     datagram_links: DatagramLinks,
     listeners: Listeners,
@@ -104,6 +107,7 @@ impl Engine {
             resources: EngineResources::new(context, early_pool),
             local_addresses: Vec::new(),
             all_addresses_are_open: false,
+            slots: SLOTS,
             links: Table::new(),
             datagram_links: DatagramLinks::default(),
             listeners: Listeners::default(),
@@ -121,7 +125,10 @@ impl Engine {
             mtu,
             hosts,
         };
-        engine.open_main_address(adapter)?;
+        match engine.config.numbers_at_creation {
+            true => engine.open_addresses_with_one_slot(adapter)?,
+            false => engine.open_main_address(adapter)?,
+        }
         Ok(engine)
     }
 }
@@ -423,10 +430,18 @@ unsafe impl adapter::Engine for Engine {
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
         self.links.reserve().map_err(no_memory)?;
+        let number = match self.config.numbers_at_creation {
+            true => Some(assign_everywhere(&mut self.local_addresses).ok_or(Error::NoQueuePair)?),
+            false => None,
+        };
         let index = self.links.next_index();
         let shared = Arc::new(Shared::new(index));
-        self.links.insert(Link::new(index, sink, Arc::clone(&shared), work));
+        self.links.insert(Link::new((index, number), sink, Arc::clone(&shared), work));
         Ok(shared)
+    }
+
+    fn number(&mut self, qp: usize) -> Option<u32> {
+        self.links.get_mut(qp)?.number
     }
 
     fn add_datagram_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
@@ -483,6 +498,9 @@ unsafe impl adapter::Engine for Engine {
             return;
         }
         let Some(link) = links.remove(qp) else { return };
+        if let Some(number) = link.number {
+            local_addresses.iter_mut().for_each(|of| of.qpns.unreserve(number));
+        }
         if let Some(index) = link.local_address() {
             link.close(&mut EngineContext {
                 local_address: &mut local_addresses[index],

@@ -38,6 +38,8 @@ use crate::port::Slot;
 /// The engine's view of a queue pair.
 pub(crate) struct Link {
     index: usize,
+    /// The number that the queue pair has had since its creation, if it has one.
+    pub(crate) number: Option<u32>,
     sink: Sink,
     shared: Arc<Shared>,
     phase: Phase,
@@ -79,8 +81,14 @@ impl EngineContext<'_> {
 }
 
 impl Link {
-    pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
-        Link { index, sink, shared, phase: Phase::Idle(work), received: false, ack_pending: false }
+    pub(crate) fn new(
+        (index, number): (usize, Option<u32>),
+        sink: Sink,
+        shared: Arc<Shared>,
+        work: Work,
+    ) -> Self {
+        let (received, ack_pending) = (false, false);
+        Link { index, number, sink, shared, phase: Phase::Idle(work), received, ack_pending }
     }
 
     /// The index of the local address that the queue pair's connection uses.

@@ -1,9 +1,10 @@
 //! A local address in use: its reference to the UDP port that the processes of a user share, its
 //! packet I/O, its connection manager, and its queue pair numbers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use adapter::Table;
@@ -104,17 +105,17 @@ impl LocalAddress {
         self.owners.get(&request.id) == Some(&Owner::Request(request.serial))
     }
 
-    /// Opens a local address. `timeout` is the time to wait for the shared sockets, as in
-    /// [`Port::open`]. `host` has the addresses of the host, and `hosts` records what is known of
-    /// the hosts of peers. `number` is the number of the address in the adapter.
+    /// Opens a local address with one of `slots`. `timeout` is the time to wait for the shared
+    /// sockets, as in [`Port::open`]. `host` has the addresses of the host, and `hosts` records
+    /// what is known of the hosts of peers. `number` is the number of the address in the adapter.
     pub(crate) fn open(
-        (address, timeout): (SocketAddr, Duration),
+        (address, slots, timeout): (SocketAddr, Range<Slot>, Duration),
         (host, hosts, number): (&[NetAddr], SharedHosts, u32),
         guid: u64,
         config: &Config,
         capture: Option<capture::Capture>,
     ) -> Result<Self, PortError> {
-        let port = Port::open(address, timeout)?;
+        let port = Port::open(address, slots, timeout)?;
         let address = port.address();
         let gso = match (config.gso, address) {
             (Some(gso), _) => gso,
@@ -362,13 +363,24 @@ pub(crate) const GSI: u32 = 1;
 pub(crate) struct Qpns {
     low_bits: LowBits,
     gsi_psn: u32,
-    /// The numbers in use, each with the index of its queue pair. `None` if the queue pair no
-    /// longer exists but the number is not released yet.
-    used: HashMap<u32, Option<usize>>,
+    /// The numbers of connections.
+    used: HashMap<u32, Use>,
+    /// The numbers that queue pairs have had since their creation, with or without a connection.
+    own: HashSet<u32>,
     /// The numbers that were released last, the oldest one first.
     recent: VecDeque<u32>,
     /// A cache of the last result of `find`: a queue pair number and the index of its queue pair.
     last: (u32, usize),
+}
+
+/// The use of a number by connections.
+struct Use {
+    /// The index of the queue pair. `None` if it no longer exists or no longer has a connection,
+    /// but the number is not released yet.
+    link: Option<usize>,
+    /// The number of connections for which the number is not released yet. Only those of a queue
+    /// pair that keeps its number can be several.
+    connections: u32,
 }
 
 impl Qpns {
@@ -377,6 +389,7 @@ impl Qpns {
             low_bits,
             gsi_psn: random() as u32,
             used: HashMap::new(),
+            own: HashSet::new(),
             recent: VecDeque::new(),
             last: (u32::MAX, 0),
         }
@@ -399,6 +412,24 @@ impl Qpns {
 
     /// Assigns a number to a queue pair. Returns `None` if all numbers are in use.
     pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
+        let qpn = self.free_number(|_| true)?;
+        self.used.insert(qpn, Use { link: Some(link), connections: 1 });
+        Some(qpn)
+    }
+
+    /// Assigns a number to a queue pair for a connection. `own` is the number that the queue pair
+    /// has had since its creation.
+    pub(crate) fn assign_for_connection(&mut self, link: usize, own: Option<u32>) -> Option<u32> {
+        let Some(qpn) = own else { return self.assign(link) };
+        let number = self.used.entry(qpn).or_insert(Use { link: None, connections: 0 });
+        number.link = Some(link);
+        number.connections += 1;
+        self.last.0 = u32::MAX;
+        Some(qpn)
+    }
+
+    /// A random number that is free and for which `is_free_elsewhere` returns true.
+    fn free_number(&self, is_free_elsewhere: impl Fn(u32) -> bool) -> Option<u32> {
         let numbers = self.numbers();
         let start = random() as u32 % numbers;
         // The first number that is tried is usually free.
@@ -406,19 +437,34 @@ impl Qpns {
             let qpn = self.low_bits.append_to(number);
             // Numbers 0 and 1 are reserved, and 0xffffff is the multicast queue pair.
             let is_special = number == 0 || number == numbers - 1;
-            if !is_special && !self.used.contains_key(&qpn) && !self.recent.contains(&qpn) {
-                self.used.insert(qpn, Some(link));
+            if !is_special && self.is_free(qpn) && is_free_elsewhere(qpn) {
                 return Some(qpn);
             }
         }
         None
     }
 
+    fn is_free(&self, qpn: u32) -> bool {
+        !(self.used.contains_key(&qpn) || self.own.contains(&qpn) || self.recent.contains(&qpn))
+    }
+
+    /// Reserves a number for a queue pair that keeps it.
+    pub(crate) fn reserve(&mut self, qpn: u32) {
+        self.own.insert(qpn);
+    }
+
+    /// Ends the reservation of a number, because its queue pair no longer exists.
+    pub(crate) fn unreserve(&mut self, qpn: u32) {
+        if self.own.remove(&qpn) && !self.used.contains_key(&qpn) {
+            self.note_released(qpn);
+        }
+    }
+
     /// Returns the index of the queue pair with this number.
     #[inline]
     pub(crate) fn find(&mut self, qpn: u32) -> Option<usize> {
         if self.last.0 != qpn {
-            self.last = (qpn, self.used.get(&qpn).copied().flatten()?);
+            self.last = (qpn, self.used.get(&qpn)?.link?);
         }
         Some(self.last.1)
     }
@@ -429,30 +475,46 @@ impl Qpns {
         !self.used.is_empty()
     }
 
-    /// Records that the queue pair no longer exists. The number stays reserved until it is
-    /// released.
+    /// Records that the queue pair no longer has a connection. The number stays reserved until it
+    /// is released.
     pub(crate) fn retire(&mut self, qpn: u32) {
-        if let Some(link) = self.used.get_mut(&qpn) {
-            *link = None;
+        if let Some(number) = self.used.get_mut(&qpn) {
+            number.link = None;
         }
         self.last.0 = u32::MAX;
     }
 
-    /// Releases a number. It may be reused after a while.
+    /// Releases a number for one connection. It may be reused after a while.
     pub(crate) fn release(&mut self, qpn: u32) {
-        if self.used.remove(&qpn).is_some() {
-            if self.recent.len() >= self.recent_max() {
-                self.recent.pop_front();
-            }
-            self.recent.push_back(qpn);
+        if let Some(number) = self.used.get_mut(&qpn).filter(|number| number.connections > 1) {
+            number.connections -= 1;
+        } else if self.used.remove(&qpn).is_some() && !self.own.contains(&qpn) {
+            self.note_released(qpn);
         }
         self.last.0 = u32::MAX;
+    }
+
+    fn note_released(&mut self, qpn: u32) {
+        if self.recent.len() >= self.recent_max() {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(qpn);
     }
 
     fn next_gsi_psn(&mut self) -> u32 {
         self.gsi_psn = self.gsi_psn.wrapping_add(1);
         self.gsi_psn & 0xff_ffff
     }
+}
+
+/// Assigns a number to a queue pair that is being created. The number is valid at all these
+/// addresses, which have the same slot. Returns `None` if all numbers are in use.
+pub(crate) fn assign_everywhere(local_addresses: &mut [LocalAddress]) -> Option<u32> {
+    let (first, others) = local_addresses.split_first()?;
+    let is_free = |qpn| others.iter().all(|of| of.qpns.is_free(qpn));
+    let qpn = first.qpns.free_number(is_free)?;
+    local_addresses.iter_mut().for_each(|of| of.qpns.reserve(qpn));
+    Some(qpn)
 }
 
 /// A random number from the system's generator.
@@ -469,7 +531,7 @@ pub(crate) fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{self, OPEN_TIMEOUT};
+    use crate::port::{self, OPEN_TIMEOUT, SLOTS};
 
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
@@ -488,20 +550,45 @@ mod tests {
     }
 
     #[test]
+    fn a_number_from_the_creation_outlives_the_connections_of_its_queue_pair() {
+        let mut qpns = Qpns::new(LowBits { count: 7, value: 0x55 });
+        let qpn = qpns.free_number(|_| true).expect("there are enough free numbers");
+        qpns.reserve(qpn);
+        assert!(qpns.find(qpn).is_none() && !qpns.any(), "the queue pair has no connection");
+        for _ in 0..2 {
+            assert_eq!(qpns.assign_for_connection(3, Some(qpn)), Some(qpn));
+            assert_eq!(qpns.find(qpn), Some(3));
+            qpns.retire(qpn);
+            assert_eq!(qpns.find(qpn), None);
+        }
+        // The connection manager releases the number once for each connection.
+        qpns.release(qpn);
+        assert_eq!(qpns.assign_for_connection(3, Some(qpn)), Some(qpn));
+        qpns.release(qpn);
+        assert_eq!(qpns.find(qpn), Some(3), "an earlier connection has released the number");
+        qpns.retire(qpn);
+        qpns.release(qpn);
+        assert!(!qpns.any() && qpns.recent.is_empty() && !qpns.is_free(qpn));
+        qpns.unreserve(qpn);
+        assert!(!qpns.is_free(qpn), "the number is not used again soon");
+    }
+
+    #[test]
     fn the_name_of_an_adapter_on_another_host_is_ignored() {
         let config = Config::default();
         // An address that no other run of this test uses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
         let none = (&[][..], SharedHosts::default(), 0);
-        let mut local_address = LocalAddress::open((own(0), OPEN_TIMEOUT), none, 1, &config, None)
-            .expect("the address is free");
+        let mut local_address =
+            LocalAddress::open((own(0), SLOTS, OPEN_TIMEOUT), none, 1, &config, None)
+                .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
         let _taken = port::take_liveness_name(elsewhere, 5);
         assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!(
             "the name of an adapter on another host must be ignored"
         )));
-        let local_peer = Port::open(own(1), OPEN_TIMEOUT).expect("the address is free");
+        let local_peer = Port::open(own(1), SLOTS, OPEN_TIMEOUT).expect("the address is free");
         let mut is_watched = false;
         assert!(
             local_address

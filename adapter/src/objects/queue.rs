@@ -196,6 +196,12 @@ impl<E: Engine> Qp<E> {
         self.reactor.engine.lock().engine.accept(self.index, request, private, depth)
     }
 
+    /// The number by which peers name the queue pair, if it has one from its creation on. It is
+    /// valid at each address of the adapter, and stays the same until the queue pair is dropped.
+    pub fn number(&self) -> Option<u32> {
+        self.reactor.engine.lock().engine.number(self.index)
+    }
+
     /// Ends the connection or the attempt to connect. The event `Disconnected` reports the end,
     /// even if the peer has disconnected first. The event may come before this call returns.
     pub fn disconnect(&self, how: Close) {

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adapter::netdev::{self, NetAddr};
-use adapter::{Error, LocalFailure, OpenError, Result, no_resources};
+use adapter::{Error, LocalFailure, OpenError, Result};
 use mio::Interest;
 use wire::cm::ServiceId;
 use wire::rocev2::PathMtu;
 
 use super::{Engine, EngineResources, Key};
 use crate::local_address::LocalAddress;
-use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError};
+use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, SLOTS};
 use crate::route::Route;
 
 /// The room in memory for the parts of a local address, in bytes. The parts need some 200 KiB.
@@ -32,15 +32,50 @@ impl Engine {
         opened.map(drop).map_err(|error| OpenError::new(code_of(&error), error.to_string()))
     }
 
+    /// Opens all addresses that the adapter serves, with the same slot at each of them, because the
+    /// numbers of queue pairs must be valid at all of them. If another adapter has the slot at one
+    /// of the addresses, tries the next slot that is free at the main address.
+    pub(super) fn open_addresses_with_one_slot(
+        &mut self,
+        adapter: &adapter::Params,
+    ) -> std::result::Result<(), OpenError> {
+        loop {
+            self.open_main_address(adapter)?;
+            let slot = self.local_addresses[0].port.slot();
+            self.slots = slot..slot + 1;
+            match self.open_other_addresses() {
+                Ok(()) => return Ok(()),
+                Err(PortError::SlotTaken(_)) => self.slots = slot + 1..SLOTS.end,
+                Err(error) => return Err(OpenError::new(code_of(&error), error.to_string())),
+            }
+            let EngineResources { context, .. } = &self.resources;
+            for LocalAddress { port, host_probe, .. } in self.local_addresses.drain(..) {
+                context.unwatch(&port.socket);
+                context.unwatch(&port.req_socket);
+                context.unwatch(&port.local_socket);
+                context.unwatch(&port.liveness.listener);
+                host_probe.iter().for_each(|host_probe| context.unwatch(host_probe));
+            }
+        }
+    }
+
     /// Opens all addresses that the adapter serves and that are not open yet.
     pub(super) fn open_all_addresses(&mut self) -> Result<()> {
+        self.open_other_addresses().map_err(|error| {
+            tracing::warn!(target: "dat::cm", because = %error, "cannot listen");
+            code_of(&error)
+        })
+    }
+
+    fn open_other_addresses(&mut self) -> std::result::Result<(), PortError> {
         if self.bind.is_some() || self.all_addresses_are_open {
             return Ok(());
         }
+        let no_memory = PortError::NoMemory(self.local_addresses[0].address().ip());
         if !has_room() {
-            return Err(code_of(&PortError::NoMemory(self.local_addresses[0].address().ip())));
+            return Err(no_memory);
         }
-        let host = netdev::addresses().map_err(no_resources)?;
+        let host = netdev::addresses().map_err(|_| no_memory)?;
         for found in host.iter().filter(|found| found.up) {
             if self.local_addresses.iter().any(|at| at.is_at(found.addr)) {
                 continue;
@@ -49,10 +84,7 @@ impl Engine {
                 // The adapter works without this address. The address may be unusable now, or the
                 // process may have too few descriptors left.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
-                Err(error) => {
-                    tracing::warn!(target: "dat::cm", because = %error, "cannot listen");
-                    return Err(code_of(&error));
-                }
+                Err(error) => return Err(error),
             }
         }
         self.all_addresses_are_open = true;
@@ -81,8 +113,10 @@ impl Engine {
         let capture = self.resources.context.capture().cloned();
         let (hosts, number) = self.hosts.of(address);
         let hosts = (host, hosts, number);
-        let mut local_address =
-            LocalAddress::open((address, timeout), hosts, self.guid, &self.config, capture)?;
+        let place = (address, self.slots.clone(), timeout);
+        let mut local_address = LocalAddress::open(place, hosts, self.guid, &self.config, capture)?;
+        let numbers = self.links.iter().filter_map(|link| link.number);
+        numbers.for_each(|number| local_address.qpns.reserve(number));
         let unused = self.resources.context.unused_qps().clone();
         local_address.cm.share_endpoints(Box::new(move || unused.count()));
         let index = self.local_addresses.len();

@@ -70,7 +70,8 @@ impl Link {
         target: Target,
     ) {
         let Some(work) = self.phase.take_idle() else { return };
-        let attempt = send_connect_request(cx, (self.index, &work), local_address, &target);
+        let own = (self.index, self.number, &work);
+        let attempt = send_connect_request(cx, own, local_address, &target);
         if attempt.is_none() {
             cx.resources.defer_failure(self.index);
         }
@@ -205,7 +206,7 @@ impl Link {
         reason: Reason,
         takes: Option<PathMtu>,
     ) {
-        let index = self.index;
+        let (index, number) = (self.index, self.number);
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         let Connecting { work, target, attempt, stale_attempts, .. } = &mut **connecting;
         let again = match reason {
@@ -224,7 +225,8 @@ impl Link {
         };
         let local_address = attempt.map(|(conn, _)| conn.local_address);
         if let (true, Some(local_address)) = (again, local_address)
-            && let Some(next) = self::send_connect_request(cx, (index, work), local_address, target)
+            && let Some(next) =
+                self::send_connect_request(cx, (index, number, work), local_address, target)
         {
             *attempt = Some(next);
             return;
@@ -241,12 +243,12 @@ impl Link {
 /// if no queue pair number is free.
 fn send_connect_request(
     cx: &mut EngineContext<'_>,
-    (link, work): (usize, &Work),
+    (link, number, work): (usize, Option<u32>, &Work),
     index: usize,
     target: &Target,
 ) -> Option<(Conn, Psn)> {
     let EngineContext { local_address, now, .. } = cx;
-    let qpn = local_address.qpns.assign(link)?;
+    let qpn = local_address.qpns.assign_for_connection(link, number)?;
     let rq_psn = Psn::new(random() as u32);
     let connect = Connect {
         local: target.from,
@@ -288,9 +290,10 @@ impl Link {
     ) {
         let EngineContext { local_address, now, .. } = cx;
         let ip = request.from.ip();
-        let (Some(mut peer), Some(qpn)) =
-            (local_address.peer(ip), local_address.qpns.assign(self.index))
-        else {
+        let (Some(mut peer), Some(qpn)) = (
+            local_address.peer(ip),
+            local_address.qpns.assign_for_connection(self.index, self.number),
+        ) else {
             local_address.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
             return self.fail_accept(cx.resources);
         };

@@ -49,6 +49,7 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -119,6 +120,9 @@ pub(crate) enum PortError {
     /// All slots are taken.
     #[error("1087 adapters use UDP port 4791 of {0}, which is the maximum")]
     Full(std::net::IpAddr),
+    /// Another adapter has the only slot that was asked for.
+    #[error("another adapter has the share of UDP port 4791 of {0} that this adapter needs")]
+    SlotTaken(std::net::IpAddr),
     /// The directory in which adapters of one user find each other cannot be used.
     #[error(
         "UDP port 4791 of {0} is shared through the directory {path}, which cannot be used: {2}",
@@ -190,9 +194,13 @@ pub(crate) struct Service {
 }
 
 impl Port {
-    /// Takes a slot of a local address. If other adapters have the shared sockets, `timeout` is the
-    /// time to wait for them.
-    pub(crate) fn open(address: SocketAddr, timeout: Duration) -> Result<Port, PortError> {
+    /// Takes the first free slot of `slots` at a local address. If other adapters have the shared
+    /// sockets, `timeout` is the time to wait for them.
+    pub(crate) fn open(
+        address: SocketAddr,
+        slots: Range<Slot>,
+        timeout: Duration,
+    ) -> Result<Port, PortError> {
         let address = with_port(address);
         let ip = address.ip();
         if !is_trusted() || getuid() != geteuid() {
@@ -201,8 +209,9 @@ impl Port {
         let names = Names::new(address).map_err(|error| PortError::of_directory(ip, error))?;
         let start = Instant::now();
         loop {
-            let (obstacle, limit) = match Self::try_open(address, &names, start + timeout) {
+            let (obstacle, limit) = match Self::try_open(address, &names, &slots, start + timeout) {
                 Ok(Some(port)) => return Ok(port),
+                Ok(None) if slots.len() == 1 => return Err(PortError::SlotTaken(ip)),
                 Ok(None) => return Err(PortError::Full(ip)),
                 // The port may become free, because its last adapter may be closing its sockets.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -222,8 +231,13 @@ impl Port {
         }
     }
 
-    /// Tries to take a slot. Returns `None` if no slot is free.
-    fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
+    /// Tries to take a slot. Returns `None` if none of `slots` is free.
+    fn try_open(
+        address: SocketAddr,
+        names: &Names,
+        slots: &Range<Slot>,
+        deadline: Instant,
+    ) -> io::Result<Option<Port>> {
         let (mut others, mut requests) =
             (names.taken_slots()?.peekable(), SocketRequests::default());
         // The lock is held until this adapter owns its slot. So at any time either the lock is held
@@ -246,7 +260,7 @@ impl Port {
             }
             Err(error) => return Err(error),
         };
-        let Some((slot, local_socket)) = names.claim_slot()? else { return Ok(None) };
+        let Some((slot, local_socket)) = names.claim_slot(slots.clone())? else { return Ok(None) };
         // The socket of the slot may be in a part of the shared sockets that this adapter has not
         // received. Ask the other adapters for it. An adapter with a higher slot has it for sure.
         // If none of them has it, bind it.
@@ -270,7 +284,7 @@ impl Port {
     /// other processes from binding sockets. Errors: `TimedOut` if other adapters use the address
     /// or are about to use it; `AddrInUse` if another process has the port.
     fn bind_first(address: SocketAddr, names: &Names) -> io::Result<(SharedSockets, BindLock)> {
-        // The first adapter always has slot 0.
+        // The first adapter has slot 0, unless it needs another one.
         if names.is_taken(Name::Slot(0))? {
             return Err(io::ErrorKind::TimedOut.into());
         }

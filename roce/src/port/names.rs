@@ -24,6 +24,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -336,11 +337,14 @@ impl Names {
         connected.err().is_none_or(|error| !means_no_owner(&error))
     }
 
-    /// Takes the first free slot.
-    pub(super) fn claim_slot(&self) -> io::Result<Option<(Slot, LocalSocket)>> {
+    /// Takes the first free slot of `slots`.
+    pub(super) fn claim_slot(
+        &self,
+        mut slots: Range<Slot>,
+    ) -> io::Result<Option<(Slot, LocalSocket)>> {
         let _lock = self.lock()?;
         let probe = UnixDatagram::unbound()?;
-        let slot = SLOTS.into_iter().find(|&slot| !self.is_taken_with(&probe, Name::Slot(slot)));
+        let slot = slots.find(|&slot| !self.is_taken_with(&probe, Name::Slot(slot)));
         slot.map(|slot| Ok((slot, self.bind(Name::Slot(slot))?))).transpose()
     }
 
@@ -506,7 +510,7 @@ mod tests {
                 .expect("the socket can be bound"),
         );
         assert_eq!(names.taken_slots().expect("descriptors").next(), None);
-        let (slot, local_socket) = names.claim_slot().expect("no error").expect("a slot");
+        let (slot, local_socket) = names.claim_slot(SLOTS).expect("no error").expect("a slot");
         assert_eq!(slot, 0);
         drop(names.bind_liveness(0).expect("the slot is free"));
         let service = names.claim_service(7).expect("the service is free");
@@ -514,7 +518,7 @@ mod tests {
             names.claim_service(7).map(drop).expect_err("a service in use must be refused").kind(),
             io::ErrorKind::AddrInUse
         );
-        assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
+        assert_eq!(names.claim_slot(SLOTS).expect("no error").map(|(slot, _)| slot), Some(1));
         drop(local_socket);
         assert!(!names.path(Name::Slot(0)).exists());
         assert!(names.is_taken(Name::Service(7)).expect("descriptors"));
@@ -529,7 +533,7 @@ mod tests {
         let namespace = names.directory().parent().expect("it has a parent");
         let new_path = moved.path().join(namespace.file_name().expect("it has a name"));
         fs::rename(namespace, &new_path).expect("the directory can be moved");
-        let (slot, socket) = names.claim_slot().expect("no error").expect("a slot");
+        let (slot, socket) = names.claim_slot(SLOTS).expect("no error").expect("a slot");
         let life = names.bind_liveness(slot).expect("the slot is free");
         let mut closed = names.closed_service(7, slot);
         closed.link().expect("a link");
@@ -575,7 +579,7 @@ mod tests {
                         let names = Names::at(place, "address").expect("a directory");
                         let local_socket =
                             names.claim_service(service).expect("the service is free");
-                        drop(names.claim_slot().expect("no error").expect("a slot is free"));
+                        drop(names.claim_slot(SLOTS).expect("no error").expect("a slot is free"));
                         assert!(names.path(Name::Service(service)).exists());
                         drop(names);
                         drop(local_socket);
@@ -610,7 +614,7 @@ mod tests {
         // but with an error that does not say that the name is free.
         let _of_another_type =
             UnixListener::bind(names.path(Name::Slot(0))).expect("the socket can be bound");
-        assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
+        assert_eq!(names.claim_slot(SLOTS).expect("no error").map(|(slot, _)| slot), Some(1));
         assert!(names.path(Name::Slot(0)).exists());
     }
 

@@ -14,7 +14,7 @@ use crate::packet_io::{PacketIo, Peer};
 use crate::socket::{ReceiveStrategy, RxBatch};
 
 fn open(address: SocketAddr) -> Result<Port, PortError> {
-    Port::open(address, OPEN_TIMEOUT)
+    Port::open(address, SLOTS, OPEN_TIMEOUT)
 }
 
 /// An address of this host that no other test uses.
@@ -64,7 +64,7 @@ fn open_up_to(count: usize, address: SocketAddr, ports: Vec<Port>) -> Result<Vec
         });
         let result = (|| {
             while ports.lock().expect("no panic").len() < count {
-                let port = Port::open(address, OPEN_TIMEOUT)?;
+                let port = Port::open(address, SLOTS, OPEN_TIMEOUT)?;
                 ports.lock().expect("no panic").push(port);
             }
             Ok(())
@@ -98,6 +98,22 @@ fn arrived(socket: &Udp) -> usize {
 fn send(to: SocketAddr, packet: &[u8]) {
     let stranger = Udp::bind_exclusive(SocketAddr::new(to.ip(), 0)).expect("a socket");
     assert_eq!(stranger.send(to, packet, packet.len()), crate::socket::Sent::All);
+}
+
+/// An adapter that needs a certain slot gets this one, also if it is the first at its address and
+/// the slot is not in the first part of the shared sockets.
+#[test]
+fn an_adapter_may_need_a_certain_slot() {
+    let address = address();
+    let open = |slots| Port::open(address, slots, OPEN_TIMEOUT);
+    let first = open(20..21).expect("the slot is free");
+    assert_eq!(first.slot(), 20);
+    while_answering(&[&first], || {
+        assert!(matches!(open(20..21), Err(PortError::SlotTaken(_))));
+        let next = open(20..SLOTS.end).expect("a slot is free");
+        let any = open(SLOTS).expect("a slot is free");
+        assert_eq!([next.slot(), any.slot()], [21, 0]);
+    });
 }
 
 #[test]
@@ -314,7 +330,7 @@ fn adapters_that_do_not_answer_are_an_error() {
         (0..OTHERS).map(|_| open(first.address()).expect("a further port opens")).collect()
     });
     assert!(matches!(
-        Port::open(first.address(), OPEN_TIMEOUT_CONNECTING),
+        Port::open(first.address(), SLOTS, OPEN_TIMEOUT_CONNECTING),
         Err(PortError::Silent(_))
     ));
     // The adapter gives up at its deadline, before it has asked all of the silent adapters.
@@ -333,7 +349,7 @@ fn adapters_that_do_not_answer_are_an_error() {
 fn there_are_1087_slots() {
     let first = open(address()).expect("the first port opens");
     // The names stand for adapters, which would need more descriptors than a process may have.
-    let claim = || first.names.claim_slot().expect("descriptors");
+    let claim = || first.names.claim_slot(SLOTS).expect("descriptors");
     let mut taken: Vec<_> = std::iter::from_fn(claim).collect();
     assert!(taken.iter().map(|&(slot, _)| slot).eq(1..REQ_SLOT));
     let one_more = while_answering(&[&first], || open(first.address()));
