@@ -1,6 +1,6 @@
 //! The trait that a provider implements: the engine of an open adapter.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -97,6 +97,24 @@ pub unsafe trait Engine: MakeProgress {
         let _ = qp;
         None
     }
+    /// Makes a queue pair answer a peer: see
+    /// [`Qp::establish_responder`](crate::Qp::establish_responder).
+    fn establish_responder(&mut self, qp: usize, cfg: &ResponderCfg) -> Result<()> {
+        let (_, _) = (qp, cfg);
+        Err(Error::NotSupported)
+    }
+    /// Lets a queue pair send requests, too: see
+    /// [`Qp::establish_requester`](crate::Qp::establish_requester).
+    fn establish_requester(&mut self, qp: usize, cfg: &RequesterCfg) -> Result<()> {
+        let (_, _) = (qp, cfg);
+        Err(Error::NotSupported)
+    }
+    /// Returns a queue pair to the state in which it was created: see
+    /// [`Qp::reset`](crate::Qp::reset).
+    fn reset(&mut self, qp: usize) -> Result<()> {
+        let _ = qp;
+        Err(Error::NotSupported)
+    }
     /// Prepares a request that arrived at this engine for [`Engine::accept`] of another engine of
     /// the adapter.
     fn hand_over(&mut self, request: Self::RequestData) -> Self::RequestData {
@@ -135,6 +153,42 @@ pub struct DatagramEnd {
     pub qpn: u32,
     /// The key that datagrams to the queue pair must carry.
     pub q_key: u32,
+}
+
+/// What a queue pair must know to answer a peer, without connection management. Numbers have the
+/// ranges and the codes of IBA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponderCfg {
+    /// The local address, to which the peer sends. Its port does not matter.
+    pub local: SocketAddr,
+    /// The peer's address. Packets from other addresses are not accepted.
+    pub peer: IpAddr,
+    /// The number of the peer's queue pair.
+    pub peer_number: u32,
+    /// The maximum payload of a packet in octets.
+    pub path_mtu: u32,
+    /// The PSN of the first request packet of the peer.
+    pub first_psn: u32,
+    /// The maximum number of the peer's RDMA reads and atomic operations at the same time.
+    pub read_depth: u32,
+    /// The code of the time that the peer must wait if no receive is posted.
+    pub rnr_timer: u8,
+}
+
+/// What a queue pair must know besides to send requests to its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequesterCfg {
+    /// The PSN of the first request packet.
+    pub first_psn: u32,
+    /// The maximum number of RDMA reads and atomic operations at the same time.
+    pub read_depth: u32,
+    /// The code of the time to wait for an acknowledgement. 0 means without limit.
+    pub ack_timeout: u8,
+    /// How often a request is repeated when this time has passed, 0 to 7 times.
+    pub retries: u8,
+    /// How often a request is repeated for which the peer had no receive, 0 to 6 times. 7 means
+    /// without limit.
+    pub rnr_retries: u8,
 }
 
 /// The target of a connection, and its parameters.

@@ -125,7 +125,7 @@ pub use adapter::{Adapter, Limits, UnusedQps};
 pub use connection_request::{Backlog, ConnectionRequest};
 pub use context::{Context, EngineWaker};
 pub use counts::Counts;
-pub use engine::{DatagramEnd, Engine, Target};
+pub use engine::{DatagramEnd, Engine, RequesterCfg, ResponderCfg, Target};
 pub use error::{Error, OpenError, Result, no_memory, no_resources};
 pub use event::{Event, PeerAddress, RemoteQp, Sink};
 pub use local_failure::LocalFailure;

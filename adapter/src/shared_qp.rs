@@ -32,6 +32,12 @@ impl Shared {
         self.want_receives(true);
     }
 
+    /// Records that the queue pair may be connected again. Nobody posts during this call.
+    pub fn reset(&self) {
+        self.has_ended.store(false, Ordering::Release);
+        self.want_receives(false);
+    }
+
     /// Whether [`Shared::end`] was called. A thread that has got the report of the end sees this.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {

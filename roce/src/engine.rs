@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adapter::{
-    Context, DatagramEnd, Error, MakeProgress, OpenError, PeerAddress, Progress, Remaining, Result,
-    Shared, Table, Target, no_memory,
+    Context, DatagramEnd, Error, MakeProgress, OpenError, PeerAddress, Progress, Remaining,
+    RequesterCfg, ResponderCfg, Result, Shared, Table, Target, no_memory,
 };
 use mio::event::Event;
 use rnic::Work;
@@ -574,6 +574,29 @@ unsafe impl adapter::Engine for Engine {
         let mut cx = EngineContext { local_address, resources, now };
         link.accept(&mut cx, local_request, &request, private, depth);
         self.process_cm_events(index, now);
+        Ok(())
+    }
+
+    fn establish_responder(&mut self, qp: usize, cfg: &ResponderCfg) -> Result<()> {
+        let now = Instant::now();
+        let index = self.index_of(cfg.local).map_err(|error| addresses::code_of(&error))?;
+        let Engine { local_addresses, links, resources, .. } = self;
+        let link = links.get_mut(qp).ok_or(Error::InvalidState)?;
+        let local_address = &mut local_addresses[index];
+        let mut cx = EngineContext { local_address, resources, now };
+        link.establish_responder(&mut cx, index, cfg)
+    }
+
+    fn establish_requester(&mut self, qp: usize, cfg: &RequesterCfg) -> Result<()> {
+        let establish = |link: &mut Link, cx: Option<&mut EngineContext<'_>>| {
+            link.establish_requester(cx.ok_or(Error::InvalidState)?, cfg)
+        };
+        self.with_link(qp, establish).unwrap_or(Err(Error::InvalidState))
+    }
+
+    fn reset(&mut self, qp: usize) -> Result<()> {
+        self.with_link(qp, Link::reset).unwrap_or(Err(Error::NotSupported))?;
+        self.resources.forget(qp);
         Ok(())
     }
 

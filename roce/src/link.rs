@@ -11,6 +11,7 @@ mod delayed_ack;
 mod disconnecting;
 mod end;
 mod established;
+mod explicit;
 mod setup;
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +27,7 @@ use wire::rocev2::{Operation, Packet, PathMtu};
 pub(crate) use self::delayed_ack::{ACK_DELAY_MAX, PendingAcks};
 use self::disconnecting::Disconnecting;
 use self::end::{BreakReason, End};
-use self::established::Established;
+use self::established::{Established, Sends};
 use self::setup::Connecting;
 pub(crate) use self::setup::Target;
 use crate::engine::{EngineEvent, EngineResources, Sink};
@@ -55,7 +56,9 @@ pub(crate) struct Link {
 pub(crate) struct Conn {
     /// The index of the local address.
     pub(crate) local_address: usize,
-    pub(crate) id: ConnId,
+    /// The connection in the connection manager. `None` if the connection is
+    /// [explicit](explicit).
+    pub(crate) id: Option<ConnId>,
     pub(crate) qpn: u32,
     /// The address and slot of the peer. The slot is 0 until it is known.
     pub(crate) peer: (IpAddr, Slot),
@@ -77,6 +80,15 @@ impl EngineContext<'_> {
     pub(crate) fn burst_to(&mut self, peer: &Peer) -> &mut Burst {
         self.resources.has_outgoing = true;
         self.local_address.packet_io.burst_to(peer, self.now)
+    }
+
+    /// Gives up the number of a connection that has ended, as far as the connection manager does
+    /// not still need it.
+    fn release_qpn(&mut self, conn: &Conn) {
+        self.local_address.qpns.retire(conn.qpn);
+        if conn.id.is_none() {
+            self.local_address.qpns.release(conn.qpn);
+        }
     }
 }
 
@@ -128,7 +140,10 @@ impl Link {
     /// Whether the queue pair is connected to the adapter that has this address and slot.
     pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: Slot) -> bool {
         match &self.phase {
-            Phase::Established(established) => established.conn.peer == (peer, slot),
+            // The end of the peer's process is no end of an explicit connection.
+            Phase::Established(established) => {
+                established.conn.id.is_some() && established.conn.peer == (peer, slot)
+            }
             Phase::Disconnecting(disconnecting) => disconnecting.conn.peer == (peer, slot),
             _ => false,
         }
@@ -150,12 +165,13 @@ impl Link {
         asked == Some((refusal.host, refusal.qpn)) && self.conn() == Some(refusal.id)
     }
 
-    /// The id of the queue pair's connection or of its attempt to connect.
+    /// The id of the queue pair's connection, or of its attempt to connect, in the connection
+    /// manager.
     pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.phase {
-            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.id),
-            Phase::Established(established) => Some(established.conn.id),
-            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn.id),
+            Phase::Connecting(connecting) => connecting.attempt.and_then(|(conn, _)| conn.id),
+            Phase::Established(established) => established.conn.id,
+            Phase::Disconnecting(disconnecting) => disconnecting.conn.id,
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         }
     }
@@ -211,7 +227,7 @@ impl Link {
     #[cold]
     pub(crate) fn note_marked(&mut self, cx: &mut EngineContext<'_>, packet: &Packet<'_>) {
         if let Phase::Established(established) = &mut self.phase
-            && established.reported
+            && established.sends != Sends::Nothing
             && packet.bth.opcode.has_payload()
         {
             let (opcode, now) = (packet.bth.opcode, cx.now);
@@ -264,14 +280,16 @@ impl Link {
         packet: &Packet<'_>,
     ) {
         if let Phase::Established(established) = &mut self.phase
-            && (established.peer.is_source_unknown() || !established.reported)
+            && (established.peer.is_source_unknown() || established.sends == Sends::Nothing)
             && established.rc.has_expected_psn(packet)
         {
             established.peer.set_source(cx.local_address.address(), from);
             // The consumer must learn of the connection before it learns of a message. The RTU may
             // have been lost, or it may arrive after the packet.
-            if !established.reported {
-                cx.local_address.cm.established_by_data(cx.now, established.conn.id);
+            if established.sends == Sends::Nothing
+                && let Some(id) = established.conn.id
+            {
+                cx.local_address.cm.established_by_data(cx.now, id);
                 self.on_established(cx);
             }
         }
@@ -429,6 +447,7 @@ impl Link {
         let Phase::Established(established) = &mut self.phase else { return };
         let before = established.rc.stats();
         if let Some(silence) = established.rc.silent_for(cx.now)
+            && established.conn.id.is_some()
             && cx.local_address.is_peer_alive(established.conn.peer, silence, cx.now)
         {
             established.rc.note_peer_alive(cx.now);
@@ -444,22 +463,25 @@ impl Link {
                     if let Some(reason) = established.request_too_long(cx.local_address) {
                         return self.end_too_long(cx, reason);
                     }
-                    cx.local_address.probe_port(
-                        established.peer.address,
-                        established.conn.id,
-                        established.peer_qpn,
-                    );
+                    if let Some(id) = established.conn.id {
+                        let peer = (established.peer.address, established.peer_qpn);
+                        cx.local_address.probe_port(peer.0, id, peer.1);
+                    }
                 }
                 // The host is probed before the last timeout expires, because the answer must
                 // arrive before that timeout ends the connection.
-                if timed_out || is_silent && established.rc.is_last_retry() {
+                if established.conn.id.is_some()
+                    && (timed_out || is_silent && established.rc.is_last_retry())
+                {
                     cx.local_address.probe_host(established.peer.address, cx.now);
                 }
                 self.transmit(cx);
             }
             Err(failure) => {
-                if failure == Failure::Stale {
-                    cx.local_address.cm.stale(cx.now, established.conn.id);
+                if failure == Failure::Stale
+                    && let Some(id) = established.conn.id
+                {
+                    cx.local_address.cm.stale(cx.now, id);
                 }
                 established.failure = Some(failure);
                 let reason = established.break_reason(failure);

@@ -10,7 +10,7 @@ use work::{Close, PostError, ReadDepth, RecvWr, SendWr, ServiceType};
 use super::{Cq, Srq};
 use crate::adapter::UnusedQps;
 use crate::connection_request::ConnectionRequest;
-use crate::engine::{Engine, Target};
+use crate::engine::{Engine, RequesterCfg, ResponderCfg, Target};
 use crate::engine_lock::Deferring;
 use crate::engines::Engines;
 use crate::error::{Result, no_resources};
@@ -200,6 +200,50 @@ impl<E: Engine> Qp<E> {
     /// valid at each address of the adapter, and stays the same until the queue pair is dropped.
     pub fn number(&self) -> Option<u32> {
         self.reactor.engine.lock().engine.number(self.index)
+    }
+
+    /// Makes the queue pair answer a peer that it has not learned from connection management: from
+    /// now on it takes the requests of the peer, carries them out and acknowledges them. Requests
+    /// may be posted, and wait for [`Qp::establish_requester`]. Neither call causes an event, and
+    /// neither sends the peer a message of connection management.
+    ///
+    /// The end of such a connection is reported by `Broken` or, after [`Qp::disconnect`], by
+    /// `Disconnected`. The peer is not told: it finds that nobody answers.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`](crate::Error::NotSupported) if the protocol has no such connections
+    /// or the queue pair has no [number](Qp::number), [`Error::InvalidArgument`] if a value is out
+    /// of range, [`Error::InvalidState`] if the queue pair is or was connected and has not been
+    /// [reset](Qp::reset), and the errors of opening the local address.
+    ///
+    /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
+    /// [`Error::InvalidState`]: crate::Error::InvalidState
+    pub fn establish_responder(&self, cfg: &ResponderCfg) -> Result<()> {
+        self.reactor.start_progress_thread().map_err(no_resources)?;
+        self.begin();
+        self.reactor.engine.lock().engine.establish_responder(self.index, cfg)
+    }
+
+    /// Lets a queue pair send requests to the peer of [`Qp::establish_responder`], also those that
+    /// are already posted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a value is out of range, and
+    /// [`Error::InvalidState`](crate::Error::InvalidState) if that call has not preceded.
+    pub fn establish_requester(&self, cfg: &RequesterCfg) -> Result<()> {
+        self.reactor.engine.lock().engine.establish_requester(self.index, cfg)
+    }
+
+    /// Ends the connection without an event, and returns the queue pair to the state in which it
+    /// was created, with the same [number](Qp::number). All posted work completes as flushed.
+    /// No thread may post during this call.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`](crate::Error::NotSupported) if the protocol cannot reset a queue
+    /// pair, and [`Error::InvalidState`](crate::Error::InvalidState) if the queue pair is or was
+    /// connected by connection management.
+    pub fn reset(&self) -> Result<()> {
+        self.reactor.engine.lock().engine.reset(self.index)
     }
 
     /// Ends the connection or the attempt to connect. The event `Disconnected` reports the end,

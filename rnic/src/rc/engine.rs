@@ -413,6 +413,13 @@ impl ReliableConnection {
         self.responder.announce_receive();
     }
 
+    /// Starts the requester anew, with the parameters of `cfg` that concern it. Until now this end
+    /// has only responded: its requester has sent nothing, because only
+    /// [`transmit_responses`](Self::transmit_responses) was called.
+    pub fn start_requester(&mut self, cfg: &RcCfg, now: Instant) {
+        self.requester = Requester::new(self.work.oldest_request(), cfg, now);
+    }
+
     /// Records that the peer is alive although it does not answer: its process is stopped, or the
     /// network is interrupted. For two ACK timeouts its silence does not break the connection,
     /// whatever the number of retries.

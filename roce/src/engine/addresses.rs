@@ -211,7 +211,7 @@ fn local_failure(error: PortError) -> LocalFailure {
 }
 
 /// Returns the code with which a call of the consumer fails that cannot open a local address.
-fn code_of(error: &PortError) -> Error {
+pub(super) fn code_of(error: &PortError) -> Error {
     match error {
         PortError::NoMemory(_) => Error::NoMemory,
         PortError::System(..) => Error::NoSuchAddress,

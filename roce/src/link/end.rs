@@ -16,8 +16,8 @@ use work::Close;
 use work::cause::Cause;
 
 use super::disconnecting::Disconnecting;
-use super::established::Established;
-use super::{EngineContext, Link, Phase};
+use super::established::{Established, Sends};
+use super::{Conn, EngineContext, Link, Phase};
 use crate::engine::EngineEvent;
 use crate::local_address::LocalAddress;
 use crate::packet_io::{TooLong, ip_packet_len};
@@ -168,7 +168,8 @@ impl Link {
         match (&mut self.phase, how) {
             // An abrupt end, too, waits until the peer may learn that its last message has arrived.
             (Phase::Established(established), _)
-                if established.reported
+                if established.conn.id.is_some()
+                    && established.sends != Sends::Nothing
                     && (how == Close::Graceful || established.rc.withholds_ack()) =>
             {
                 established.closing = Some(how);
@@ -176,8 +177,8 @@ impl Link {
             }
             (Phase::Established(_), _) => self.end(cx, End::Local(how)),
             (Phase::Connecting(connecting), _) => {
-                if let Some((conn, _)) = connecting.attempt {
-                    cx.local_address.cm.forget(cx.now, conn.id);
+                if let Some((Conn { id: Some(id), .. }, _)) = connecting.attempt {
+                    cx.local_address.cm.forget(cx.now, id);
                 }
                 self.fail(EngineEvent::Disconnected);
             }
@@ -221,7 +222,7 @@ impl Link {
                 };
             }
         };
-        cx.local_address.qpns.retire(disconnecting.conn.qpn);
+        cx.release_qpn(&disconnecting.conn);
         self.phase.end(&self.shared, disconnecting.responder.into_work());
         self.sink.call(EngineEvent::Disconnected);
     }
@@ -275,8 +276,8 @@ impl Link {
                 self.end(cx, end);
             }
             Phase::Connecting(connecting) => {
-                if let Some((conn, _)) = connecting.attempt {
-                    cx.local_address.cm.forget(cx.now, conn.id);
+                if let Some((Conn { id: Some(id), .. }, _)) = connecting.attempt {
+                    cx.local_address.cm.forget(cx.now, id);
                 }
                 self.sink.call(EngineEvent::Cause(Cause::NoAdapter));
                 self.fail(EngineEvent::Unreachable { because: Some(&BreakReason::ProcessGone) });
@@ -302,29 +303,29 @@ impl Link {
             // Before the end, send the acknowledgement that the peer has requested.
             End::Peer | End::NotAccepted => established.rc.acknowledge(burst),
         }
-        let (reported, closing, conn) =
-            (established.reported, established.closing.is_some(), established.conn);
+        let reported = established.sends != Sends::Nothing;
+        let (closing, conn) = (established.closing.is_some(), established.conn);
         if let Some(cause) = end.cause(reported, closing) {
             self.sink.call(EngineEvent::Cause(cause));
         }
         let cm = &mut cx.local_address.cm;
-        match end {
-            End::Local(how) => {
+        match (&end, conn.id) {
+            (End::Local(how), Some(id)) => {
                 let ending = match how {
                     Close::Graceful => Ending::Graceful,
                     Close::Abrupt => Ending::Abrupt,
                 };
-                cm.disconnect(cx.now, conn.id, ending);
+                cm.disconnect(cx.now, id, ending);
                 self.shared.end();
                 self.phase = Phase::Disconnecting(Box::new(Disconnecting::new(*established)));
                 return;
             }
             // The connection manager answers the peer's DREQ.
-            End::Peer => cm.disconnect(cx.now, conn.id, Ending::Graceful),
-            End::Broken(_) => cm.break_off(cx.now, conn.id),
-            End::NotAccepted => {}
+            (End::Peer, Some(id)) => cm.disconnect(cx.now, id, Ending::Graceful),
+            (End::Broken(_), Some(id)) => cm.break_off(cx.now, id),
+            (End::NotAccepted, _) | (_, None) => {}
         }
-        cx.local_address.qpns.retire(conn.qpn);
+        cx.release_qpn(&conn);
         established.rc.flush();
         self.phase.end(&self.shared, established.rc.into_work());
         self.sink.call(match &end {
@@ -347,8 +348,8 @@ impl Link {
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         };
         if let Some(conn) = conn {
-            cx.local_address.qpns.retire(conn.qpn);
-            cx.local_address.cm.forget(cx.now, conn.id);
+            cx.release_qpn(&conn);
+            conn.id.into_iter().for_each(|id| cx.local_address.cm.forget(cx.now, id));
         }
     }
 }

@@ -14,11 +14,12 @@ use work::{Close, ReadDepth};
 use super::delayed_ack::DelayedAck;
 use super::end::PeerDisconnect;
 use super::{Conn, EngineContext};
+use crate::local_address::LocalAddress;
 use crate::packet_io::{PacketIo, Peer};
 
-/// The RNR timer code for 0.08 ms: the time that the peer must wait if no receive is posted. The
-/// peer waits longer if it sends again and still no receive is posted.
-const RNR_TIMER_CODE: u8 = 6;
+/// The RNR timer of a connection, 0.08 ms: the time that the peer must wait if no receive is
+/// posted. The peer waits longer if it sends again and still no receive is posted.
+pub(super) const RNR_TIMER: RnrTimer = RnrTimer::from_code(6);
 /// The maximum number of octets in flight. Short paths have less: see [`RcCfg::window`].
 const WINDOW_MAX_BYTES: usize = 8 << 20;
 /// The minimum and the maximum number of packets in flight.
@@ -42,8 +43,8 @@ pub(super) struct Established {
     pub(super) depth: ReadDepth,
     /// On the passive side, the addresses of the peer and of this side, with their ports.
     pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
-    /// Whether the connection has been reported to the consumer.
-    pub(super) reported: bool,
+    /// What this side may send.
+    pub(super) sends: Sends,
     /// Set if the consumer has requested a disconnect that must wait
     /// ([`can_close`](Self::can_close)). It says how the connection ends.
     pub(super) closing: Option<Close>,
@@ -61,6 +62,19 @@ pub(super) struct Established {
     pub(super) queued: bool,
     /// Whether threads that post receives tell the engine, because the peer waits for a receive.
     wants_receives: bool,
+}
+
+/// What the side of a connection may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sends {
+    /// Nothing: this is the passive side, and the peer has not confirmed the connection. The
+    /// connection has not been reported to the consumer.
+    Nothing,
+    /// Responses to the peer's requests: the connection is explicit, and its requester has not
+    /// started.
+    Responses,
+    /// Requests, too.
+    All,
 }
 
 /// The time for which the peer's host must have refused packets before the connection breaks.
@@ -104,6 +118,32 @@ pub(super) struct Terms {
     pub(super) ack_timeout: Timeout,
     pub(super) retries: u8,
     pub(super) rnr_retries: u8,
+    pub(super) rnr_timer: RnrTimer,
+}
+
+impl Terms {
+    fn cfg(&self, local_address: &LocalAddress) -> RcCfg {
+        let (ack_timeout, retries) = divided(self.ack_timeout, self.retries);
+        // Assume that the peer's receive buffer is as large as the receive buffer of this socket.
+        // Use half of that size, because the kernel counts more octets than the packets have.
+        let octets = WINDOW_MAX_BYTES.min(local_address.port.socket.receive_buffer() / 2);
+        let window = octets / self.mtu.octets();
+        RcCfg {
+            mtu: self.mtu,
+            ip_mtu: local_address.ip_mtu,
+            peer_qpn: self.peer_qpn,
+            p_key: Bth::DEFAULT_P_KEY,
+            sq_psn: self.sq_psn,
+            rq_psn: self.rq_psn,
+            initiator_depth: self.depth.outgoing,
+            responder_resources: self.depth.incoming,
+            ack_timeout: ack_timeout.code(),
+            retries,
+            rnr_retries: self.rnr_retries,
+            rnr_timer: self.rnr_timer,
+            window: window.clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end()) as u32,
+        }
+    }
 }
 
 impl Established {
@@ -115,28 +155,8 @@ impl Established {
         peer: Peer,
         cx: &EngineContext<'_>,
     ) -> Self {
-        let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
-            terms;
-        let (ack_timeout, retries) = divided(ack_timeout, retries);
-        // Assume that the peer's receive buffer is as large as the receive buffer of this socket.
-        // Use half of that size, because the kernel counts more octets than the packets have.
-        let octets = WINDOW_MAX_BYTES.min(cx.local_address.port.socket.receive_buffer() / 2);
-        let window = (octets / mtu.octets()).clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end());
-        let cfg = RcCfg {
-            mtu,
-            ip_mtu: cx.local_address.ip_mtu,
-            peer_qpn,
-            p_key: Bth::DEFAULT_P_KEY,
-            sq_psn,
-            rq_psn,
-            initiator_depth: depth.outgoing,
-            responder_resources: depth.incoming,
-            ack_timeout: ack_timeout.code(),
-            retries,
-            rnr_retries,
-            rnr_timer: RnrTimer::from_code(RNR_TIMER_CODE),
-            window: window as u32,
-        };
+        let Terms { peer_qpn, depth, .. } = terms;
+        let cfg = terms.cfg(cx.local_address);
         let mut rc =
             ReliableConnection::new(work, cfg, cx.now).with_early_pool(&cx.resources.early_pool);
         if !cx.local_address.has_network_to(peer.address.ip()) {
@@ -149,7 +169,7 @@ impl Established {
             peer_qpn,
             depth,
             endpoints: None,
-            reported: false,
+            sends: Sends::Nothing,
             closing: None,
             peer_disconnect: None,
             failure: None,
@@ -159,6 +179,15 @@ impl Established {
             queued: false,
             wants_receives: false,
         }
+    }
+
+    /// Lets this side of an explicit connection send requests. `terms` says how.
+    pub(super) fn start_requester(&mut self, terms: Terms, cx: &EngineContext<'_>) {
+        self.rc.start_requester(&terms.cfg(cx.local_address), cx.now);
+        if !cx.local_address.has_network_to(self.peer.address.ip()) {
+            self.rc.disable_pacing();
+        }
+        (self.depth, self.sends) = (terms.depth, Sends::All);
     }
 
     /// Whether the consumer's disconnect can be carried out now.
@@ -172,6 +201,9 @@ impl Established {
     /// Sends all packets that are ready. They wait in their queue pairs while the socket has no
     /// room.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
+        if self.sends != Sends::All {
+            return self.respond(cx);
+        }
         self.transmit_turn(
             cx,
             |packet_io, peer| !packet_io.has_backlog(peer),
@@ -183,6 +215,9 @@ impl Established {
     /// Sends the responses that are ready, but no requests. They join the backlog if the socket has
     /// no room.
     pub(super) fn respond(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
+        if self.sends == Sends::Nothing {
+            return Ok(());
+        }
         self.transmit_turn(
             cx,
             PacketIo::has_room_in_backlog,
@@ -201,10 +236,6 @@ impl Established {
         transmit: impl Fn(&mut ReliableConnection, Instant, &mut Burst) -> Result<(), Failure>,
         wants_more: impl Fn(&ReliableConnection) -> bool,
     ) -> Result<(), Failure> {
-        // The passive side sends no packets before the peer has confirmed the connection.
-        if !self.reported {
-            return Ok(());
-        }
         for _ in 0..BURSTS_PER_TURN {
             if !may_send(&cx.local_address.packet_io, &self.peer) {
                 break;

@@ -12,7 +12,7 @@ use wire::rocev2::{PathMtu, Psn};
 use work::ReadDepth;
 use work::cause::Cause;
 
-use super::established::{Established, Terms};
+use super::established::{Established, RNR_TIMER, Sends, Terms};
 use super::{Conn, EngineContext, Link, Phase};
 use crate::engine::{EngineEvent, EngineResources, Key};
 use crate::listeners::LocalRequest;
@@ -187,9 +187,10 @@ impl Link {
             ack_timeout: cx.local_address.timeout.unwrap_or(ACK_TIMEOUT),
             retries: cx.local_address.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
             rnr_retries: answer.rnr_retry_count,
+            rnr_timer: RNR_TIMER,
         };
         let mut established = Established::new(self.index, work, terms, conn, peer, cx);
-        established.reported = true;
+        established.sends = Sends::All;
         self.enter_established(cx, established);
         self.probe_path(cx);
         // The private data are padded with zeros to the length of their field.
@@ -268,7 +269,8 @@ fn send_connect_request(
     match local_address.cm.connect(*now, &connect) {
         Ok(id) => {
             local_address.owners.insert(id, Owner::Link(link));
-            Some((Conn { local_address: index, id, qpn, peer: (target.to.ip(), 0) }, rq_psn))
+            let (id, peer) = (Some(id), (target.to.ip(), 0));
+            Some((Conn { local_address: index, id, qpn, peer }, rq_psn))
         }
         Err(_) => {
             local_address.qpns.release(qpn);
@@ -335,12 +337,13 @@ impl Link {
             ack_timeout,
             retries,
             rnr_retries: request.rnr_retry_count,
+            rnr_timer: RNR_TIMER,
         };
         let mut established = Established::new(
             self.index,
             work,
             terms,
-            Conn { local_address: index, id, qpn, peer: (ip, slot_of(request.qpn)) },
+            Conn { local_address: index, id: Some(id), qpn, peer: (ip, slot_of(request.qpn)) },
             peer,
             cx,
         );
@@ -360,7 +363,7 @@ impl Link {
     /// Handles the peer's confirmation of the acceptance.
     pub(super) fn on_established(&mut self, cx: &mut EngineContext<'_>) {
         let Phase::Established(established) = &mut self.phase else { return };
-        if std::mem::replace(&mut established.reported, true) {
+        if std::mem::replace(&mut established.sends, Sends::All) != Sends::Nothing {
             return;
         }
         let (peer, local) =

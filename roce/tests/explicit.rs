@@ -1,0 +1,502 @@
+//! Explicit connections through `adapter`, on real sockets: the two sides are told the parameters,
+//! and no connection management takes part.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use adapter::{
+    Adapter, ConcurrentCq, Error, Event, Mr, Qp, QpCfg, RequesterCfg, ResponderCfg, Sink, Target,
+    netdev, params,
+};
+use rnic::{CqEvent, Pd, RecvWr, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use roce::{Config, Engine};
+use wire::cm::{Mad, Message};
+use wire::rocev2::Packet;
+use work::{Access, Close, ReadDepth, ServiceType};
+
+/// The longest time to wait for something that must happen.
+const LIMIT: Duration = Duration::from_secs(60);
+const MESSAGE: usize = 64;
+/// The number of receive buffers and of requests of a queue pair.
+const DEPTH: usize = 64;
+
+/// An adapter whose queue pairs have numbers from their creation on.
+struct Side {
+    adapter: Adapter<Engine>,
+    pd: Pd,
+    cq: ConcurrentCq<Engine>,
+    /// The number of events of the completion queue.
+    ready: Arc<AtomicUsize>,
+    /// Names of the events of all queue pairs.
+    events: Arc<Mutex<Vec<String>>>,
+    region: Mr<Engine>,
+    /// The message to be sent, and then the receive buffers.
+    memory: Box<[u8]>,
+}
+
+impl Side {
+    fn open(ia_params: &str) -> Side {
+        Side::with(ia_params, Config { numbers_at_creation: true, ..Config::default() })
+    }
+
+    fn with(ia_params: &str, config: Config) -> Side {
+        let address = params::parse(ia_params, "", params::KEYS, |_, _| Ok(()));
+        let adapter = roce::open("explicit", &address.expect("an address of this host"), config)
+            .expect("the adapter opens");
+        let ready = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ready);
+        let notify = move |event| {
+            assert_eq!(event, CqEvent::Ready);
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        let cq = adapter.concurrent_cq(4 * DEPTH, notify).expect("there is memory");
+        let mut memory = vec![0; MESSAGE * (DEPTH + 1)].into_boxed_slice();
+        let pd = adapter.pd();
+        let access = Access { local_read: true, local_write: true, ..Access::default() };
+        let place = (memory.as_mut_ptr(), memory.len());
+        // SAFETY: the memory is dropped after the region.
+        let region = unsafe { adapter.mr(pd, place, access, true) }.expect("there is memory");
+        Side { adapter, pd, cq, ready, events: Arc::default(), region, memory }
+    }
+
+    fn qp(&self) -> Qp<Engine> {
+        let events = Arc::clone(&self.events);
+        let sink = Sink::new(move |event: Event<'_, Engine>| {
+            let name = match event {
+                Event::Broken { .. } => "broken".to_owned(),
+                Event::Disconnected => "disconnected".to_owned(),
+                Event::Cause(cause) => format!("{cause:?}"),
+                _ => "another event".to_owned(),
+            };
+            events.lock().expect("no panic").push(name);
+        });
+        let queue = Some(self.cq.queue());
+        let cfg = QpCfg {
+            pd: self.pd,
+            request_cq: queue,
+            recv_cq: queue,
+            srq: None,
+            service: ServiceType::Connection,
+            token: 7,
+            solicits_all_receives: false,
+            max_requests: DEPTH,
+            max_recvs: DEPTH,
+            max_request_segments: 1,
+            max_recv_segments: 1,
+        };
+        self.adapter.qp(cfg, sink, || true).expect("a queue pair")
+    }
+
+    fn segment(&self, place: usize) -> [Segment; 1] {
+        let key = self.region.region().expect("the region exists").lkey();
+        [Segment { addr: (place * MESSAGE) as u64, len: MESSAGE as u32, key }]
+    }
+
+    fn receive(&self, qp: &Qp<Engine>, id: u64) {
+        let segments = &self.segment(1 + id as usize % DEPTH);
+        // SAFETY: one thread posts, and the memory outlives the queue pairs.
+        unsafe { qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("there is room");
+    }
+
+    fn send(&self, qp: &Qp<Engine>, id: u64) {
+        let wr = SendWr {
+            id,
+            op: SendOp::Send { invalidate: None },
+            segments: &self.segment(0),
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
+        // SAFETY: one thread posts, and the memory outlives the queue pairs.
+        unsafe { qp.post_send(&wr) }.expect("there is room");
+    }
+
+    /// Makes a pass of progress, and takes all completions.
+    fn poll(&self, completions: &mut Vec<(WcOp, u64, WcStatus)>) {
+        self.adapter.progress_on(self.cq.queue());
+        self.cq.poll_with(usize::MAX, |wc| completions.push((wc.op, wc.id, wc.status)));
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let counters = self.adapter.counters();
+        counters.iter().find(|(of, _)| of == name).expect("the counter exists").1
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.events.lock().expect("no panic").clone()
+    }
+}
+
+/// The parameters of a connection from the point of view of one side, whose own numbers come first.
+fn cfgs(
+    [local, peer]: [SocketAddr; 2],
+    peer_number: u32,
+    [own_psn, peer_psn]: [u32; 2],
+) -> (ResponderCfg, RequesterCfg) {
+    let responder = ResponderCfg {
+        local,
+        peer: peer.ip(),
+        peer_number,
+        path_mtu: 1024,
+        first_psn: peer_psn,
+        read_depth: 1,
+        rnr_timer: 1,
+    };
+    let requester = RequesterCfg { first_psn: own_psn, ..PATIENT };
+    (responder, requester)
+}
+
+/// Gives up after 34 s: 4.3 s for each of eight tries.
+const PATIENT: RequesterCfg =
+    RequesterCfg { first_psn: 0, read_depth: 1, ack_timeout: 20, retries: 7, rnr_retries: 7 };
+/// Gives up after 0.1 s: 34 ms for each of four tries. For requests that nobody answers.
+const IMPATIENT: RequesterCfg = RequesterCfg { ack_timeout: 13, retries: 3, ..PATIENT };
+
+fn at(ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), 0)
+}
+
+fn number(qp: &Qp<Engine>) -> u32 {
+    qp.number().expect("the number is known at the creation")
+}
+
+/// Makes progress at both sides until the condition holds.
+fn until(sides: [&Side; 2], mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < limit, "{:?}", sides.map(Side::events));
+        sides.iter().for_each(|side| side.adapter.progress());
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until each side has this number of completions, and returns them in the order of each.
+fn completions(sides: [&Side; 2], numbers: [usize; 2]) -> [Vec<(WcOp, u64, WcStatus)>; 2] {
+    let mut found = [Vec::new(), Vec::new()];
+    until(sides, || {
+        sides.iter().zip(&mut found).for_each(|(side, found)| side.poll(found));
+        found.iter().zip(numbers).all(|(found, number)| found.len() >= number)
+    });
+    found
+}
+
+/// Connects two queue pairs in both directions.
+fn connect(qps: [&Qp<Engine>; 2], [a, b]: [SocketAddr; 2]) {
+    let psns = [0xff_fffe, 77];
+    let (responder, requester) = cfgs([a, b], number(qps[1]), psns);
+    let (of_peer, requester_of_peer) = cfgs([b, a], number(qps[0]), [psns[1], psns[0]]);
+    qps[0].establish_responder(&responder).expect("the first responder starts");
+    qps[1].establish_responder(&of_peer).expect("the second responder starts");
+    qps[0].establish_requester(&requester).expect("the first requester starts");
+    qps[1].establish_requester(&requester_of_peer).expect("the second requester starts");
+}
+
+const OK: WcStatus = WcStatus::Success;
+
+#[test]
+fn messages_in_both_directions_in_order() {
+    let sides = [&mut Side::open("127.0.0.110"), &mut Side::open("127.0.0.111")];
+    let [a, b] = sides;
+    a.memory[..MESSAGE].fill(0xa1);
+    b.memory[..MESSAGE].fill(0xb2);
+    let (a, b) = (&*a, &*b);
+    let (from_a, from_b) = (a.qp(), b.qp());
+    assert_ne!(number(&from_a), number(&a.qp()), "each queue pair has its own number");
+    connect([&from_a, &from_b], [at("127.0.0.110"), at("127.0.0.111")]);
+    (0..10).for_each(|id| a.receive(&from_a, id));
+    (0..10).for_each(|id| b.receive(&from_b, id));
+    (100..110).for_each(|id| a.send(&from_a, id));
+    (100..110).for_each(|id| b.send(&from_b, id));
+    for (side, from) in completions([a, b], [20, 20]).iter().zip([0xb2, 0xa1]) {
+        let of = |op| side.iter().filter(move |wc| wc.0 == op).copied();
+        assert!(of(WcOp::Send).eq((100..110).map(|id| (WcOp::Send, id, OK))), "{side:?}");
+        assert!(of(WcOp::Recv).eq((0..10).map(|id| (WcOp::Recv, id, OK))), "{side:?}");
+        let memory = if from == 0xb2 { &a.memory } else { &b.memory };
+        assert!(memory[MESSAGE..11 * MESSAGE].iter().all(|&octet| octet == from));
+    }
+}
+
+/// The end of a connection is an event of one side. The other side finds that nobody answers.
+#[test]
+fn the_peer_is_not_told_the_end() {
+    let sides = [&Side::open("127.0.0.126"), &Side::open("127.0.0.127")];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    let addresses = [at("127.0.0.126"), at("127.0.0.127")];
+    let reversed = [addresses[1], addresses[0]];
+    let (responder, requester) = cfgs(addresses, number(&from_b), [1, 2]);
+    let (of_b, _) = cfgs(reversed, number(&from_a), [2, 1]);
+    from_a.establish_responder(&responder).expect("the responder starts");
+    from_b.establish_responder(&of_b).expect("the responder starts");
+    from_a.establish_requester(&requester).expect("the requester starts");
+    let impatient = RequesterCfg { first_psn: 2, ..IMPATIENT };
+    from_b.establish_requester(&impatient).expect("the requester starts");
+    a.receive(&from_a, 1);
+    b.receive(&from_b, 2);
+    from_a.disconnect(Close::Graceful);
+    assert_eq!(completions(sides, [1, 0])[0], [(WcOp::Recv, 1, WcStatus::Flushed)]);
+    assert_eq!(a.events(), ["Disconnected { by_peer: false }", "disconnected"]);
+    assert!(b.events().is_empty());
+    b.send(&from_b, 3);
+    let ends = [(WcOp::Send, 3, WcStatus::Transport), (WcOp::Recv, 2, WcStatus::Flushed)];
+    assert_eq!(completions(sides, [0, 2])[1], ends);
+    until(sides, || b.events() == ["Silent", "broken"]);
+    // Work that is posted after the end completes at once.
+    b.send(&from_b, 4);
+    assert_eq!(completions(sides, [0, 1])[1], [(WcOp::Send, 4, WcStatus::Flushed)]);
+}
+
+#[test]
+fn a_requester_does_not_start_before_its_responder() {
+    let side = Side::open("127.0.0.112");
+    let (qp, address) = (side.qp(), at("127.0.0.112"));
+    let (responder, requester) = cfgs([address, address], 5, [1, 2]);
+    assert_eq!(qp.establish_requester(&requester), Err(Error::InvalidState));
+    let wrong = [
+        ResponderCfg { peer: "::1".parse().expect("an address"), ..responder },
+        ResponderCfg { peer_number: 1 << 24, ..responder },
+        ResponderCfg { path_mtu: 1000, ..responder },
+        ResponderCfg { first_psn: 1 << 24, ..responder },
+        ResponderCfg { read_depth: 129, ..responder },
+        ResponderCfg { rnr_timer: 32, ..responder },
+    ];
+    for wrong in wrong {
+        assert_eq!(qp.establish_responder(&wrong), Err(Error::InvalidArgument), "{wrong:?}");
+    }
+    assert_eq!(qp.establish_responder(&responder), Ok(()));
+    assert_eq!(qp.establish_responder(&responder), Err(Error::InvalidState));
+    let wrong = [
+        RequesterCfg { first_psn: 1 << 24, ..requester },
+        RequesterCfg { read_depth: 129, ..requester },
+        RequesterCfg { ack_timeout: 32, ..requester },
+        RequesterCfg { retries: 8, ..requester },
+        RequesterCfg { rnr_retries: 8, ..requester },
+    ];
+    for wrong in wrong {
+        assert_eq!(qp.establish_requester(&wrong), Err(Error::InvalidArgument), "{wrong:?}");
+    }
+    assert_eq!(qp.establish_requester(&requester), Ok(()));
+    assert_eq!(qp.establish_requester(&requester), Err(Error::InvalidState));
+    assert!(side.events().is_empty());
+}
+
+/// Without numbers from the creation on, as DAT uses the engine, there are no such connections.
+#[test]
+fn a_queue_pair_without_a_number_is_not_established_explicitly() {
+    let side = Side::with("127.0.0.112", Config::default());
+    let (qp, address) = (side.qp(), at("127.0.0.112"));
+    let (responder, _) = cfgs([address, address], 5, [1, 2]);
+    assert_eq!(qp.number(), None);
+    assert_eq!(qp.establish_responder(&responder), Err(Error::NotSupported));
+}
+
+/// A side that has no responder yet takes nothing, and one that has no requester sends nothing.
+#[test]
+fn each_half_starts_with_its_own_call() {
+    let sides = [&Side::open("127.0.0.113"), &Side::open("127.0.0.114")];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    let addresses = [at("127.0.0.113"), at("127.0.0.114")];
+    let (responder, requester) = cfgs(addresses, number(&from_b), [10, 20]);
+    b.receive(&from_b, 1);
+    from_a.establish_responder(&responder).expect("the responder starts");
+    a.send(&from_a, 2);
+    from_a.establish_requester(&requester).expect("the requester starts");
+    // The message is sent again and again.
+    until(sides, || a.counter("packets-sent-again") >= 2);
+    let mut early = Vec::new();
+    b.poll(&mut early);
+    assert!(early.is_empty(), "{early:?}");
+    let reversed = [addresses[1], addresses[0]];
+    let (responder, requester) = cfgs(reversed, number(&from_a), [20, 10]);
+    a.receive(&from_a, 3);
+    b.send(&from_b, 4);
+    from_b.establish_responder(&responder).expect("the responder starts");
+    let done = completions(sides, [1, 1]);
+    assert_eq!(done, [vec![(WcOp::Send, 2, OK)], vec![(WcOp::Recv, 1, OK)]]);
+    // The responder has sent one packet, the acknowledgement, and none of its own request.
+    assert_eq!(a.counter("requests-served"), 0);
+    from_b.establish_requester(&requester).expect("the requester starts");
+    let done = completions(sides, [1, 1]);
+    assert_eq!(done, [vec![(WcOp::Recv, 3, OK)], vec![(WcOp::Send, 4, OK)]]);
+}
+
+/// Sends a message that the responder does not take, because `change` has changed a parameter of
+/// either side. Returns a counter of the responder's side.
+fn refused(
+    [a_address, b_address]: [&str; 2],
+    change: impl FnOnce(&mut ResponderCfg, &mut RequesterCfg),
+    counter: &str,
+) -> u64 {
+    let sides = [&Side::open(a_address), &Side::open(b_address)];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    let addresses = [at(a_address), at(b_address)];
+    let (responder, _) = cfgs(addresses, number(&from_b), [1000, 2000]);
+    let mut requester = RequesterCfg { first_psn: 1000, ..IMPATIENT };
+    let reversed = [addresses[1], addresses[0]];
+    let (mut of_b, _) = cfgs(reversed, number(&from_a), [2000, 1000]);
+    change(&mut of_b, &mut requester);
+    b.receive(&from_b, 1);
+    from_b.establish_responder(&of_b).expect("the responder starts");
+    from_a.establish_responder(&responder).expect("the responder starts");
+    from_a.establish_requester(&requester).expect("the requester starts");
+    a.send(&from_a, 2);
+    let done = completions(sides, [1, 0]);
+    assert_eq!(done, [vec![(WcOp::Send, 2, WcStatus::Transport)], vec![]]);
+    until(sides, || a.events().last().is_some_and(|last| last == "broken"));
+    assert!(b.events().is_empty(), "{:?}", b.events());
+    b.counter(counter)
+}
+
+#[test]
+fn a_message_with_a_wrong_psn_is_not_taken() {
+    let early = refused(
+        ["127.0.0.115", "127.0.0.116"],
+        |_, requester| requester.first_psn = 900,
+        "packets-received-again",
+    );
+    assert!(early > 0, "the packet seems to be a repetition");
+    let late = refused(
+        ["127.0.0.115", "127.0.0.116"],
+        |_, requester| requester.first_psn = 1001,
+        "packets-out-of-order",
+    );
+    assert!(late > 0, "a packet seems to be missing");
+}
+
+#[test]
+fn a_message_of_another_address_is_not_taken() {
+    let foreign = refused(
+        ["127.0.0.117", "127.0.0.118"],
+        |responder, _| responder.peer = IpAddr::from([127, 0, 0, 119]),
+        "packets-from-elsewhere",
+    );
+    assert!(foreign > 0);
+}
+
+/// The same queue pair is connected, ended and connected again at each address of the host. Its
+/// number is valid at all of them, although another adapter has the first slot of one of them.
+#[test]
+fn a_number_is_valid_at_each_address() {
+    let _other = Side::open("127.0.0.1");
+    let sides = [&Side::open(""), &Side::open("")];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    let numbers = [number(&from_a), number(&from_b)];
+    let host = netdev::addresses().expect("this host has addresses");
+    let addresses: Vec<SocketAddr> =
+        host.iter().filter(|found| found.up).map(|found| found.addr).collect();
+    assert!(addresses.iter().any(|address| address.ip().is_loopback()));
+    for address in addresses {
+        connect([&from_a, &from_b], [address; 2]);
+        b.receive(&from_b, 1);
+        b.receive(&from_b, 2);
+        a.send(&from_a, 3);
+        let done = completions(sides, [1, 1]);
+        assert_eq!(done, [vec![(WcOp::Send, 3, OK)], vec![(WcOp::Recv, 1, OK)]], "{address}");
+        for qp in [&from_a, &from_b] {
+            qp.reset().expect("the queue pair can be reset");
+        }
+        let flushed = completions(sides, [0, 1]);
+        assert_eq!(flushed, [vec![], vec![(WcOp::Recv, 2, WcStatus::Flushed)]]);
+        assert_eq!([number(&from_a), number(&from_b)], numbers);
+    }
+    assert!(a.events().is_empty() && b.events().is_empty());
+}
+
+/// A connection request carries the number that the queue pair has had since its creation.
+#[test]
+fn connection_management_tells_the_same_number() {
+    let peer = UdpSocket::bind("127.0.0.121:4791").expect("the address is free");
+    peer.set_read_timeout(Some(LIMIT)).expect("the socket is open");
+    let side = Side::open("127.0.0.120");
+    let qp = side.qp();
+    let target = Target {
+        peer: SocketAddr::from(([127, 0, 0, 121], 7)),
+        private: &[],
+        deadline: None,
+        depth: ReadDepth { incoming: 1, outgoing: 1 },
+    };
+    qp.connect(&target).expect("the attempt starts");
+    assert_eq!(qp.reset(), Err(Error::InvalidState));
+    let mut buffer = [0; 4096];
+    let told = loop {
+        let len = peer.recv(&mut buffer).expect("a connection request comes");
+        let packet = Packet::parse(&buffer[..len - 4]).expect("a packet");
+        if let Ok(Mad { message: Message::Req(req), .. }) = Mad::parse(packet.payload) {
+            break req.qpn;
+        }
+    };
+    assert_eq!(told, number(&qp));
+}
+
+/// Two threads poll one queue, and arm it whether or not it is empty. Each message completes once,
+/// and the queue tells of completions that nobody polls for.
+#[test]
+fn threads_share_a_completion_queue() {
+    const MESSAGES: u64 = 2000;
+    let sides = [&Side::open("127.0.0.122"), &Side::open("127.0.0.123")];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    connect([&from_a, &from_b], [at("127.0.0.122"), at("127.0.0.123")]);
+    let (send, receive) = mpsc::channel::<Wc>();
+    let done = AtomicUsize::new(0);
+    let limit = Instant::now() + LIMIT;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let send = send.clone();
+            let done = &done;
+            scope.spawn(move || {
+                while done.load(Ordering::SeqCst) < MESSAGES as usize && Instant::now() < limit {
+                    b.cq.arm(false);
+                    b.adapter.progress_on(b.cq.queue());
+                    let taken = b.cq.poll_with(3, |wc| send.send(wc).expect("the test runs"));
+                    done.fetch_add(taken, Ordering::SeqCst);
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let (mut posted, mut sent, mut own) = (0, 0, Vec::new());
+        while done.load(Ordering::SeqCst) < MESSAGES as usize && Instant::now() < limit {
+            while posted < MESSAGES && posted < done.load(Ordering::SeqCst) as u64 + DEPTH as u64 {
+                b.receive(&from_b, posted);
+                posted += 1;
+            }
+            while sent < posted && sent < own.len() as u64 + DEPTH as u64 {
+                a.send(&from_a, sent);
+                sent += 1;
+            }
+            a.poll(&mut own);
+            std::thread::yield_now();
+        }
+    });
+    drop(send);
+    let mut ids: Vec<u64> = receive.iter().map(|wc| wc.id).collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..MESSAGES));
+    assert!(b.ready.load(Ordering::SeqCst) > 0, "the queue was armed all the time");
+}
+
+/// The next completion after the arming of a queue causes an event, although nobody has polled the
+/// completions that were there before.
+#[test]
+fn a_queue_is_armed_although_it_is_not_empty() {
+    let sides = [&Side::open("127.0.0.124"), &Side::open("127.0.0.125")];
+    let [a, b] = sides;
+    let (from_a, from_b) = (a.qp(), b.qp());
+    connect([&from_a, &from_b], [at("127.0.0.124"), at("127.0.0.125")]);
+    (0..2).for_each(|id| b.receive(&from_b, id));
+    a.send(&from_a, 0);
+    until(sides, || b.counter("requests-served") == 1);
+    b.cq.arm(false);
+    assert_eq!(b.ready.load(Ordering::SeqCst), 0, "the first completion was there before");
+    a.send(&from_a, 1);
+    until(sides, || b.ready.load(Ordering::SeqCst) == 1);
+    let mut ids = Vec::new();
+    b.cq.poll_with(usize::MAX, |wc| ids.push(wc.id));
+    assert_eq!(ids, [0, 1]);
+}
