@@ -1,9 +1,7 @@
 //! The adapters that are built into OpenDAT's libraries and programs. No other crate lists them.
 //!
-//! | module | contents |
-//! |---|---|
-//! | [`providers`] | the providers of the adapters; the libraries in `plugins/` export them, too |
-//! | `softroce` | the choice of softroce's engine: the engine in user space or the kernel's |
+//! The libraries in `plugins/` export their providers, too. The module `softroce` chooses the
+//! engine of softroce: the engine in user space or the kernel's.
 //!
 //! Each adapter has a Cargo feature that includes it.
 
@@ -53,43 +51,22 @@ pub const VERBS: Builtin = Builtin {
     discover: Some(provider_verbs::entries),
 };
 
-// These functions are not inlined, so that a crate that uses the list calls them. If it used the
-// constants of `providers`, the code of all providers would be compiled in that crate again.
-
+/// The provider of `tcp-emu`.
 #[cfg(feature = "tcp-emu")]
-#[inline(never)]
-fn tcp_emu() -> AnyProvider {
-    providers::TCP_EMU
+pub fn tcp_emu() -> AnyProvider {
+    provider_tcp_emu::provider()
 }
 
+/// The provider of `softroce`: provider-softroce, or provider-verbs over the kernel's rxe.
 #[cfg(feature = "softroce")]
-#[inline(never)]
-fn softroce() -> AnyProvider {
-    providers::SOFTROCE
+pub fn softroce() -> AnyProvider {
+    provider_softroce::provider().opened_by(softroce::open)
 }
 
+/// The provider of `verbs`.
 #[cfg(feature = "verbs")]
-#[inline(never)]
-fn verbs() -> AnyProvider {
-    providers::VERBS
-}
-
-/// The providers.
-pub mod providers {
-    use dat_core::export::AnyProvider;
-
-    /// provider-tcp-emu.
-    #[cfg(feature = "tcp-emu")]
-    pub const TCP_EMU: AnyProvider = AnyProvider::of::<provider_tcp_emu::TcpEmu>();
-
-    /// The provider of `softroce`: provider-softroce, or provider-verbs over the kernel's rxe.
-    #[cfg(feature = "softroce")]
-    pub const SOFTROCE: AnyProvider =
-        AnyProvider::of::<provider_softroce::SoftRoce>().opened_by(crate::softroce::open);
-
-    /// provider-verbs.
-    #[cfg(feature = "verbs")]
-    pub const VERBS: AnyProvider = AnyProvider::of::<provider_verbs::Verbs>();
+pub fn verbs() -> AnyProvider {
+    provider_verbs::provider()
 }
 
 /// Checks ia_params and the value of `OPENDAT_PARAMS` without opening an adapter. `name` is the

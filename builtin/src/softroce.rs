@@ -42,7 +42,7 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
                     "{key}: only the engine in user space supports this, not engine=kernel"
                 ))));
             }
-            kernel::open_or_create(ia, &params).map(Opened::new)
+            kernel::open_or_create(ia, &params)
         }
     }
 }
@@ -87,7 +87,7 @@ fn auto(ia: &str, params: Params) -> Result<Opened, OpenError> {
     let why_not = match params.user_only_key {
         Some(key) => format!("the kernel's {name} does not support {key}"),
         None => match kernel::open(ia, &rxe, &params, "the device exists") {
-            Ok(adapter) => return Ok(Opened::new(adapter)),
+            Ok(opened) => return Ok(opened),
             Err(error) => format!("the kernel's {name} cannot be used: {}", error.reason),
         },
     };
@@ -97,7 +97,7 @@ fn auto(ia: &str, params: Params) -> Result<Opened, OpenError> {
 
 /// Uses the engine in user space. `why` is the reason for this choice.
 fn user(ia: &str, params: Params, why: &str) -> Result<Opened, OpenError> {
-    provider_softroce::open(ia, params, &format!("user space: {why}")).map(Opened::new)
+    provider_softroce::open(ia, params, &format!("user space: {why}"))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use self::engine::datagram::Outgoing;
 use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
 use dat_core::error::{Error, OpenError, Result};
+use dat_core::export::AnyProvider;
 use dat_core::provider::{
     self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Datagram,
     Polled, PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, RemoteQp, SendWr,
@@ -46,6 +47,13 @@ pub fn advance(fabric: &str, by: Duration) {
     if let Some(fabric) = Fabric::find(fabric) {
         fabric.with(|engine| engine.advance(by));
     }
+}
+
+/// Returns the provider without its Rust type. It is not inlined, so that the code of dat-core for
+/// this provider's transport is compiled once, with this crate.
+#[inline(never)]
+pub fn provider() -> AnyProvider {
+    AnyProvider::of::<Mem>()
 }
 
 impl Provider for Mem {

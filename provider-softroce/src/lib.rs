@@ -10,6 +10,7 @@ mod params;
 
 use dat_adapter::{Adapter, open_error};
 use dat_core::OpenError;
+use dat_core::export::{AnyProvider, Opened};
 use dat_core::provider::Provider;
 
 pub use crate::params::Params;
@@ -29,8 +30,15 @@ impl Provider for SoftRoce {
         let no_other = |key: &str, _: &str| unreachable!("{key} is not in KEYS");
         let defaults = adapter::params::defaults();
         let params = Params::parse(params, &defaults, Params::KEYS, no_other);
-        open(ia, params.map_err(open_error)?, "user space")
+        open_adapter(ia, params.map_err(open_error)?, "user space")
     }
+}
+
+/// Returns the provider without its Rust type. It is not inlined, so that the code of dat-core for
+/// this provider's transport is compiled once, with this crate.
+#[inline(never)]
+pub fn provider() -> AnyProvider {
+    AnyProvider::of::<SoftRoce>()
 }
 
 /// Opens an adapter. `engine` says why the engine in user space serves the adapter. It becomes the
@@ -38,7 +46,11 @@ impl Provider for SoftRoce {
 ///
 /// # Errors
 /// Those of [`SoftRoce::open`](Provider::open).
-pub fn open(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
+pub fn open(ia: &str, params: Params, engine: &str) -> Result<Opened, OpenError> {
+    open_adapter(ia, params, engine).map(Opened::new)
+}
+
+fn open_adapter(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
     let Params { adapter, config, .. } = params;
     let named = vec![
         ("transport".to_owned(), "RoCEv2, in user space".to_owned()),

@@ -10,6 +10,7 @@ mod params;
 
 use dat_adapter::{Adapter, open_error};
 use dat_core::OpenError;
+use dat_core::export::AnyProvider;
 use dat_core::provider::Provider;
 
 pub use crate::params::KEYS;
@@ -38,6 +39,13 @@ impl Provider for TcpEmu {
         let iwarp = iwarp::open(ia, &adapter, config).map_err(open_error)?;
         Ok(Adapter::new(ia, iwarp, &adapter, named))
     }
+}
+
+/// Returns the provider without its Rust type. It is not inlined, so that the code of dat-core for
+/// this provider's transport is compiled once, with this crate.
+#[inline(never)]
+pub fn provider() -> AnyProvider {
+    AnyProvider::of::<TcpEmu>()
 }
 
 /// Says which connections move to shared memory.

@@ -186,6 +186,7 @@ mod work_request;
 use std::path::Path;
 
 use dat_core::OpenError;
+use dat_core::export::{AnyProvider, Opened};
 use dat_core::provider::Provider;
 
 pub use crate::entries::entries;
@@ -196,6 +197,21 @@ pub use crate::transport::Adapter;
 /// The provider, which opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbs;
+
+/// Returns the provider without its Rust type. It is not inlined, so that the code of dat-core for
+/// this provider's transport is compiled once, with this crate.
+#[inline(never)]
+pub fn provider() -> AnyProvider {
+    AnyProvider::of::<Verbs>()
+}
+
+/// Opens an adapter that has one more named attribute.
+///
+/// # Errors
+/// Those of [`Verbs::open`](Provider::open).
+pub fn open(ia: &str, params: &str, (name, value): (&str, &str)) -> Result<Opened, OpenError> {
+    Verbs.open(ia, params).map(|adapter| Opened::new(adapter.with_attribute(name, value)))
+}
 
 /// Checks ia_params and the value of `OPENDAT_PARAMS` without opening a device.
 ///

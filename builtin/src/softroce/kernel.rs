@@ -8,12 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use adapter::netdev::{self, NetAddr};
-use dat_core::provider::Provider;
+use dat_core::export::Opened;
 use dat_core::{Error, OpenError};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_RESOURCE_DEVICE};
 use provider_softroce::Params;
 use provider_verbs::params::SYSFS;
-use provider_verbs::{Adapter, Verbs};
 
 use super::netlink;
 
@@ -79,7 +78,7 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
 ///
 /// # Errors
 /// Returns the errors of provider-verbs.
-pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
+pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Opened, OpenError> {
     let spin =
         params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
     // `strict` and `stats` are always in the parameters, so that OPENDAT_PARAMS does not override
@@ -87,9 +86,8 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Ad
     let on = |switch| if switch { "on" } else { "off" };
     let (strict, stats) = (on(params.adapter.strict), on(params.adapter.stats));
     let params = format!("{} {spin} strict={strict} stats={stats}", rxe.address);
-    let adapter = Verbs.open(ia, &params)?;
-    Ok(adapter
-        .with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
+    let engine = format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev);
+    provider_verbs::open(ia, &params, ("engine", &engine))
 }
 
 /// Opens an adapter for `engine=kernel`, on the existing rxe device or on a new one.
@@ -99,7 +97,7 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Ad
 /// - `DAT_INSUFFICIENT_RESOURCES`: the device cannot be created.
 /// - `DAT_PROVIDER_NOT_FOUND`: the libraries of provider-verbs are missing.
 /// - The errors of [`open`].
-pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenError> {
+pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Opened, OpenError> {
     let bind = params.adapter.bind;
     if let Some(rxe) = find(bind) {
         return open(ia, &rxe, params, "engine=kernel");

@@ -33,7 +33,7 @@ pub use self::any_provider::{AnyProvider, OpenFn, Opened};
 pub use self::register::{fini, init, register};
 
 /// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and
-/// `dapl_extensions`, which libdat looks up. The argument is a constant of type
+/// `dapl_extensions`, which libdat looks up. The argument is an expression of type
 /// [`AnyProvider`](crate::export::AnyProvider).
 ///
 /// The library uses three functions of the registry that it does not define. The process that loads
@@ -59,7 +59,6 @@ macro_rules! export_provider {
                 ) -> DAT_RETURN;
             }
 
-            const PROVIDER: $crate::export::AnyProvider = $provider;
             const REGISTRY: RegistryFns = RegistryFns {
                 add_provider: dat_registry_add_provider,
                 remove_provider: dat_registry_remove_provider,
@@ -71,9 +70,10 @@ macro_rules! export_provider {
                 info: *const DAT_PROVIDER_INFO,
                 ia_params: *const c_char,
             ) {
+                let provider: $crate::export::AnyProvider = $provider;
                 // SAFETY: the registry that calls `dat_provider_init` passes what the standard
                 // says, as `init` requires.
-                unsafe { $crate::export::init(PROVIDER, REGISTRY, info, ia_params) }
+                unsafe { $crate::export::init(provider, REGISTRY, info, ia_params) }
             }
 
             #[unsafe(no_mangle)]

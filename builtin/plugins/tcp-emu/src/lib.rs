@@ -1,3 +1,3 @@
 //! The adapter `tcp-emu` as a loadable provider, `libdat_tcp_emu.so`.
 
-dat_core::export_provider!(builtin::providers::TCP_EMU);
+dat_core::export_provider!(builtin::tcp_emu());
