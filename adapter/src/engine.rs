@@ -10,7 +10,7 @@ use work::{Close, ReadDepth};
 use crate::error::{Error, Result};
 use crate::event::{PeerAddress, Sink};
 use crate::progress::MakeProgress;
-use crate::shared_qp::Shared;
+use crate::qp_shared::QpShared;
 
 /// The part of an adapter that uses sockets: its connections, listeners and timers. The caller of
 /// each method holds the engine lock, so there is one call at a time.
@@ -38,7 +38,7 @@ pub unsafe trait Engine: MakeProgress {
     ///
     /// # Errors
     /// [`Error::NoQueuePair`] if the protocol has no queue pair number left.
-    fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
+    fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<QpShared>>;
     /// The number of queue pairs that can be connected at the same time. Without a limit of the
     /// protocol, this is `usize::MAX`.
     fn max_qps(&self) -> usize {
@@ -48,7 +48,7 @@ pub unsafe trait Engine: MakeProgress {
     ///
     /// # Errors
     /// [`Error::NotSupported`] if the protocol has no datagrams, and those of [`Engine::add_qp`].
-    fn add_datagram_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>> {
+    fn add_datagram_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<QpShared>> {
         let (_, _) = (sink, work);
         Err(Error::NotSupported)
     }

@@ -49,8 +49,8 @@
 //! | `progress` | the calls by which threads make progress with an engine: [`MakeProgress`] |
 //! | `engine_lock` | the engine lock, whose holder also does the work that other threads publish |
 //! | `engine_shared` | the state that threads read and write without the lock |
-//! | `phase` | the phases of a queue pair in an engine: [`Phase`] |
-//! | `shared_qp` | the part of a queue pair that posting threads and the engine share |
+//! | `link_phase` | the phases of a queue pair in an engine: [`LinkPhase`] |
+//! | `qp_shared` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
 //! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
 //! | [`octet_ring`] | a ring of octets in memory that two processes share |
@@ -60,7 +60,7 @@
 //! | `local_failure` | the reasons why this host cannot connect to a peer: [`LocalFailure`] |
 //! | `error` | the errors of calls: [`Error`], [`OpenError`] |
 //! | [`half_open`] | lists of callers that have connected and not sent a request yet |
-//! | `table` | a table that names objects by small numbers: [`Table`] |
+//! | `slab` | a table that names objects by small numbers: [`Slab`] |
 //!
 //! # How to build a provider on this
 //!
@@ -76,11 +76,11 @@
 //!    - when the consumer calls a function such as [`Qp::connect`] or [`Adapter::listen`].
 //! 2. Register the engine's sockets with the poller through the [`Context`] that the engine was
 //!    created with. Use edge-triggered events and a separate token for each socket. Keep queue
-//!    pairs in a [`Table`]; the index in the table is the name of the queue pair. For each queue
+//!    pairs in a [`Slab`]; the index in the table is the name of the queue pair. For each queue
 //!    pair, the engine receives its [`rnic::Work`], which takes requests and completes them, and a
-//!    sink for the events of the connection. A [`Phase`] holds the `Work`, or the connection that
-//!    owns the `Work`. The data with which the engine later answers a connection request travel
-//!    with the request to the consumer ([`Context::request`]).
+//!    sink for the events of the connection. A [`LinkPhase`] holds the `Work`, or the connection
+//!    that owns the `Work`. The data with which the engine later answers a connection request
+//!    travel with the request to the consumer ([`Context::request`]).
 //! 3. Before the engine lock is released, [`MakeProgress::remaining`] returns what is left to do:
 //!    more work at once, or a deadline. A pass must end soon, so the engine limits its bursts and
 //!    leaves the rest for the next pass.
@@ -108,18 +108,18 @@ mod engines;
 mod error;
 mod event;
 pub mod half_open;
+mod link_phase;
 mod local_failure;
 mod locked_engine;
 pub mod netdev;
 mod objects;
 pub mod octet_ring;
 pub mod params;
-mod phase;
 mod progress;
+mod qp_shared;
 mod reactor;
-mod shared_qp;
+mod slab;
 mod sync;
-mod table;
 
 pub use adapter::{Adapter, Limits, UnusedQps};
 pub use connection_request::{Backlog, ConnectionRequest};
@@ -128,11 +128,11 @@ pub use counts::Counts;
 pub use engine::{DatagramEnd, Engine, RequesterCfg, ResponderCfg, Target};
 pub use error::{Error, OpenError, Result, no_memory, no_resources};
 pub use event::{Event, PeerAddress, RemoteQp, Sink};
+pub use link_phase::LinkPhase;
 pub use local_failure::LocalFailure;
 pub use objects::{ConcurrentCq, Cq, Listener, Mr, Mw, Qp, QpCfg, Srq};
 pub use params::Params;
-pub use phase::Phase;
 pub use progress::{MakeProgress, Progress, Remaining};
+pub use qp_shared::QpShared;
 pub use reactor::progress_thread::abort_on_panic;
-pub use shared_qp::Shared;
-pub use table::Table;
+pub use slab::Slab;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use measurement::arguments::{Common, report_registry_errors};
+use measurement::arguments::{CommonArguments, report_registry_errors};
 use measurement::machine::MeasurementInfo;
 use measurement::operation::{ATOMIC_BYTES, Operation};
 use measurement::pair::{Pair, Placement, exit_code_of};
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// A second adapter, measured alternately with the first in the same two processes
     #[arg(long, value_name = "NAME")]
     vs: Option<String>,
@@ -197,7 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         page.fill(&html::page(&document))?;
     }
     match options {
-        Options { common: Common { json: true, .. }, .. } => print_json(&document)?,
+        Options { common: CommonArguments { json: true, .. }, .. } => print_json(&document)?,
         Options { csv: true, .. } => csv::print(&document)?,
         _ => text::print(&document, options.wide)?,
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 use clap::Args;
-use measurement::arguments::{Common, report_registry_errors};
+use measurement::arguments::{CommonArguments, report_registry_errors};
 use measurement::cpu;
 use measurement::operation::Operation;
 use measurement::pair::Pair;
@@ -23,7 +23,7 @@ use crate::tasks::{Report, Task};
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// Rounds of each figure, whose median is printed; fewer than 5 are not reliable
     #[arg(long, default_value_t = DEFAULT_ROUNDS as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -55,7 +55,7 @@ struct VerifiedRow {
 /// Runs the two processes. Returns whether all data arrived unchanged.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     report_registry_errors();
-    let Common { adapter, json, .. } = &options.common;
+    let CommonArguments { adapter, json, .. } = &options.common;
     let address = options.common.address(&[])?;
     // On a single processor, a process that polls would take processor time from the other.
     let wait = if cpu::two_processors().is_some() { WaitMode::Poll } else { WaitMode::Block };

@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use measurement::arguments::{Common, report_registry_errors};
+use measurement::arguments::{CommonArguments, report_registry_errors};
 use measurement::operation::{ATOMIC_BYTES, Operation};
 use measurement::pair::{Pair, Placement, exit_code_of};
 use measurement::peer::{ConnectionInfo, Message, Plan};
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// Message size in bytes: 64 by default; atomic operations always use 8 bytes
     #[arg(long, short, value_parser = size)]
     size: Option<usize>,

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod reference_pages;
-mod table;
+mod results_table;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
-    let mut trials = vec![table::trial(&setups), reference_pages::trial(&setups)];
+    let mut trials = vec![results_table::trial(&setups), reference_pages::trial(&setups)];
     trials.extend(setups.into_iter().flat_map(self::trials));
     opendat_tests::run(&arguments, trials)
 }

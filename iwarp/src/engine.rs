@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{
-    Context, Error, MakeProgress, Progress, Remaining, Result, Shared, Table, Target, no_memory,
+    Context, Error, MakeProgress, Progress, QpShared, Remaining, Result, Slab, Target, no_memory,
     no_resources,
 };
 use mio::Interest;
@@ -22,11 +22,11 @@ use work::{Close, ReadDepth};
 
 use self::awake::Awake;
 use self::direct::Direct;
-pub(crate) use self::resources::{EngineResources, Key, Timer};
+pub(crate) use self::resources::{EngineResources, ObjectKey, Timer};
 use crate::config::Config;
 use crate::linger::LingeringSockets;
 use crate::link::Link;
-use crate::listeners::{Listeners, Request, refuse};
+use crate::listeners::{Listeners, WaitingRequest, refuse};
 use crate::shm::{ForwardedOffers, Offer, OfferDirectory, OfferSocket};
 use crate::socket;
 use crate::unconfirmed::Unconfirmed;
@@ -41,7 +41,7 @@ const MAX_OFFERS_PER_TURN: usize = 64;
 /// The engine of an open adapter.
 pub struct Engine {
     resources: EngineResources,
-    links: Table<Link>,
+    links: Slab<Link>,
     listeners: Listeners,
     lingering: LingeringSockets,
     /// The connection that a consumer's pass reads without asking the poller.
@@ -73,7 +73,7 @@ impl Engine {
                 offers,
                 unconfirmed,
             ),
-            links: Table::new(),
+            links: Slab::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
             direct: Direct::default(),
@@ -119,7 +119,7 @@ impl Engine {
         }
         // The poller reports the remaining offers again.
         if let Some(offers) = &self.resources.offers {
-            self.resources.context.rename(Key::Offers, offers, Interest::READABLE).ok();
+            self.resources.context.rename(ObjectKey::Offers, offers, Interest::READABLE).ok();
         }
     }
 
@@ -148,7 +148,7 @@ impl Engine {
         }
         if resources.offers.is_none() {
             let offers = OfferSocket::open()?;
-            resources.context.resume(Key::Offers, &offers, Interest::READABLE)?;
+            resources.context.resume(ObjectKey::Offers, &offers, Interest::READABLE)?;
             resources.offers = Some(offers);
         }
         resources.offers.as_mut().map_or(Ok(()), |offers| offers.publish(listener))
@@ -165,26 +165,28 @@ impl Engine {
         let now = Instant::now();
         while let Some(key) = self.resources.take_expired(now) {
             match key {
-                Key::Link(index) => {
+                ObjectKey::Link(index) => {
                     if let Some(link) = self.links.get_mut(index) {
                         link.timer = Timer::default();
                         link.expire(&mut self.resources, &mut self.lingering, now);
                     }
                 }
-                Key::Listener(index) => self.listeners.listener_timer_expired(
+                ObjectKey::Listener(index) => self.listeners.listener_timer_expired(
                     &mut self.resources,
                     &mut self.lingering,
                     index,
                 ),
-                Key::Caller(index) => self.listeners.caller_timer_expired(
+                ObjectKey::Caller(index) => self.listeners.caller_timer_expired(
                     &mut self.resources,
                     &mut self.lingering,
                     index,
                     now,
                 ),
-                Key::LingeringSocket(index) => self.lingering.expire(&mut self.resources, index),
+                ObjectKey::LingeringSocket(index) => {
+                    self.lingering.expire(&mut self.resources, index)
+                }
                 // These have no timers.
-                Key::WakeSocket(_) | Key::Offers => {}
+                ObjectKey::WakeSocket(_) | ObjectKey::Offers => {}
             }
         }
     }
@@ -192,7 +194,7 @@ impl Engine {
 
 impl MakeProgress for Engine {
     const NAME: &'static str = "tcp-emu";
-    type RequestData = Request;
+    type RequestData = WaitingRequest;
 
     #[inline]
     fn poll(&mut self) -> Progress {
@@ -241,17 +243,19 @@ impl MakeProgress for Engine {
     }
 
     fn on_event(&mut self, event: &Event) {
-        match Key::from(event.token()) {
-            Key::Link(index) => self.on_link_event(index, event),
-            Key::Listener(index) => {
+        match ObjectKey::from(event.token()) {
+            ObjectKey::Link(index) => self.on_link_event(index, event),
+            ObjectKey::Listener(index) => {
                 self.listeners.accept_callers(&mut self.resources, &mut self.lingering, index)
             }
-            Key::Caller(index) => {
+            ObjectKey::Caller(index) => {
                 self.listeners.caller_readable(&mut self.resources, &mut self.lingering, index)
             }
-            Key::LingeringSocket(index) => self.lingering.readable(&mut self.resources, index),
-            Key::WakeSocket(index) => self.on_wake_up(index),
-            Key::Offers => self.accept_offers(),
+            ObjectKey::LingeringSocket(index) => {
+                self.lingering.readable(&mut self.resources, index)
+            }
+            ObjectKey::WakeSocket(index) => self.on_wake_up(index),
+            ObjectKey::Offers => self.accept_offers(),
         }
     }
 
@@ -330,7 +334,7 @@ impl MakeProgress for Engine {
         }
     }
 
-    fn refuse(&mut self, request: Request) {
+    fn refuse(&mut self, request: WaitingRequest) {
         refuse(&mut self.resources, &mut self.lingering, request);
     }
 }
@@ -340,10 +344,10 @@ impl MakeProgress for Engine {
 unsafe impl adapter::Engine for Engine {
     const CAN_BE_SEVERAL: bool = true;
 
-    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
         self.links.reserve().map_err(no_memory)?;
         let index = self.links.next_index();
-        let shared = Arc::new(Shared::new(index));
+        let shared = Arc::new(QpShared::new(index));
         self.links.insert(Link::new(index, sink, Arc::clone(&shared), work));
         Ok(shared)
     }
@@ -379,7 +383,7 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        request: Request,
+        request: WaitingRequest,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
@@ -421,13 +425,13 @@ unsafe impl adapter::Engine for Engine {
         self.listeners.close(&mut self.resources, &mut self.lingering, listener);
     }
 
-    fn hand_over(&mut self, mut request: Request) -> Request {
+    fn hand_over(&mut self, mut request: WaitingRequest) -> WaitingRequest {
         self.resources.context.unwatch(&request.socket);
         request.is_watched = false;
         request
     }
 
-    fn reject(&mut self, request: Request, private: &[u8]) -> Result<()> {
+    fn reject(&mut self, request: WaitingRequest, private: &[u8]) -> Result<()> {
         self.listeners.reject(&mut self.resources, &mut self.lingering, request, private)
     }
 }

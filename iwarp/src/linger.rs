@@ -9,11 +9,11 @@
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use adapter::Table;
+use adapter::Slab;
 use mio::Interest;
 
 use crate::connection::Connection;
-use crate::engine::{EngineResources, Key, Timer};
+use crate::engine::{EngineResources, ObjectKey, Timer};
 use crate::listeners::is_scarce;
 use crate::socket::IoOutcome;
 
@@ -32,7 +32,7 @@ const MAX_DROPPED_BYTES: usize = 4 << 20;
 
 /// The sockets that linger.
 #[derive(Default)]
-pub(crate) struct LingeringSockets(Table<LingeringSocket>);
+pub(crate) struct LingeringSockets(Slab<LingeringSocket>);
 
 struct LingeringSocket {
     socket: Connection,
@@ -86,7 +86,7 @@ impl LingeringSockets {
         socket: Connection,
         fin_at: Option<Instant>,
     ) {
-        let key = Key::LingeringSocket(self.0.next_index());
+        let key = ObjectKey::LingeringSocket(self.0.next_index());
         if resources.context.rename(key, &socket, Interest::READABLE).is_err() {
             resources.context.unwatch(&socket);
             return;
@@ -106,7 +106,7 @@ impl LingeringSockets {
         if lingering.fin_at.take().is_some() && lingering.socket.finish().is_ok() {
             let close_by = Some(Instant::now() + PEER_CLOSE_TIMEOUT);
             return resources.set_timer(
-                Key::LingeringSocket(index),
+                ObjectKey::LingeringSocket(index),
                 &mut lingering.timer,
                 close_by,
             );
@@ -133,7 +133,7 @@ impl LingeringSockets {
     /// Closes a lingering socket.
     pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
         if let Some(mut lingering) = self.0.remove(index) {
-            resources.set_timer(Key::LingeringSocket(index), &mut lingering.timer, None);
+            resources.set_timer(ObjectKey::LingeringSocket(index), &mut lingering.timer, None);
             resources.context.unwatch(&lingering.socket);
         }
     }

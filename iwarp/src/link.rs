@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
 
-use adapter::{Counts, Shared};
+use adapter::{Counts, QpShared};
 use rnic::rdmap::setup::{FrameMissing, Gate};
 use rnic::{Failure, Work};
 use work::Close;
@@ -32,7 +32,7 @@ use self::established::{Established, ReadOutcome, WriteOutcome};
 use self::fault_check::FaultCheck;
 use self::receive_wait::WindowWatch;
 use self::setup::Connecting;
-use crate::engine::{EngineEvent, EngineResources, Key, Sink, Timer};
+use crate::engine::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
 use crate::linger::LingeringSockets;
 use crate::listeners::READ_WRITE;
 
@@ -43,7 +43,7 @@ const MAX_READS_PER_TURN: usize = 16;
 pub(crate) struct Link {
     index: usize,
     sink: Sink,
-    shared: Arc<Shared>,
+    shared: Arc<QpShared>,
     phase: Phase,
     pub(crate) timer: Timer,
     /// The number of consecutive reads of shared memory without data.
@@ -53,7 +53,7 @@ pub(crate) struct Link {
     pub(crate) successful_reads: u32,
 }
 
-type Phase = adapter::Phase<Box<Connecting>, Box<Established>>;
+type Phase = adapter::LinkPhase<Box<Connecting>, Box<Established>>;
 
 /// The reason for which a connection ends.
 enum EndReason {
@@ -116,7 +116,7 @@ impl fmt::Display for Loss {
 }
 
 impl Link {
-    pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
+    pub(crate) fn new(index: usize, sink: Sink, shared: Arc<QpShared>, work: Work) -> Self {
         Link {
             index,
             sink,
@@ -174,8 +174,8 @@ impl Link {
         }
     }
 
-    fn key(&self) -> Key {
-        Key::Link(self.index)
+    fn key(&self) -> ObjectKey {
+        ObjectKey::Link(self.index)
     }
 
     fn set_timer(&mut self, resources: &mut EngineResources, at: Option<Instant>) {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use adapter::half_open::{self, SharedHalfOpen};
-use adapter::{Backlog, Error, Table};
+use adapter::{Backlog, Error, Slab};
 use capture::Direction;
 use mio::Interest;
 use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
@@ -14,10 +14,10 @@ use socket2::Socket;
 use work::ServiceType;
 
 use crate::connection::Connection;
-use crate::engine::{EngineEvent, EngineResources, Key, Sink, Timer};
+use crate::engine::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
 use crate::linger::LingeringSockets;
 use crate::socket::{self, IoOutcome};
-use crate::unconfirmed::{Place, RETRY_AFTER};
+use crate::unconfirmed::{RETRY_AFTER, UnconfirmedRequest};
 
 /// The number of callers that a listener accepts in one turn.
 const MAX_ACCEPTS_PER_TURN: usize = 64;
@@ -35,8 +35,8 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 /// All listeners, and the callers that have no queue pair yet.
 #[derive(Default)]
 pub(crate) struct Listeners {
-    listeners: Table<Listener>,
-    callers: Table<Caller>,
+    listeners: Slab<Listener>,
+    callers: Slab<Caller>,
     /// The half-open callers, by their indices in `callers`.
     half_open: SharedHalfOpen<usize>,
     /// The half-open callers whose requests are deferred ([`crate::unconfirmed`]), the oldest
@@ -81,13 +81,13 @@ struct Caller {
 }
 
 /// A caller whose request was delivered to the consumer.
-pub struct Request {
+pub struct WaitingRequest {
     pub(crate) socket: Connection,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) request: setup::MpaRequest,
     /// Counts the request and its acceptance, if the caller has to confirm it.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<UnconfirmedRequest>,
     /// Whether the poller of this engine watches the socket. If not, the request comes from another
     /// engine of the adapter.
     pub(crate) is_watched: bool,
@@ -103,7 +103,7 @@ impl Listeners {
         sink: Sink,
     ) -> std::io::Result<usize> {
         resources.context.watch(
-            Key::Listener(self.listeners.next_index()),
+            ObjectKey::Listener(self.listeners.next_index()),
             &socket,
             Interest::READABLE,
         )?;
@@ -126,7 +126,7 @@ impl Listeners {
         index: usize,
     ) {
         let Some(mut listener) = self.listeners.remove(index) else { return };
-        resources.set_timer(Key::Listener(index), &mut listener.timer, None);
+        resources.set_timer(ObjectKey::Listener(index), &mut listener.timer, None);
         resources.context.unwatch(&listener.socket);
         let callers: Vec<usize> = self.callers.indices().collect();
         for caller in callers {
@@ -160,7 +160,11 @@ impl Listeners {
                 }
                 Err(e) if is_scarcity(&e) => {
                     let retry_at = Instant::now() + ACCEPT_RETRY_DELAY;
-                    resources.set_timer(Key::Listener(index), &mut listener.timer, Some(retry_at));
+                    resources.set_timer(
+                        ObjectKey::Listener(index),
+                        &mut listener.timer,
+                        Some(retry_at),
+                    );
                     return;
                 }
                 // This caller has closed its connection already.
@@ -168,7 +172,11 @@ impl Listeners {
             }
         }
         if let Some(listener) = self.listeners.get_mut(index) {
-            resources.set_timer(Key::Listener(index), &mut listener.timer, Some(Instant::now()));
+            resources.set_timer(
+                ObjectKey::Listener(index),
+                &mut listener.timer,
+                Some(Instant::now()),
+            );
         }
     }
 
@@ -221,7 +229,7 @@ impl Listeners {
         .ok()?;
         let is_in_reserve = is_in_reserve(socket.as_raw_fd());
         let index = self.callers.next_index();
-        let key = Key::Caller(index);
+        let key = ObjectKey::Caller(index);
         if resources.context.watch(key, &socket, READ_WRITE).is_err() {
             socket.reset();
             return None;
@@ -355,7 +363,7 @@ impl Listeners {
         index: usize,
         now: Instant,
         is_last_look: bool,
-    ) -> Option<Place> {
+    ) -> Option<UnconfirmedRequest> {
         let address = self.callers.get_mut(index)?.peer.ip();
         let free = resources.context.unused_qps().count();
         resources.unconfirmed.admit(address, free, now, is_last_look)
@@ -367,7 +375,7 @@ impl Listeners {
         let Some(caller) = self.callers.get_mut(index) else { return };
         caller.deferred = Some(Box::new(request));
         let retry_at = caller.responder.deadline().min(Instant::now() + RETRY_AFTER);
-        resources.set_timer(Key::Caller(index), &mut caller.timer, Some(retry_at));
+        resources.set_timer(ObjectKey::Caller(index), &mut caller.timer, Some(retry_at));
         self.deferred.push(index);
         resources.unconfirmed.wake_at_change(resources.context.waker());
     }
@@ -428,7 +436,7 @@ impl Listeners {
         self.admit_deferred_caller(resources, lingering, index, now, false);
         if let Some(caller) = self.callers.get_mut(index).filter(|c| c.deferred.is_some()) {
             let retry_at = deadline.min(now + RETRY_AFTER);
-            resources.set_timer(Key::Caller(index), &mut caller.timer, Some(retry_at));
+            resources.set_timer(ObjectKey::Caller(index), &mut caller.timer, Some(retry_at));
         }
     }
 
@@ -439,12 +447,13 @@ impl Listeners {
         lingering: &mut LingeringSockets,
         index: usize,
         request: setup::MpaRequest,
-        place: Option<Place>,
+        place: Option<UnconfirmedRequest>,
     ) {
         let Some(caller) = self.remove_caller(resources, index) else { return };
         let Caller { socket, peer: from, local: to, listener, listener_id, .. } = caller;
         let private = request.private().to_vec();
-        let request = Request { socket, peer: from, local: to, request, place, is_watched: true };
+        let request =
+            WaitingRequest { socket, peer: from, local: to, request, place, is_watched: true };
         let listener = self.listeners.get_mut(listener).filter(|l| l.id == listener_id);
         let Some(listener) = listener else { return refuse(resources, lingering, request) };
         match resources.context.request(Some(&listener.backlog), request) {
@@ -467,7 +476,7 @@ impl Listeners {
         let mut caller = self.callers.remove(index)?;
         self.half_open.remove(caller.peer.ip(), |&of| of == index);
         self.deferred.retain(|&of| of != index);
-        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        resources.set_timer(ObjectKey::Caller(index), &mut caller.timer, None);
         Some(caller)
     }
 
@@ -477,7 +486,7 @@ impl Listeners {
         &mut self,
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
-        mut request: Request,
+        mut request: WaitingRequest,
         private: &[u8],
     ) -> Result<(), Error> {
         let (reply, result) = match request.request.reject(private) {
@@ -525,7 +534,7 @@ impl Listeners {
 pub(crate) fn refuse(
     resources: &mut EngineResources,
     lingering: &mut LingeringSockets,
-    request: Request,
+    request: WaitingRequest,
 ) {
     lingering.add_refused(resources, request.socket, &request.request.refuse());
 }
@@ -539,14 +548,14 @@ impl Listener {
             let watched = !self.is_suspended
                 || resources
                     .context
-                    .resume(Key::Listener(index), &self.socket, Interest::READABLE)
+                    .resume(ObjectKey::Listener(index), &self.socket, Interest::READABLE)
                     .is_ok();
             self.is_suspended = !watched;
         } else if !self.is_suspended {
             self.is_suspended = resources.context.suspend(&self.socket).is_ok();
         }
         let retry_at = self.is_suspended.then(|| Instant::now() + SUSPENSION_AFTER_STRANGERS);
-        resources.set_timer(Key::Listener(index), &mut self.timer, retry_at);
+        resources.set_timer(ObjectKey::Listener(index), &mut self.timer, retry_at);
     }
 }
 

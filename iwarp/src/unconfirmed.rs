@@ -50,7 +50,7 @@ struct Held {
 }
 
 /// A request that is not confirmed. It counts until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct UnconfirmedRequest {
     all: Arc<Unconfirmed>,
     address: IpAddr,
     is_accepted: bool,
@@ -65,7 +65,7 @@ impl Unconfirmed {
         free: usize,
         now: Instant,
         is_last_look: bool,
-    ) -> Option<Place> {
+    ) -> Option<UnconfirmedRequest> {
         let address = network(address);
         let state = &mut *self.state();
         let nothing = Held { undecided: 0, accepted: 0, admitted_at: now, wanted: 0 };
@@ -83,7 +83,7 @@ impl Unconfirmed {
         held.undecided += 1;
         held.admitted_at = now;
         state.undecided += 1;
-        Some(Place { all: Arc::clone(self), address, is_accepted: false })
+        Some(UnconfirmedRequest { all: Arc::clone(self), address, is_accepted: false })
     }
 
     /// Makes the next change wake an engine, which has deferred requests.
@@ -101,7 +101,7 @@ impl Unconfirmed {
     }
 }
 
-impl Place {
+impl UnconfirmedRequest {
     /// The consumer has accepted the request.
     pub(crate) fn accept(&mut self) {
         if !std::mem::replace(&mut self.is_accepted, true) {
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for UnconfirmedRequest {
     fn drop(&mut self) {
         let mut state = self.all.state();
         if !self.is_accepted {
@@ -157,7 +157,7 @@ mod tests {
         address: IpAddr,
         endpoints: &mut usize,
         accepts: bool,
-    ) -> Vec<Place> {
+    ) -> Vec<UnconfirmedRequest> {
         let mut places = Vec::new();
         while let Some(mut place) = all.admit(address, *endpoints, start(), false) {
             if accepts {

@@ -8,7 +8,7 @@ use clap::Args;
 
 /// Options that several commands share: the adapter, its address, and the output format.
 #[derive(Args)]
-pub struct Common {
+pub struct CommonArguments {
     /// The adapter, by its name in the registry
     #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     pub adapter: String,
@@ -38,7 +38,7 @@ pub fn address_from_entry(name: &str) -> Result<Option<dat::Address>> {
     }
 }
 
-impl Common {
+impl CommonArguments {
     /// Returns the address at which this adapter and `others` are reached on this host.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! A fabric, which consists of the engine with its lock, and of the delivery of upcalls.
+//! A fabric, which consists of its objects with their lock, and of the delivery of upcalls.
 //!
-//! The engine queues upcalls while the lock is held. The thread that releases the lock then
+//! The objects queue upcalls while the lock is held. The thread that releases the lock then
 //! delivers the queued upcalls, one at a time and without the lock. Only one thread at a time has
 //! the right to deliver. Other threads, and calls from inside an upcall, leave their upcalls in the
 //! queue for that thread. So upcalls arrive in the order of the events that they report, and a
@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use super::engine::datagram::Failure;
-use super::engine::{Engine, Id, OwnedUpcall, PendingUpcall};
+use super::objects::datagram::Failure;
+use super::objects::{Id, Objects, OwnedUpcall, PendingUpcall};
 use super::{Adapter, ConnectionRequest, Object};
 use dat_core::provider::{RemoteQp, ResolveFailure, ServiceType, Sink, Upcall};
 use waiting::{Wake, WakeReason};
@@ -27,7 +27,7 @@ pub(super) struct Fabric {
 
 #[derive(Default)]
 struct State {
-    engine: Engine,
+    objects: Objects,
     /// The object of the upcall that is being made, and the thread that makes the upcall. That
     /// thread has the right to deliver.
     in_flight: Option<(Id, ThreadId)>,
@@ -57,12 +57,12 @@ impl Fabric {
         lock(&FABRICS).get(name).and_then(Weak::upgrade)
     }
 
-    /// Runs `f` on the engine, then delivers the upcalls.
-    pub(super) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut Engine) -> R) -> R {
+    /// Runs `f` on the objects, then delivers the upcalls.
+    pub(super) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut Objects) -> R) -> R {
         let mut state = lock(&self.state);
-        let timer = state.engine.next_timer();
-        let result = f(&mut state.engine);
-        if state.engine.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
+        let timer = state.objects.next_timer();
+        let result = f(&mut state.objects);
+        if state.objects.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
             // Wake the sleeping threads, because they would sleep until the time of the old timer.
             for sleeper in &state.sleepers {
                 // SAFETY: the entry is in the list, so its thread is still inside `sleep`, where
@@ -76,10 +76,10 @@ impl Fabric {
 
     /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3 of
     /// a transport).
-    pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Engine)) {
+    pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Objects)) {
         let mut state = lock(&self.state);
-        f(&mut state.engine);
-        state.engine.upcalls.retain(|pending| pending.object != object);
+        f(&mut state.objects);
+        state.objects.upcalls.retain(|pending| pending.object != object);
         let me = thread::current().id();
         while state.in_flight.is_some_and(|(target, by)| target == object && by != me) {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -91,9 +91,9 @@ impl Fabric {
     /// out during the sleep.
     pub(super) fn sleep(self: &Arc<Self>, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         loop {
-            self.with(Engine::expire);
+            self.with(Objects::expire);
             let mut state = lock(&self.state);
-            let timer = state.engine.next_timer();
+            let timer = state.objects.next_timer();
             state.sleepers.push(Sleeper(wake));
             drop(state);
 
@@ -111,7 +111,7 @@ impl Fabric {
 
     fn deliver<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
         while state.in_flight.is_none() {
-            let Some(PendingUpcall { object, sink, upcall }) = state.engine.upcalls.pop_front()
+            let Some(PendingUpcall { object, sink, upcall }) = state.objects.upcalls.pop_front()
             else {
                 return;
             };
@@ -188,7 +188,7 @@ impl Drop for InFlight<'_> {
         let mut state = lock(&self.fabric.state);
         state.in_flight = None;
         if self.established {
-            state.engine.mark_announced(self.object);
+            state.objects.mark_announced(self.object);
         }
         self.fabric.returned.notify_all();
     }

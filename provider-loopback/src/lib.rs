@@ -4,8 +4,8 @@
 //! Adapters that are opened with the same ia_params (the *fabric*) reach one another. One lock
 //! guards a fabric. The thread whose call allows data to move copies the data and holds the lock
 //! meanwhile. There is no concurrency and no loss. Timeouts use the clock, which [`advance`] can
-//! put forward. The rules are in `engine`, the access to memory is in `memory`, and the delivery of
-//! upcalls is in `fabric`. `contract` tests the promises of any transport.
+//! put forward. The rules are in `objects`, the access to memory is in `memory`, and upcalls are
+//! delivered in `fabric`. `contract` tests the promises of any transport.
 //!
 //! Where the contract permits several behaviours, this transport has the strictest: a message waits
 //! for a receive buffer for any length of time, a failed request reports the error that the peer
@@ -13,9 +13,9 @@
 
 #[doc(hidden)]
 pub mod contract;
-mod engine;
 mod fabric;
 mod memory;
+mod objects;
 #[cfg(test)]
 mod tests;
 
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 use waiting::{Wake, WakeReason};
 
-use self::engine::datagram::Outgoing;
-use self::engine::{Engine, Id, QpCore};
 use self::fabric::Fabric;
+use self::objects::datagram::Outgoing;
+use self::objects::{Id, Objects, QpCore};
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::export::AnyProvider;
 use dat_core::provider::{
@@ -45,7 +45,7 @@ pub struct Mem;
 /// once.
 pub fn advance(fabric: &str, by: Duration) {
     if let Some(fabric) = Fabric::find(fabric) {
-        fabric.with(|engine| engine.advance(by));
+        fabric.with(|objects| objects.advance(by));
     }
 }
 
@@ -135,7 +135,7 @@ impl Adapter {
 // 1. `Object::retire` removes the object's upcalls from the queue and waits for an upcall that is
 //    being made. The adapter itself makes no upcalls.
 // 2. `memory` looks up each region under the fabric's lock, which `Mr::drop` also takes. It copies
-//    through raw pointers, and the engine forgets requests and receives when they complete.
+//    through raw pointers, and the fabric forgets requests and receives when they complete.
 unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
@@ -210,7 +210,7 @@ unsafe impl Transport for Adapter {
     }
 
     fn progress(&self) {
-        self.fabric.with(Engine::expire);
+        self.fabric.with(Objects::expire);
     }
 
     fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
@@ -232,12 +232,12 @@ struct Object {
 }
 
 impl Object {
-    fn with<R>(&self, f: impl FnOnce(&mut Engine, Id) -> R) -> R {
-        self.fabric.with(|engine| f(engine, self.id))
+    fn with<R>(&self, f: impl FnOnce(&mut Objects, Id) -> R) -> R {
+        self.fabric.with(|objects| f(objects, self.id))
     }
 
-    fn retire(&self, f: impl FnOnce(&mut Engine, Id)) {
-        self.fabric.retire(self.id, |engine| f(engine, self.id));
+    fn retire(&self, f: impl FnOnce(&mut Objects, Id)) {
+        self.fabric.retire(self.id, |objects| f(objects, self.id));
     }
 }
 
@@ -288,7 +288,7 @@ impl Drop for Mw {
 /// A completion queue.
 pub struct Cq(Object);
 
-// SAFETY: the engine queues completions in order, and returns all that fit, under the fabric's
+// SAFETY: the fabric queues completions in order, and returns all that fit, under the fabric's
 // lock.
 unsafe impl Completions for Cq {
     unsafe fn poll(&self, out: &mut Polled<'_>) {
@@ -306,7 +306,7 @@ unsafe impl Completions for Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.0.retire(Engine::remove_cq);
+        self.0.retire(Objects::remove_cq);
     }
 }
 
@@ -333,7 +333,7 @@ impl Receives for Srq {
 
 impl Drop for Srq {
     fn drop(&mut self) {
-        self.0.retire(Engine::remove_srq);
+        self.0.retire(Objects::remove_srq);
     }
 }
 
@@ -342,11 +342,11 @@ impl Drop for Srq {
 pub struct Qp(Object);
 
 // SAFETY: the promises of `Queue`, by their numbers:
-// 1. A request or receive is removed from the engine's queue when it completes, the oldest first.
-// 2. `Engine::remove_qp` removes all other requests and receives.
+// 1. A request or receive is removed from its queue when it completes, the oldest first.
+// 2. `Objects::remove_qp` removes all other requests and receives.
 // 3. `carried_out` counts the successful requests up to the first request that has not succeeded.
 //    `withdrawn` counts those that `remove_qp` would remove.
-// 4. The engine calls `buffer_taken` when a message takes a buffer, under the fabric's lock.
+// 4. The fabric calls `buffer_taken` when a message takes a buffer, under the fabric's lock.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))
@@ -418,7 +418,7 @@ unsafe impl Queue<Adapter> for Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        self.0.retire(Engine::remove_qp);
+        self.0.retire(Objects::remove_qp);
     }
 }
 
@@ -430,7 +430,7 @@ pub struct Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.object.retire(Engine::close);
+        self.object.retire(Objects::close);
     }
 }
 

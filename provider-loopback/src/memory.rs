@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use dat_sys::*;
 
-use super::engine::Id;
+use super::objects::Id;
 use dat_core::error::no_memory;
 use dat_core::error::{Error, Result};
 use dat_core::provider::cause::Refusal;

@@ -394,10 +394,10 @@ fn no_timer_outlives_its_attempt() {
     let call = || {
         let end = End::new(&t);
         end.connect(service.port(&t), b"", Some(Duration::from_secs(3600)));
-        assert!(t.fabric.with(|engine| engine.next_timer()).is_some());
+        assert!(t.fabric.with(|objects| objects.next_timer()).is_some());
         (end, service.request(&rig).0)
     };
-    let idle = || assert_eq!(t.fabric.with(|engine| engine.next_timer()), None);
+    let idle = || assert_eq!(t.fabric.with(|objects| objects.next_timer()), None);
     let (caller, _request) = call();
     drop(caller);
     idle();

@@ -182,10 +182,10 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
 }
 
 /// A datagram as it was on the wire: its IPv4 ID, DF, its sender's port, and its payload.
-type OnWire = (u16, bool, u16, Vec<u8>);
+type CapturedPacket = (u16, bool, u16, Vec<u8>);
 
 /// Captures the loopback device during `traffic`. `None` if this user may not capture there.
-fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec<OnWire>> {
+fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec<CapturedPacket>> {
     let mut dumpcap = Command::new("/usr/bin/dumpcap");
     let filter = format!("udp port 4791 and host {address}");
     dumpcap
@@ -213,7 +213,7 @@ fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec
     })
 }
 
-fn on_wire(line: &str) -> OnWire {
+fn on_wire(line: &str) -> CapturedPacket {
     let mut fields = line.split('\t');
     let mut field = || fields.next().expect("four fields");
     let id = u16::from_str_radix(field().trim_start_matches("0x"), 16).expect("an ID");

@@ -113,7 +113,7 @@ pub enum RegisterError {
 /// A key that was removed becomes valid again only if its 32 bits are drawn again: at each later
 /// registration with a probability of at most 2^-31, because at least half of the slots are free.
 pub struct Keys {
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<KeyTable>,
     registry: Mutex<Registry>,
     pds: AtomicU32,
     qps: AtomicU32,
@@ -124,7 +124,7 @@ pub struct Keys {
 
 struct Registry {
     /// The last table is the current table. A lookup may still use an older table.
-    tables: Vec<*mut Table>,
+    tables: Vec<*mut KeyTable>,
     live: usize,
     random: RandomState,
     stags_drawn: u64,
@@ -134,15 +134,15 @@ struct Registry {
 // SAFETY: only the drop of `Keys` frees the tables.
 unsafe impl Send for Registry {}
 
-struct Table {
+struct KeyTable {
     mask: u32,
-    slots: Box<[Slot]>,
+    slots: Box<[KeySlot]>,
 }
 
 /// A slot for one key. A reader checks `stag` before and after it reads the other fields. The other
 /// fields are valid if `stag` has the expected value both times.
 #[derive(Default)]
-struct Slot {
+struct KeySlot {
     /// The STag of the key, or 0 if the slot is free.
     stag: AtomicU32,
     rights: AtomicU32,
@@ -172,7 +172,7 @@ impl Keys {
 
     /// Creates an empty table.
     pub fn new() -> Self {
-        let table = Table::new(64).expect("the first table needs only 3 KiB");
+        let table = KeyTable::new(64).expect("the first table needs only 3 KiB");
         Keys {
             table: AtomicPtr::new(table),
             registry: Mutex::new(Registry {
@@ -279,7 +279,7 @@ impl Keys {
 }
 
 impl Registry {
-    fn current(&self) -> &Table {
+    fn current(&self) -> &KeyTable {
         // SAFETY: tables live as long as the registry, and there is always at least one.
         unsafe { &**self.tables.last().expect("new creates the first table") }
     }
@@ -301,7 +301,7 @@ impl Registry {
     }
 
     /// Adds an entry to the table under a new STag.
-    fn add(&mut self, table: &AtomicPtr<Table>, entry: Entry) -> Result<u32, RegisterError> {
+    fn add(&mut self, table: &AtomicPtr<KeyTable>, entry: Entry) -> Result<u32, RegisterError> {
         if self.live >= Keys::MAX {
             return Err(RegisterError::Exhausted);
         }
@@ -334,29 +334,29 @@ impl Registry {
 
     /// The slots that hold an STag, in the current table and in older tables that lookups may still
     /// use.
-    fn slots(&self, stag: u32) -> impl Iterator<Item = &Slot> {
+    fn slots(&self, stag: u32) -> impl Iterator<Item = &KeySlot> {
         // SAFETY: tables live as long as the registry.
         let slots = self.tables.iter().map(move |&table| unsafe { &*table }.slot(stag));
         slots.filter(move |slot| stag != 0 && slot.stag.load(Ordering::Relaxed) == stag)
     }
 }
 
-impl Table {
+impl KeyTable {
     /// Creates a table. Returns `None` if there is no memory for it.
-    fn new(slots: usize) -> Option<*mut Table> {
+    fn new(slots: usize) -> Option<*mut KeyTable> {
         let mut empty = Vec::new();
         empty.try_reserve_exact(slots).ok()?;
-        empty.resize_with(slots, Slot::default);
+        empty.resize_with(slots, KeySlot::default);
         // The box is made from a vector of one element: `Box::new` would end the process if there
         // is no memory.
         let mut one = Vec::new();
         one.try_reserve_exact(1).ok()?;
-        one.push(Table { mask: slots as u32 - 1, slots: empty.into_boxed_slice() });
+        one.push(KeyTable { mask: slots as u32 - 1, slots: empty.into_boxed_slice() });
         Some(Box::into_raw(one.into_boxed_slice()).cast())
     }
 
-    fn doubled(&self) -> Option<*mut Table> {
-        let grown = Table::new(2 * self.slots.len())?;
+    fn doubled(&self) -> Option<*mut KeyTable> {
+        let grown = KeyTable::new(2 * self.slots.len())?;
         for slot in &self.slots {
             let stag = slot.stag.load(Ordering::Relaxed);
             if stag != 0 {
@@ -370,13 +370,13 @@ impl Table {
     }
 
     #[inline]
-    fn slot(&self, stag: u32) -> &Slot {
+    fn slot(&self, stag: u32) -> &KeySlot {
         // SAFETY: `mask` is the number of slots, a power of two, minus one.
         unsafe { self.slots.get_unchecked((stag >> TAG_BITS & self.mask) as usize) }
     }
 }
 
-impl Slot {
+impl KeySlot {
     #[inline]
     fn entry(&self) -> Entry {
         Entry {
@@ -433,7 +433,7 @@ impl Default for Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         for &table in &self.registry().tables {
-            // SAFETY: `Table::new` made the table, this loop frees it once, and nobody looks up
+            // SAFETY: `KeyTable::new` made the table, this loop frees it once, and nobody looks up
             // keys in a dropped `Keys`.
             drop(unsafe { Box::from_raw(table) });
         }

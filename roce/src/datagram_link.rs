@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Counts, Result, Shared, Table, no_memory};
+use adapter::{Counts, QpShared, Result, Slab, no_memory};
 use rnic::ud::Failure;
 use rnic::{Burst, DatagramQp, Destination, UdCfg, Work};
 use wire::cm::UDP_Q_KEY;
@@ -32,7 +32,7 @@ pub(crate) struct DatagramLink {
     /// The index in the engine, from [`FIRST_INDEX`] on.
     index: usize,
     sink: Sink,
-    shared: Arc<Shared>,
+    shared: Arc<QpShared>,
     qp: DatagramQp,
     /// The Q_Key of the queue pair.
     q_key: u32,
@@ -52,7 +52,7 @@ pub(crate) struct DatagramLink {
 
 /// The datagram queue pairs of an engine.
 #[derive(Default)]
-pub(crate) struct DatagramLinks(Table<DatagramLink>);
+pub(crate) struct DatagramLinks(Slab<DatagramLink>);
 
 impl DatagramLinks {
     /// Adds the queue pair that `make` creates for its index, and returns the rest of what `make`
@@ -101,7 +101,7 @@ impl DatagramLink {
     pub(crate) fn new(
         index: usize,
         sink: Sink,
-        shared: Arc<Shared>,
+        shared: Arc<QpShared>,
         work: Work,
         mtu: PathMtu,
     ) -> Self {
@@ -289,7 +289,7 @@ impl DatagramLink {
             let mut lost = Burst::new(1, Icrc::MAX_DATAGRAM);
             return self.qp.transmit(to, 0, &mut lost).map(|()| true);
         };
-        if local_address.packet_io.has_backlog(peer) {
+        if local_address.packet_io.has_unsent(peer) {
             return Ok(false);
         }
         resources.has_outgoing = true;

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adapter::{
-    Context, DatagramEnd, Error, MakeProgress, OpenError, PeerAddress, Progress, Remaining,
-    RequesterCfg, ResponderCfg, Result, Shared, Table, Target, no_memory,
+    Context, DatagramEnd, Error, MakeProgress, OpenError, PeerAddress, Progress, QpShared,
+    Remaining, RequesterCfg, ResponderCfg, Result, Slab, Target, no_memory,
 };
 use mio::event::Event;
 use rnic::Work;
@@ -29,17 +29,17 @@ use wire::rocev2::PathMtu;
 use work::{Close, ReadDepth};
 
 pub(crate) use self::resolution::{DatagramRequest, ResolutionOwner};
-pub(crate) use self::resources::{EngineResources, Key};
+pub(crate) use self::resources::{EngineResources, SocketKey};
 use crate::config::Config;
 use crate::datagram_link::{self, DatagramLink, DatagramLinks};
 use crate::hosts::HostsOfAdapter;
 use crate::link::{self, EngineContext, Link};
 use crate::listeners::{
-    ConnectionRequest, Listener, Listeners, LocalRequest, PendingRequest, Place,
+    ConnectionRequest, Listener, Listeners, LocalRequest, PendingRequest, RequestLocation,
 };
 use crate::local_address::{LocalAddress, Owner, assign_everywhere, random};
 use crate::packet_io::TooLong;
-use crate::port::{ReceiveBuffer, SLOTS, Service, Slot};
+use crate::port::{PortSlot, ReceiveBuffer, SLOTS, Service};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -63,15 +63,15 @@ pub struct Engine {
     /// Whether the adapter has opened all addresses of the host, which the first listener does.
     all_addresses_are_open: bool,
     /// The slots that the engine may take at an address.
-    slots: Range<Slot>,
-    links: Table<Link>,
+    slots: Range<PortSlot>,
+    links: Slab<Link>,
     datagram_links: DatagramLinks,
     listeners: Listeners,
     /// The buffer into which messages from other adapters are read.
     receive_buffer: ReceiveBuffer,
     rx: RxBatch,
     /// The sockets whose turn of reads ended before they were empty. They may have more packets.
-    unread: Vec<Key>,
+    unread: Vec<SocketKey>,
     /// Whether the last poll found packets. More packets may wait, because a poll reads each socket
     /// only once.
     found_packets: bool,
@@ -108,7 +108,7 @@ impl Engine {
             local_addresses: Vec::new(),
             all_addresses_are_open: false,
             slots: SLOTS,
-            links: Table::new(),
+            links: Slab::new(),
             datagram_links: DatagramLinks::default(),
             listeners: Listeners::default(),
             receive_buffer: ReceiveBuffer::default(),
@@ -258,7 +258,7 @@ impl MakeProgress for Engine {
         let mut moved = false;
         for index in 0..self.local_addresses.len() {
             if !self.local_addresses[index].qpns.any()
-                || !self.read(Key::Socket(index), Instant::now)
+                || !self.read(SocketKey::Socket(index), Instant::now)
             {
                 continue;
             }
@@ -288,13 +288,17 @@ impl MakeProgress for Engine {
     }
 
     fn on_event(&mut self, event: &Event) {
-        let (key, now) = (Key::from(event.token()), Instant::now());
+        let (key, now) = (SocketKey::from(event.token()), Instant::now());
         match key {
-            Key::Socket(_) => self.read_all(key),
-            Key::ReqSocket(local_address) => self.read_req_socket(local_address, now),
-            Key::LocalSocket(_) | Key::Service { .. } => self.read_local_messages(key, now),
-            Key::LivenessListener(local_address) => self.accept_liveness_connections(local_address),
-            Key::LivenessWatcher { local_address, watcher } => {
+            SocketKey::Socket(_) => self.read_all(key),
+            SocketKey::ReqSocket(local_address) => self.read_req_socket(local_address, now),
+            SocketKey::LocalSocket(_) | SocketKey::Service { .. } => {
+                self.read_local_messages(key, now)
+            }
+            SocketKey::LivenessListener(local_address) => {
+                self.accept_liveness_connections(local_address)
+            }
+            SocketKey::LivenessWatcher { local_address, watcher } => {
                 let removed = self
                     .local_addresses
                     .get_mut(local_address)
@@ -302,10 +306,10 @@ impl MakeProgress for Engine {
                 removed.iter().for_each(|watcher| self.resources.context.unwatch(watcher));
                 self.accept_liveness_connections(local_address);
             }
-            Key::LivenessConnection { local_address, number } => {
+            SocketKey::LivenessConnection { local_address, number } => {
                 self.on_local_peer_ended(local_address, number, now)
             }
-            Key::HostProbe(local_address) => self.read_host_answers(local_address, now),
+            SocketKey::HostProbe(local_address) => self.read_host_answers(local_address, now),
         }
     }
 
@@ -316,7 +320,7 @@ impl MakeProgress for Engine {
             self.resume_sockets();
         }
         for index in 0..self.local_addresses.len() {
-            self.local_addresses[index].packet_io.send_backlog(now);
+            self.local_addresses[index].packet_io.send_unsent(now);
             if self.local_addresses[index].packet_io.has_too_long() {
                 let too_long = self.local_addresses[index].packet_io.take_too_long();
                 self.end_links_of(index, &too_long, now);
@@ -381,7 +385,7 @@ impl MakeProgress for Engine {
         let Engine { resources, links, local_addresses, unread, .. } = self;
         // While a socket has no room, its queue pairs wait for the deadline of the packet I/O.
         let can_transmit = |&link: &usize| {
-            links.get_mut(link).is_some_and(|link| !link.has_backlog(local_addresses))
+            links.get_mut(link).is_some_and(|link| !link.has_unsent(local_addresses))
         };
         let more = resources.transmit_pending.iter().any(can_transmit)
             || !(resources.failed.is_empty() && unread.is_empty())
@@ -428,14 +432,14 @@ unsafe impl adapter::Engine for Engine {
     const STARTS_PROGRESS_THREAD: bool = true;
     const CAN_BE_SEVERAL: bool = true;
 
-    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
         self.links.reserve().map_err(no_memory)?;
         let number = match self.config.numbers_at_creation {
             true => Some(assign_everywhere(&mut self.local_addresses).ok_or(Error::NoQueuePair)?),
             false => None,
         };
         let index = self.links.next_index();
-        let shared = Arc::new(Shared::new(index));
+        let shared = Arc::new(QpShared::new(index));
         self.links.insert(Link::new((index, number), sink, Arc::clone(&shared), work));
         Ok(shared)
     }
@@ -444,10 +448,10 @@ unsafe impl adapter::Engine for Engine {
         self.links.get_mut(qp)?.number
     }
 
-    fn add_datagram_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+    fn add_datagram_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
         let mtu = self.mtu;
         self.datagram_links.add(|index| {
-            let shared = Arc::new(Shared::new(index));
+            let shared = Arc::new(QpShared::new(index));
             (DatagramLink::new(index, sink, Arc::clone(&shared), work, mtu), shared)
         })
     }
@@ -607,14 +611,14 @@ unsafe impl adapter::Engine for Engine {
         };
         let Some(LocalRequest { local_address: index, id, .. }) = self.open_request(place, now)
         else {
-            let place = Place::Nowhere;
+            let place = RequestLocation::Nowhere;
             return PendingRequest::Connection(ConnectionRequest { place, request });
         };
         let local_address = &mut self.local_addresses[index];
         rnic::shrinking_map::remove(&mut local_address.owners, &id);
         let handed_over = local_address.cm.hand_over(now, id);
-        let place = handed_over.map_or(Place::Nowhere, |handed_over| {
-            Place::HandedOver(local_address.address(), handed_over)
+        let place = handed_over.map_or(RequestLocation::Nowhere, |handed_over| {
+            RequestLocation::HandedOver(local_address.address(), handed_over)
         });
         self.process_cm_events(index, now);
         PendingRequest::Connection(ConnectionRequest { place, request })
@@ -723,14 +727,14 @@ impl Engine {
 
     /// Finds a request that the consumer answers. Adopts it if another engine has handed it over.
     /// Returns `None` if the request no longer waits for an answer.
-    fn open_request(&mut self, place: Place, now: Instant) -> Option<LocalRequest> {
+    fn open_request(&mut self, place: RequestLocation, now: Instant) -> Option<LocalRequest> {
         let (address, handed_over) = match place {
-            Place::Here(request) => {
+            RequestLocation::Here(request) => {
                 let local_address = &self.local_addresses[request.local_address];
                 return local_address.has_request(request).then_some(request);
             }
-            Place::HandedOver(address, handed_over) => (address, handed_over),
-            Place::Nowhere => return None,
+            RequestLocation::HandedOver(address, handed_over) => (address, handed_over),
+            RequestLocation::Nowhere => return None,
         };
         // If this engine cannot open the address, the request is dropped. The peer repeats it, and
         // the repetition is a new request.

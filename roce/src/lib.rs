@@ -25,7 +25,7 @@
 //! | `datagram_link` | a datagram queue pair |
 //! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
 //! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
-//! | `backlog` | batches that a socket had no room for |
+//! | `unsent_batches` | batches that a socket had no room for |
 //! | `outgoing` | the packets that wait to be sent, and the batches in which they leave |
 //! | `connected_socket` | a faster path to peers at the same address |
 //! | `hosts` | whether the hosts of silent peers are up |
@@ -41,7 +41,6 @@
 //! makes progress. docs/softroce-design.md describes the fields of packets, and what strangers can
 //! do.
 
-mod backlog;
 mod config;
 mod connected_socket;
 mod datagram_link;
@@ -59,6 +58,7 @@ mod read_pacing;
 mod route;
 mod selftest;
 mod socket;
+mod unsent_batches;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

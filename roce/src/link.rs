@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{Counts, Shared, netdev};
+use adapter::{Counts, QpShared, netdev};
 use rnic::cm::{ConnId, Event};
 use rnic::rc::{Burst, Failure};
 use rnic::{Arrival, Work};
@@ -34,7 +34,7 @@ use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::host_probe::Refusal;
 use crate::local_address::{GSI, LocalAddress};
 use crate::packet_io::Peer;
-use crate::port::Slot;
+use crate::port::PortSlot;
 
 /// The engine's view of a queue pair.
 pub(crate) struct Link {
@@ -42,7 +42,7 @@ pub(crate) struct Link {
     /// The number that the queue pair has had since its creation, if it has one.
     pub(crate) number: Option<u32>,
     sink: Sink,
-    shared: Arc<Shared>,
+    shared: Arc<QpShared>,
     phase: Phase,
     /// Whether the queue pair is in the engine's list of queue pairs that have received packets.
     received: bool,
@@ -61,10 +61,10 @@ pub(crate) struct Conn {
     pub(crate) id: Option<ConnId>,
     pub(crate) qpn: u32,
     /// The address and slot of the peer. The slot is 0 until it is known.
-    pub(crate) peer: (IpAddr, Slot),
+    pub(crate) peer: (IpAddr, PortSlot),
 }
 
-type Phase = adapter::Phase<Box<Connecting>, Box<Established>, Box<Disconnecting>>;
+type Phase = adapter::LinkPhase<Box<Connecting>, Box<Established>, Box<Disconnecting>>;
 
 /// The parts of the engine that the methods of a connection need besides the queue pair.
 pub(crate) struct EngineContext<'a> {
@@ -96,7 +96,7 @@ impl Link {
     pub(crate) fn new(
         (index, number): (usize, Option<u32>),
         sink: Sink,
-        shared: Arc<Shared>,
+        shared: Arc<QpShared>,
         work: Work,
     ) -> Self {
         let (received, ack_pending) = (false, false);
@@ -138,7 +138,7 @@ impl Link {
     }
 
     /// Whether the queue pair is connected to the adapter that has this address and slot.
-    pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: Slot) -> bool {
+    pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: PortSlot) -> bool {
         match &self.phase {
             // The end of the peer's process is no end of an explicit connection.
             Phase::Established(established) => {
@@ -177,13 +177,13 @@ impl Link {
     }
 
     /// Whether the queue pair's packets wait because its sender has no room.
-    pub(crate) fn has_backlog(&self, local_addresses: &[LocalAddress]) -> bool {
+    pub(crate) fn has_unsent(&self, local_addresses: &[LocalAddress]) -> bool {
         let (conn, peer) = match &self.phase {
             Phase::Established(established) => (&established.conn, &established.peer),
             Phase::Disconnecting(disconnecting) => (&disconnecting.conn, &disconnecting.peer),
             _ => return false,
         };
-        local_addresses[conn.local_address].packet_io.has_backlog(peer)
+        local_addresses[conn.local_address].packet_io.has_unsent(peer)
     }
 
     /// Adds the counters of the queue pair's connection, if there is one.
@@ -302,7 +302,7 @@ impl Link {
             cx.resources.received.push(self.index);
         }
         // A READ is carried out when its responses are created. That happens before a later request
-        // changes the memory, as far as one turn and the backlog have room for the responses. IBA
+        // changes the memory, as far as the turn lasts and responses may wait to be sent. IBA
         // guarantees this order only if the request has a fence.
         if established.rc.wants_to_respond() && changes_memory(packet) {
             established.failure = established.failure.or(established.respond(cx).err());

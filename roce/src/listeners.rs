@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use adapter::Table;
+use adapter::Slab;
 use rnic::cm::{ConnId, HandedOver, IncomingRequest};
 use wire::cm::Reason;
 use work::ServiceType;
@@ -24,12 +24,12 @@ pub enum PendingRequest {
 
 /// A connection request that the consumer has received and not yet answered.
 pub struct ConnectionRequest {
-    pub(crate) place: Place,
+    pub(crate) place: RequestLocation,
     pub(crate) request: Box<IncomingRequest>,
 }
 
 /// The place of a connection request.
-pub(crate) enum Place {
+pub(crate) enum RequestLocation {
     /// The request waits in a connection manager of this engine.
     Here(LocalRequest),
     /// Another engine of the same adapter has handed the request over, which arrived at this local
@@ -52,7 +52,7 @@ pub(crate) struct LocalRequest {
 /// The listeners of an engine.
 #[derive(Default)]
 pub(crate) struct Listeners {
-    listeners: Table<Listener>,
+    listeners: Slab<Listener>,
     /// The indices of the listeners, by port.
     ports: HashMap<u16, usize>,
     /// The number of the latest request.
@@ -126,7 +126,7 @@ impl Listeners {
             .get(&request.to.port())
             .and_then(|&listener| self.listeners.get_mut(listener));
         let (from, to, private) = (request.from, request.to, request.private.clone());
-        let place = Place::Here(LocalRequest { local_address, id, serial });
+        let place = RequestLocation::Here(LocalRequest { local_address, id, serial });
         let request = PendingRequest::Connection(ConnectionRequest { place, request });
         let (Some(listener), Ok(request)) = (listener, cx.resources.context.request(None, request))
         else {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use adapter::Table;
+use adapter::Slab;
 use adapter::netdev::{self, NetAddr};
 use netem::Conditions;
 use rnic::cm::sidr::{ResolveId, Sidr};
@@ -21,7 +21,9 @@ use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
 use crate::listeners::LocalRequest;
 use crate::packet_io::{LastSource, PacketIo, Peer};
-use crate::port::{ClosedService, LivenessConnection, Port, PortError, Slot, UDP_PORT, low_bits};
+use crate::port::{
+    ClosedService, LivenessConnection, Port, PortError, PortSlot, UDP_PORT, low_bits,
+};
 use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::selftest;
@@ -63,7 +65,7 @@ pub(crate) struct LocalAddress {
     /// The services whose listener was closed while requests were undecided, with their ports.
     pub(crate) closed_services: Vec<(u16, ClosedService)>,
     /// The adapters on this host to which the queue pairs of this address are connected.
-    pub(crate) local_peers: Table<LocalPeer>,
+    pub(crate) local_peers: Slab<LocalPeer>,
     /// The fastest way to read the slot's socket.
     pub(crate) receive_strategy: ReceiveStrategy,
     /// The source of the last valid packet.
@@ -85,7 +87,7 @@ pub(crate) struct LocalAddress {
 /// A peer adapter on this host.
 pub(crate) struct LocalPeer {
     pub(crate) address: IpAddr,
-    pub(crate) slot: Slot,
+    pub(crate) slot: PortSlot,
     pub(crate) liveness: LivenessConnection,
 }
 
@@ -109,7 +111,7 @@ impl LocalAddress {
     /// sockets, as in [`Port::open`]. `host` has the addresses of the host, and `hosts` records
     /// what is known of the hosts of peers. `number` is the number of the address in the adapter.
     pub(crate) fn open(
-        (address, slots, timeout): (SocketAddr, Range<Slot>, Duration),
+        (address, slots, timeout): (SocketAddr, Range<PortSlot>, Duration),
         (host, hosts, number): (&[NetAddr], SharedHosts, u32),
         guid: u64,
         config: &Config,
@@ -157,7 +159,7 @@ impl LocalAddress {
             resolutions: HashMap::new(),
             qpns: Qpns::new(low_bits(slot)),
             closed_services: Vec::new(),
-            local_peers: Table::new(),
+            local_peers: Slab::new(),
             receive_strategy: ReceiveStrategy::default(),
             last_source: LastSource::default(),
             req_pacing: ReadPacing::default(),
@@ -275,7 +277,7 @@ impl LocalAddress {
     /// Whether a peer that has been silent for the time `quiet` is known to be alive.
     pub(crate) fn is_peer_alive(
         &self,
-        peer: (IpAddr, Slot),
+        peer: (IpAddr, PortSlot),
         quiet: Duration,
         now: Instant,
     ) -> bool {
@@ -309,7 +311,7 @@ impl LocalAddress {
     pub(crate) fn watch_peer(
         &mut self,
         peer: SocketAddr,
-        slot: Slot,
+        slot: PortSlot,
         watch: impl FnOnce(usize, &LivenessConnection),
     ) -> bool {
         let indices: Vec<usize> = self.local_peers.indices().collect();

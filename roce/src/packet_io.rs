@@ -17,11 +17,11 @@ use netem::Conditions;
 use rnic::rc::Burst;
 use wire::rocev2::{Icrc, Identification, Psn};
 
-use crate::backlog::{self, Backlog};
 use crate::connected_socket::ConnectedSocket;
 use crate::outgoing::{Batch, Destination, Outgoing};
 use crate::path_reports::{PathReport, PathReports};
 use crate::socket::{Cause, ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
+use crate::unsent_batches::{self, UnsentBatches};
 
 /// The maximum number of ports from which the packets of a local address leave.
 const SENDERS_MAX: usize = 4;
@@ -61,7 +61,7 @@ struct Sender {
     source: SocketAddr,
     /// The batches for which the socket had no room. All packets of a connection leave from one
     /// sender, so a sender without room delays only its own connections.
-    backlog: Backlog,
+    unsent: UnsentBatches,
     /// The reports of routers about packets from this port.
     path_reports: PathReports,
 }
@@ -79,7 +79,7 @@ impl Sender {
             socket,
             _port_reservation: port_reservation,
             source,
-            backlog: Backlog::default(),
+            unsent: UnsentBatches::default(),
             path_reports: PathReports::default(),
         })
     }
@@ -359,11 +359,11 @@ impl PacketIo {
         let Destination { address: to, sender: index, icrc, now } = destination;
         let sender = &mut senders[index];
         for batch in batches {
-            // The batches of the backlog leave first.
-            let has_backlog = !sender.backlog.is_empty();
+            // The unsent batches leave first.
+            let has_unsent = !sender.unsent.is_empty();
             let mut via_connected = connected_socket
                 .as_mut()
-                .filter(|_| batch.is_single() && to == *address && !has_backlog);
+                .filter(|_| batch.is_single() && to == *address && !has_unsent);
             let Batch { octets, size } = batch;
             for (id, datagram) in (0..).zip(octets.chunks_mut(size)) {
                 let id = match &mut via_connected {
@@ -390,9 +390,9 @@ impl PacketIo {
                     }
                 }
                 (None, None) => {
-                    if has_backlog || sender.send(to, octets, size, too_long) == Sent::NoRoom {
+                    if has_unsent || sender.send(to, octets, size, too_long) == Sent::NoRoom {
                         let octets = octets.to_vec();
-                        sender.backlog.push(now, backlog::Batch { to, octets, size });
+                        sender.unsent.push(now, unsent_batches::Batch { to, octets, size });
                     }
                 }
             }
@@ -401,44 +401,44 @@ impl PacketIo {
     }
 
     /// Sends the batches for which a socket had no room, if it is time to try again.
-    pub(crate) fn send_backlog(&mut self, now: Instant) {
+    pub(crate) fn send_unsent(&mut self, now: Instant) {
         for sender in &mut self.senders {
-            if sender.backlog.is_empty() {
+            if sender.unsent.is_empty() {
                 continue;
             }
-            let mut backlog = std::mem::take(&mut sender.backlog);
-            backlog.retry(now, |&backlog::Batch { to, ref octets, size }| {
+            let mut unsent = std::mem::take(&mut sender.unsent);
+            unsent.retry(now, |&unsent_batches::Batch { to, ref octets, size }| {
                 sender.send(to, octets, size, &mut self.too_long)
             });
-            sender.backlog = backlog;
+            sender.unsent = unsent;
         }
     }
 
     /// Sends the batches for which a socket has no room, until `latest`. Call this before the
     /// sockets are closed. `wait_until` waits until a time, and returns the time at its end.
-    pub(crate) fn drain_backlog(
+    pub(crate) fn drain_unsent(
         &mut self,
         latest: Instant,
         wait_until: impl Fn(&Self, Instant) -> Instant,
     ) {
-        let due = |this: &Self| this.senders.iter().filter_map(|of| of.backlog.deadline()).min();
+        let due = |this: &Self| this.senders.iter().filter_map(|of| of.unsent.deadline()).min();
         while let Some(at) = due(self).filter(|&at| at < latest) {
             let now = wait_until(self, at);
-            self.send_backlog(now);
+            self.send_unsent(now);
         }
     }
 
     /// Whether packets from the peer's sender wait because its socket has no room. Queue pairs must
     /// not create requests then.
     #[inline]
-    pub(crate) fn has_backlog(&self, to: &Peer) -> bool {
-        !self.senders[to.sender].backlog.is_empty()
+    pub(crate) fn has_unsent(&self, to: &Peer) -> bool {
+        !self.senders[to.sender].unsent.is_empty()
     }
 
-    /// Whether a batch of any length can join the backlog of the peer's sender.
+    /// Whether a batch of any length may wait for the socket of the peer's sender.
     #[inline]
-    pub(crate) fn has_room_in_backlog(&self, to: &Peer) -> bool {
-        self.senders[to.sender].backlog.has_room()
+    pub(crate) fn has_room_for_unsent(&self, to: &Peer) -> bool {
+        self.senders[to.sender].unsent.has_room()
     }
 
     /// The length of the longest IP packet that the path to a peer carries, if a router has
@@ -483,12 +483,12 @@ impl PacketIo {
         }
     }
 
-    /// The time at which the emulated network delivers the next packet, or at which a backlog is to
+    /// The time at which the emulated network delivers the next packet, or at which a sender is to
     /// be sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_net = self.net.as_ref().and_then(netem::Channel::deadline);
-        let of_backlogs = self.senders.iter().filter_map(|sender| sender.backlog.deadline());
-        of_net.into_iter().chain(of_backlogs).min()
+        let of_unsent = self.senders.iter().filter_map(|sender| sender.unsent.deadline());
+        of_net.into_iter().chain(of_unsent).min()
     }
 
     /// Whether a capture records the packets.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `sender` | which segments are sent, acknowledged and lost (RFC 6675, RFC 8985, RFC 6298) |
 //! | `receiver` | acknowledgements with the ranges that have arrived (RFC 2018) |
-//! | `window` | the congestion window of Reno (RFC 5681) and CUBIC (RFC 9438) |
+//! | `congestion_window` | the congestion window of Reno (RFC 5681) and CUBIC (RFC 9438) |
 //!
 //! Segments are numbered from 0 on, and all count alike. The sender finds losses by time, as RACK
 //! does (RFC 8985), sends all lost segments again as the window permits, halves the window once per
@@ -16,13 +16,13 @@
 //! reduction, delayed acknowledgements, pacing, offloads, ECN, the undo of spurious reductions, the
 //! adaptive part of RACK's reordering window, and connection setup.
 
+mod congestion_window;
 mod receiver;
 mod sender;
-mod window;
 
+pub(crate) use congestion_window::Algorithm;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
-pub(crate) use window::Algorithm;
 
 /// The maximum number of ranges in an acknowledgement, as many as the option has place for beside
 /// timestamps.

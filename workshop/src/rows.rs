@@ -8,7 +8,7 @@ use std::io::{Write, stdout};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use measurement::arguments::{Common, report_registry_errors};
+use measurement::arguments::{CommonArguments, report_registry_errors};
 use measurement::machine::MeasurementInfo;
 use measurement::measure;
 use measurement::operation::Operation;
@@ -27,7 +27,7 @@ use crate::workload::Workload;
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// Rounds per row, whose median is printed; fewer than 5 are not reliable
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -428,7 +428,7 @@ const TABLE: TextTable<4> = TextTable { columns: [(Left, 27), (Right, 9), (Right
 /// Runs all rows.
 pub(crate) fn run(options: &Options) -> Result<()> {
     report_registry_errors();
-    let Common { adapter, json, .. } = &options.common;
+    let CommonArguments { adapter, json, .. } = &options.common;
     let rounds = options.rounds;
     let processors = cpu::assign(&options.cpus, true)?;
     let address = options.common.address(&[])?;

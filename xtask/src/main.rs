@@ -10,6 +10,8 @@ mod cargo;
 mod crate_graph;
 mod deny;
 mod dist;
+#[cfg(test)]
+mod glossary;
 mod guest;
 #[cfg(test)]
 mod line_length;

@@ -19,7 +19,7 @@ const INSTALL: &str =
 const PARTS: [(&str, &[&str]); 4] = [
     ("opendat-rnic", &[]),
     ("opendat-waiting", &["nesting::tests::a_call", "wake::"]),
-    ("opendat-adapter", &["doorbells::", "engine_lock::", "table::"]),
+    ("opendat-adapter", &["doorbells::", "engine_lock::", "slab::"]),
     (
         "opendat-core",
         &[

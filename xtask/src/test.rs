@@ -5,12 +5,12 @@
 //! `--all` runs all tests. A run with a filter runs all tests whose names contain it.
 
 mod job;
+mod job_slots;
 mod kill;
 mod plan;
 mod process;
 mod run;
 mod screen;
-mod slots;
 mod tally;
 mod times;
 

@@ -6,13 +6,13 @@ use loom::thread;
 
 use super::*;
 
-struct Shared {
+struct SharedDoorbells {
     doorbells: Doorbells,
     rung: [Doorbell; 2],
     work: [AtomicU64; 2],
 }
 
-impl Shared {
+impl SharedDoorbells {
     fn publish(&self, index: usize) {
         self.work[index].fetch_add(1, Ordering::Relaxed);
         // SAFETY: the doorbells outlive the threads.
@@ -29,7 +29,7 @@ impl Shared {
 #[test]
 fn loom_published_work_is_found() {
     loom::model(|| {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedDoorbells {
             doorbells: Doorbells::default(),
             rung: [0, 1].map(Doorbell::new),
             work: [0, 0].map(AtomicU64::new),

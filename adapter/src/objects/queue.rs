@@ -15,8 +15,8 @@ use crate::engine_lock::Deferring;
 use crate::engines::Engines;
 use crate::error::{Result, no_resources};
 use crate::event::RemoteQp;
+use crate::qp_shared::QpShared;
 use crate::reactor::Reactor;
-use crate::shared_qp::Shared;
 
 /// The configuration of a queue pair.
 pub struct QpCfg<'a, E: Engine> {
@@ -53,7 +53,7 @@ pub struct QpCfg<'a, E: Engine> {
 /// nothing more completes.
 pub struct Qp<E: Engine> {
     pub(super) qp: Arc<rnic::Qp>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<QpShared>,
     /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
@@ -119,7 +119,7 @@ impl<E: Engine> Qp<E> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
         // posts.
         unsafe { self.qp.post_recv(wr) }?;
-        // The fence pairs with the one in `Shared::want_receives`: either the engine finds the
+        // The fence pairs with the one in `QpShared::want_receives`: either the engine finds the
         // receive, or this thread sees the flag.
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {

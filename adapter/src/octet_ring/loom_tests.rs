@@ -6,24 +6,24 @@ use loom::thread;
 use super::*;
 
 /// A ring, and a wake-up for each side.
-struct Shared {
+struct SharedRing {
     header: Header,
     data: *mut u8,
     wake_ups: [Notify; 2],
 }
 
 // SAFETY: the data belong to the two sides of the ring.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedRing {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedRing {}
 
 const CONSUMER: usize = 0;
 const PRODUCER: usize = 1;
 
-impl Shared {
+impl SharedRing {
     fn new() -> Arc<Self> {
         let data = Box::leak(vec![0; CAPACITY].into_boxed_slice()).as_mut_ptr();
-        Arc::new(Shared {
+        Arc::new(SharedRing {
             header: Header::default(),
             data,
             wake_ups: [Notify::new(), Notify::new()],
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedRing {
     fn drop(&mut self) {
         let data = std::ptr::slice_from_raw_parts_mut(self.data, CAPACITY);
         // SAFETY: the memory comes from `Box::leak`, and both sides are gone.
@@ -55,7 +55,7 @@ fn element(octets: *const u8, len: usize) -> [iovec; 1] {
 #[test]
 fn loom_a_consumer_that_sleeps_is_woken() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = SharedRing::new();
         let writer = Arc::clone(&shared);
         let writing = thread::spawn(move || {
             // SAFETY: the memory lives as long as `writer`, and this is the only producer.
@@ -88,7 +88,7 @@ fn loom_a_consumer_that_sleeps_is_woken() {
 #[test]
 fn loom_a_producer_that_sleeps_is_woken() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = SharedRing::new();
         // SAFETY: the memory lives as long as `engine_shared`, and this is the only producer.
         let mut producer = unsafe { Producer::new(&shared.header, shared.data) };
         let full = vec![7_u8; CAPACITY];

@@ -11,7 +11,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use adapter::Table;
+use adapter::Slab;
 use adapter::half_open::HalfOpen;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -45,7 +45,7 @@ pub(super) struct WaitingClients {
     listener: TcpListener,
     poll: Poll,
     events: Events,
-    clients: Table<Client>,
+    clients: Slab<Client>,
     /// The indices of the clients, by address and age.
     half_open: HalfOpen<usize>,
     max_clients: usize,
@@ -77,7 +77,7 @@ impl WaitingClients {
             listener,
             poll,
             events: Events::with_capacity(1024),
-            clients: Table::new(),
+            clients: Slab::new(),
             half_open: HalfOpen::default(),
             max_clients: max_clients as usize,
             complete: VecDeque::new(),

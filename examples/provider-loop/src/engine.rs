@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use adapter::{
-    Backlog, Context, Error, MakeProgress, Progress, Remaining, Result, Shared, Target, netdev,
+    Backlog, Context, Error, MakeProgress, Progress, QpShared, Remaining, Result, Target, netdev,
 };
 use mio::event::Event;
 use mio::{Interest, Token};
@@ -148,9 +148,9 @@ impl MakeProgress for Engine {
 // SAFETY: a `Work` belongs to a `Link`, and the engine keeps the link as long as the work lives.
 // Sinks are dropped with links and listeners.
 unsafe impl adapter::Engine for Engine {
-    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
+    fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
         let id = next_id();
-        let shared = Arc::new(Shared::new(id));
+        let shared = Arc::new(QpShared::new(id));
         self.links.insert(id, Link::new(sink, Arc::clone(&shared), work));
         Ok(shared)
     }

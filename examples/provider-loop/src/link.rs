@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adapter::{Phase, Shared};
+use adapter::{LinkPhase, QpShared};
 use rnic::{Failure, Stream, StreamCfg, TxVec, Work};
 use work::{Close, ReadDepth};
 
@@ -20,8 +20,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// ```
 pub(crate) struct Link {
     sink: Sink,
-    shared: Arc<Shared>,
-    phase: Phase<Work, Connection>,
+    shared: Arc<QpShared>,
+    phase: LinkPhase<Work, Connection>,
 }
 
 /// An established connection. Its stream takes posted requests and receives from the queues, and
@@ -41,27 +41,27 @@ struct Connection {
 }
 
 impl Link {
-    pub(crate) fn new(sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
-        Link { sink, shared, phase: Phase::Idle(work) }
+    pub(crate) fn new(sink: Sink, shared: Arc<QpShared>, work: Work) -> Self {
+        Link { sink, shared, phase: LinkPhase::Idle(work) }
     }
 
     /// The consumer has requested a connection.
     pub(crate) fn connecting(&mut self) {
         if let Some(work) = self.phase.take_idle() {
-            self.phase = Phase::Connecting(work);
+            self.phase = LinkPhase::Connecting(work);
         }
     }
 
     /// The consumer has accepted a connection request, whose sender may be gone already.
     pub(crate) fn accept(&mut self, end: ConnectionEnd) {
         if let Some(work) = self.phase.take_idle() {
-            self.phase = Phase::Established(Connection::new(end, work));
+            self.phase = LinkPhase::Established(Connection::new(end, work));
         }
     }
 
     /// Ends the connection attempt, unless it was answered before.
     pub(crate) fn abort_connect(&mut self, why: EngineEvent<'_>) {
-        if let Phase::Connecting(_) = self.phase {
+        if let LinkPhase::Connecting(_) = self.phase {
             self.end(why);
         }
     }
@@ -70,31 +70,31 @@ impl Link {
     /// Handles a message from another adapter.
     pub(crate) fn on_message(&mut self, message: Message) {
         match (&mut self.phase, message) {
-            (Phase::Connecting(_), Message::Accept(end, private)) => {
+            (LinkPhase::Connecting(_), Message::Accept(end, private)) => {
                 end.peer.send(Message::Ready);
                 let Some(work) = self.phase.take_connecting() else { return };
-                self.phase = Phase::Established(Connection::new(end, work));
+                self.phase = LinkPhase::Established(Connection::new(end, work));
                 self.report(&private);
             }
-            (Phase::Connecting(_), Message::Reject(private)) => {
+            (LinkPhase::Connecting(_), Message::Reject(private)) => {
                 self.end(EngineEvent::Rejected { by_peer: true, private: &private });
             }
-            (Phase::Connecting(_), Message::Closed) => {
+            (LinkPhase::Connecting(_), Message::Closed) => {
                 self.end(EngineEvent::Rejected { by_peer: false, private: &[] })
             }
-            (Phase::Established(_), Message::Ready) => self.report(&[]),
-            (Phase::Established(connection), Message::Frames(octets)) => {
+            (LinkPhase::Established(_), Message::Ready) => self.report(&[]),
+            (LinkPhase::Established(connection), Message::Frames(octets)) => {
                 if let Err(failure) = connection.receive(&octets) {
                     self.fail(failure);
                 }
             }
-            (Phase::Established(connection), Message::Credit(octets)) => {
+            (LinkPhase::Established(connection), Message::Credit(octets)) => {
                 connection.uncredited -= octets;
             }
-            (Phase::Established(connection), Message::Closed) if !connection.reported => {
+            (LinkPhase::Established(connection), Message::Closed) if !connection.reported => {
                 self.end(EngineEvent::AcceptFailed)
             }
-            (Phase::Established(_), Message::Closed) => self.end(EngineEvent::Disconnected),
+            (LinkPhase::Established(_), Message::Closed) => self.end(EngineEvent::Disconnected),
             // The message arrived after the link had changed its phase.
             _ => {}
         }
@@ -104,8 +104,8 @@ impl Link {
     /// The consumer ends the connection or the connection attempt.
     pub(crate) fn disconnect(&mut self, how: Close) {
         match (&mut self.phase, how) {
-            (Phase::Ended(_), _) => {}
-            (Phase::Established(connection), Close::Graceful) if connection.reported => {
+            (LinkPhase::Ended(_), _) => {}
+            (LinkPhase::Established(connection), Close::Graceful) if connection.reported => {
                 connection.closing = true;
             }
             _ => self.end(EngineEvent::Disconnected),
@@ -116,14 +116,16 @@ impl Link {
     /// posted since.
     pub(crate) fn transmit(&mut self, tx: &mut TxVec) {
         match &mut self.phase {
-            Phase::Established(connection) if connection.reported => match connection.send(tx) {
-                Err(failure) => self.fail(failure),
-                Ok(()) if connection.closing && connection.stream.is_drained() => {
-                    self.end(EngineEvent::Disconnected);
+            LinkPhase::Established(connection) if connection.reported => {
+                match connection.send(tx) {
+                    Err(failure) => self.fail(failure),
+                    Ok(()) if connection.closing && connection.stream.is_drained() => {
+                        self.end(EngineEvent::Disconnected);
+                    }
+                    Ok(()) => {}
                 }
-                Ok(()) => {}
-            },
-            Phase::Ended(work) => work.flush(),
+            }
+            LinkPhase::Ended(work) => work.flush(),
             _ => {}
         }
     }
@@ -131,15 +133,17 @@ impl Link {
     /// Returns the number of the queue pair's receive buffers that have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
-            Phase::Idle(work) | Phase::Connecting(work) | Phase::Ended(work) => work.allocated(),
-            Phase::Established(connection) => connection.stream.work().allocated(),
-            Phase::Disconnecting(_) | Phase::Transition => 0,
+            LinkPhase::Idle(work) | LinkPhase::Connecting(work) | LinkPhase::Ended(work) => {
+                work.allocated()
+            }
+            LinkPhase::Established(connection) => connection.stream.work().allocated(),
+            LinkPhase::Disconnecting(_) | LinkPhase::Transition => 0,
         }
     }
 
     /// Notifies the consumer that the connection is established.
     fn report(&mut self, private: &[u8]) {
-        if let Phase::Established(connection) = &mut self.phase {
+        if let LinkPhase::Established(connection) = &mut self.phase {
             connection.reported = true;
             let ConnectionEnd { remote: peer, local, depth, .. } = connection.end;
             self.sink.call(EngineEvent::Established { private, peer, local, depth });
@@ -148,7 +152,7 @@ impl Link {
 
     /// Ends the connection because one side has violated the protocol.
     fn fail(&mut self, failure: Failure) {
-        let Phase::Established(connection) = &mut self.phase else { return };
+        let LinkPhase::Established(connection) = &mut self.phase else { return };
         if !failure.by_peer {
             connection.end.peer.send(Message::Frames(connection.stream.terminate()));
         }
@@ -164,12 +168,12 @@ impl Link {
     /// consumer is notified.
     fn end(&mut self, why: EngineEvent<'_>) {
         let work = match std::mem::take(&mut self.phase) {
-            Phase::Established(Connection { mut stream, .. }) => {
+            LinkPhase::Established(Connection { mut stream, .. }) => {
                 stream.flush();
                 stream.into_work()
             }
-            Phase::Idle(work) | Phase::Connecting(work) | Phase::Ended(work) => work,
-            Phase::Disconnecting(_) | Phase::Transition => return,
+            LinkPhase::Idle(work) | LinkPhase::Connecting(work) | LinkPhase::Ended(work) => work,
+            LinkPhase::Disconnecting(_) | LinkPhase::Transition => return,
         };
         self.phase.end(&self.shared, work);
         self.sink.call(why);

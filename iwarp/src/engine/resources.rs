@@ -21,7 +21,7 @@ pub(crate) struct EngineResources {
     /// The one address that is served. `None` for all addresses of the host.
     pub(crate) bind: Option<SocketAddr>,
     pub(crate) config: Config,
-    timers: BTreeSet<(Instant, Key)>,
+    timers: BTreeSet<(Instant, ObjectKey)>,
     /// The links that can continue at once. The next pass continues them.
     pub(crate) pending: VecDeque<usize>,
     /// The links that owe their peers a report of placed writes. The next pass sends it.
@@ -48,7 +48,7 @@ pub(crate) struct EngineResources {
 
 /// The key by which the poller and the timers name an object of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum ObjectKey {
     /// A queue pair.
     Link(usize),
     /// A listener of a service point.
@@ -63,29 +63,29 @@ pub(crate) enum Key {
     Offers,
 }
 
-impl From<Key> for Token {
-    fn from(key: Key) -> Self {
+impl From<ObjectKey> for Token {
+    fn from(key: ObjectKey) -> Self {
         Token(match key {
-            Key::Link(index) => index << 3,
-            Key::Listener(index) => index << 3 | 1,
-            Key::Caller(index) => index << 3 | 2,
-            Key::LingeringSocket(index) => index << 3 | 3,
-            Key::WakeSocket(index) => index << 3 | 4,
-            Key::Offers => 5,
+            ObjectKey::Link(index) => index << 3,
+            ObjectKey::Listener(index) => index << 3 | 1,
+            ObjectKey::Caller(index) => index << 3 | 2,
+            ObjectKey::LingeringSocket(index) => index << 3 | 3,
+            ObjectKey::WakeSocket(index) => index << 3 | 4,
+            ObjectKey::Offers => 5,
         })
     }
 }
 
-impl From<Token> for Key {
+impl From<Token> for ObjectKey {
     fn from(token: Token) -> Self {
         let index = token.0 >> 3;
         match token.0 & 7 {
-            0 => Key::Link(index),
-            1 => Key::Listener(index),
-            2 => Key::Caller(index),
-            3 => Key::LingeringSocket(index),
-            4 => Key::WakeSocket(index),
-            _ => Key::Offers,
+            0 => ObjectKey::Link(index),
+            1 => ObjectKey::Listener(index),
+            2 => ObjectKey::Caller(index),
+            3 => ObjectKey::LingeringSocket(index),
+            4 => ObjectKey::WakeSocket(index),
+            _ => ObjectKey::Offers,
         }
     }
 }
@@ -142,7 +142,7 @@ impl EngineResources {
     }
 
     /// Sets an object's timer, or stops it if `at` is `None`.
-    pub(crate) fn set_timer(&mut self, key: Key, timer: &mut Timer, at: Option<Instant>) {
+    pub(crate) fn set_timer(&mut self, key: ObjectKey, timer: &mut Timer, at: Option<Instant>) {
         if timer.0 == at {
             return;
         }
@@ -160,7 +160,7 @@ impl EngineResources {
     }
 
     /// Takes one timer that has expired.
-    pub(super) fn take_expired(&mut self, now: Instant) -> Option<Key> {
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<ObjectKey> {
         let &(at, key) = self.timers.first()?;
         (at <= now).then(|| {
             self.timers.pop_first();

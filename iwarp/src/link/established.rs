@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use adapter::Shared;
+use adapter::QpShared;
 use rnic::rdmap::setup::{Gate, Recognition, SIGNATURE};
 use rnic::{Stream, StreamCfg};
 use tracing::info;
@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::shm::RingWatch;
 use crate::socket::IoOutcome;
-use crate::unconfirmed::Place;
+use crate::unconfirmed::UnconfirmedRequest;
 
 /// The number of gather writes of one connection in one turn.
 const MAX_WRITES_PER_TURN: usize = 16;
@@ -35,7 +35,7 @@ pub(super) struct Established {
     /// OpenDAT: nothing is sent yet, and only an OpenDAT offers memory.
     pub(super) recognition: Option<Box<(Recognition, StreamCfg)>>,
     /// Counts the acceptance until the caller has confirmed it by its first frame.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<UnconfirmedRequest>,
     /// Whether the consumer knows that the connection is established.
     pub(super) announced: bool,
     /// Whether the log says that requests wait for the caller's first frame.
@@ -149,7 +149,7 @@ impl Established {
         &mut self,
         resources: &mut EngineResources,
         sink: &Sink,
-        shared: &Shared,
+        shared: &QpShared,
     ) -> Result<ReadOutcome, EndReason> {
         if self.stream.is_stalled() {
             return self.resume_message(resources, shared);

@@ -12,7 +12,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adapter::Shared;
+use adapter::QpShared;
 use rnic::Arrival;
 use rnic::rdmap::setup::Terms;
 
@@ -135,7 +135,7 @@ impl Established {
     pub(super) fn resume_message(
         &mut self,
         resources: &mut EngineResources,
-        shared: &Shared,
+        shared: &QpShared,
     ) -> Result<ReadOutcome, EndReason> {
         if !std::mem::replace(&mut self.receive_wait.requested, true) {
             // First make the request, then look at the queue. In this order a receive that is

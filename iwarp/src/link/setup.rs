@@ -22,9 +22,9 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
-use crate::listeners::{READ_WRITE, Request};
+use crate::listeners::{READ_WRITE, WaitingRequest};
 use crate::socket::{self, IoOutcome};
-use crate::unconfirmed::Place;
+use crate::unconfirmed::UnconfirmedRequest;
 
 /// The time limit of an attempt to connect if the consumer sets none.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -246,11 +246,11 @@ impl Link {
         &mut self,
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
-        caller: Request,
+        caller: WaitingRequest,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<(), Error> {
-        let Request { socket, peer, local, request, place, is_watched } = caller;
+        let WaitingRequest { socket, peer, local, request, place, is_watched } = caller;
         let watched = match is_watched {
             true => resources.context.rename(self.key(), &socket, READ_WRITE),
             false => resources.context.adopt(self.key(), &socket, READ_WRITE),
@@ -278,7 +278,7 @@ impl Link {
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
         let mut conn = Established::new(stream, socket, peer, local, depth, gate);
         conn.place = place;
-        conn.place.iter_mut().for_each(Place::accept);
+        conn.place.iter_mut().for_each(UnconfirmedRequest::accept);
         conn.recognition = claimed.map(|cfg| Box::new((Recognition::default(), cfg)));
         conn.window_watch = WindowWatch::of(&terms, peer, local);
         conn.sharing = Sharing::of(resources, &terms, (local, peer), false);

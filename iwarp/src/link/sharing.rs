@@ -13,7 +13,7 @@ use tracing::debug;
 
 use super::established::Established;
 use super::{EndReason, Link, Loss, Phase};
-use crate::engine::{EngineResources, Key};
+use crate::engine::{EngineResources, ObjectKey};
 use crate::linger::LingeringSockets;
 use crate::listeners;
 use crate::shm::{
@@ -192,7 +192,7 @@ impl Link {
         // Only the poller reports the end of the connection.
         self.resume_polling(resources, lingering);
         let Phase::Established(conn) = &mut self.phase else { return false };
-        let (key, wake_socket) = (Key::WakeSocket(self.index), memory.wake_socket());
+        let (key, wake_socket) = (ObjectKey::WakeSocket(self.index), memory.wake_socket());
         let attached = !listeners::is_scarce(wake_socket.as_raw_fd())
             && resources.context.resume(key, wake_socket, Interest::READABLE).is_ok();
         if attached {

@@ -29,7 +29,7 @@
 //! | `responder` | decides which requests of the peer are carried out, and which are acknowledged |
 //! | [`ack_only`] | the answers of an end that has closed the connection |
 //! | `notification` | tells the peer that a switch has marked its packets (CNP) |
-//! | [`engine`] | the interface: both halves of a connection between a queue pair and packets |
+//! | [`reliable_connection`] | the interface: both halves of a connection between a queue pair and packets |
 //!
 //! [`Work`]: crate::qp::Work
 
@@ -38,7 +38,6 @@ pub mod burst;
 mod challenge;
 mod congestion;
 mod cursors;
-pub mod engine;
 mod execution;
 mod flight;
 mod gap;
@@ -47,6 +46,7 @@ mod path_check;
 mod read_requests;
 mod receiver_wait;
 mod recovery;
+pub mod reliable_connection;
 pub mod reorder_buffer;
 mod request_packets;
 mod requester;
@@ -58,7 +58,7 @@ pub mod wheel;
 
 pub use ack_only::AckOnlyResponder;
 pub use burst::Burst;
-pub use engine::ReliableConnection;
+pub use reliable_connection::ReliableConnection;
 pub use reorder_buffer::EarlyPool;
 pub use request_packets::OldestPacket;
 pub(crate) use request_packets::convert_immediate;

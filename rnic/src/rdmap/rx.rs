@@ -14,8 +14,8 @@
 //! most the octets of one read and one FPDU, and those in which `ahead` looks for reports.
 
 mod ahead;
+mod destination;
 mod partial_fpdu;
-mod place;
 mod rules;
 
 use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, Trailer, fpdu_len};

@@ -11,7 +11,7 @@ use mio::Interest;
 use wire::cm::ServiceId;
 use wire::rocev2::PathMtu;
 
-use super::{Engine, EngineResources, Key};
+use super::{Engine, EngineResources, SocketKey};
 use crate::local_address::LocalAddress;
 use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, SLOTS};
 use crate::route::Route;
@@ -123,18 +123,24 @@ impl Engine {
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;
         let EngineResources { context, .. } = &self.resources;
-        context.watch(Key::Socket(index), &local_address.port.socket, readable).map_err(system)?;
         context
-            .watch(Key::ReqSocket(index), &local_address.port.req_socket, readable)
+            .watch(SocketKey::Socket(index), &local_address.port.socket, readable)
             .map_err(system)?;
         context
-            .watch(Key::LocalSocket(index), &local_address.port.local_socket, readable)
+            .watch(SocketKey::ReqSocket(index), &local_address.port.req_socket, readable)
             .map_err(system)?;
         context
-            .watch(Key::LivenessListener(index), &local_address.port.liveness.listener, readable)
+            .watch(SocketKey::LocalSocket(index), &local_address.port.local_socket, readable)
+            .map_err(system)?;
+        context
+            .watch(
+                SocketKey::LivenessListener(index),
+                &local_address.port.liveness.listener,
+                readable,
+            )
             .map_err(system)?;
         if let Some(host_probe) = &local_address.host_probe {
-            context.watch(Key::HostProbe(index), host_probe, readable).map_err(system)?;
+            context.watch(SocketKey::HostProbe(index), host_probe, readable).map_err(system)?;
         }
         self.local_addresses.push(local_address);
         // Existing listeners also listen at the new address. If another adapter already serves a
@@ -153,7 +159,7 @@ impl Engine {
         let service =
             local_addresses[local_address].port.listen(ServiceId::tcp(listener.port).0)?;
         resources.context.watch(
-            Key::Service { listener: index, local_address },
+            SocketKey::Service { listener: index, local_address },
             &service.local_socket,
             Interest::READABLE,
         )?;

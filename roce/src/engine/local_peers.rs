@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mio::Interest;
 
-use super::{Engine, Key};
+use super::{Engine, SocketKey};
 use crate::link::EngineContext;
 use crate::local_address::LocalPeer;
 use crate::port::slot_of;
@@ -16,7 +16,7 @@ impl Engine {
         let Some(at) = local_addresses.get_mut(local_address) else { return };
         at.port.liveness.accept(|watcher, socket| {
             resources.context.watch(
-                Key::LivenessWatcher { local_address, watcher },
+                SocketKey::LivenessWatcher { local_address, watcher },
                 socket,
                 Interest::READABLE,
             )
@@ -26,7 +26,7 @@ impl Engine {
     /// Handles the end of a peer adapter on this host. The peer has sent no DREQ if it was killed.
     /// The peer may have sent other packets before it ended, so one turn of reads comes first.
     pub(super) fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
-        self.read_all(Key::Socket(index));
+        self.read_all(SocketKey::Socket(index));
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return };
         let Some(LocalPeer { address, slot, liveness }) = local_address.local_peers.remove(number)

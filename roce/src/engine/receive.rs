@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use adapter::Table;
+use adapter::Slab;
 use wire::cm::{Mad, Message, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet};
 
@@ -21,7 +21,7 @@ use crate::socket::Datagrams;
 #[inline]
 pub(super) fn receive_datagrams(
     cx: &mut EngineContext<'_>,
-    (links, datagram_links): (&mut Table<Link>, &mut DatagramLinks),
+    (links, datagram_links): (&mut Slab<Link>, &mut DatagramLinks),
     listeners: &Listeners,
     datagrams: &Datagrams<'_>,
 ) {

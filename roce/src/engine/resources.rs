@@ -74,7 +74,7 @@ impl EngineResources {
 
 /// The key by which the poller reports a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum SocketKey {
     /// The slot's socket of a local address.
     Socket(usize),
     /// The REQ socket of a local address.
@@ -96,40 +96,40 @@ pub(crate) enum Key {
 /// The maximum number of local addresses that tokens can represent.
 const LOCAL_ADDRESSES_MAX: usize = 1 << 16;
 
-impl From<Key> for Token {
-    fn from(key: Key) -> Self {
+impl From<SocketKey> for Token {
+    fn from(key: SocketKey) -> Self {
         Token(match key {
-            Key::Socket(local_address) => local_address << 3,
-            Key::ReqSocket(local_address) => local_address << 3 | 1,
-            Key::LocalSocket(local_address) => local_address << 3 | 2,
-            Key::LivenessListener(local_address) => local_address << 3 | 3,
-            Key::Service { listener, local_address } => {
+            SocketKey::Socket(local_address) => local_address << 3,
+            SocketKey::ReqSocket(local_address) => local_address << 3 | 1,
+            SocketKey::LocalSocket(local_address) => local_address << 3 | 2,
+            SocketKey::LivenessListener(local_address) => local_address << 3 | 3,
+            SocketKey::Service { listener, local_address } => {
                 (listener * LOCAL_ADDRESSES_MAX + local_address) << 3 | 4
             }
-            Key::LivenessWatcher { local_address, watcher } => {
+            SocketKey::LivenessWatcher { local_address, watcher } => {
                 (watcher * LOCAL_ADDRESSES_MAX + local_address) << 3 | 5
             }
-            Key::LivenessConnection { local_address, number } => {
+            SocketKey::LivenessConnection { local_address, number } => {
                 (number * LOCAL_ADDRESSES_MAX + local_address) << 3 | 6
             }
-            Key::HostProbe(local_address) => local_address << 3 | 7,
+            SocketKey::HostProbe(local_address) => local_address << 3 | 7,
         })
     }
 }
 
-impl From<Token> for Key {
+impl From<Token> for SocketKey {
     fn from(token: Token) -> Self {
         let index = token.0 >> 3;
         let (number, local_address) = (index / LOCAL_ADDRESSES_MAX, index % LOCAL_ADDRESSES_MAX);
         match token.0 & 7 {
-            0 => Key::Socket(index),
-            1 => Key::ReqSocket(index),
-            2 => Key::LocalSocket(index),
-            3 => Key::LivenessListener(index),
-            4 => Key::Service { listener: number, local_address },
-            5 => Key::LivenessWatcher { local_address, watcher: number },
-            6 => Key::LivenessConnection { local_address, number },
-            _ => Key::HostProbe(index),
+            0 => SocketKey::Socket(index),
+            1 => SocketKey::ReqSocket(index),
+            2 => SocketKey::LocalSocket(index),
+            3 => SocketKey::LivenessListener(index),
+            4 => SocketKey::Service { listener: number, local_address },
+            5 => SocketKey::LivenessWatcher { local_address, watcher: number },
+            6 => SocketKey::LivenessConnection { local_address, number },
+            _ => SocketKey::HostProbe(index),
         }
     }
 }

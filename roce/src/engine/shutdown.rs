@@ -5,8 +5,8 @@ use std::time::Instant;
 use adapter::{MakeProgress, Remaining};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{Engine, Key};
-use crate::backlog;
+use super::{Engine, SocketKey};
+use crate::unsent_batches;
 
 impl Engine {
     /// Waits until peers have answered the DREQs of abrupt disconnects, up to their deadline. After
@@ -29,10 +29,10 @@ impl Engine {
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
             let (mut keys, mut fds) = (Vec::new(), Vec::new());
             for (local_address, at) in self.local_addresses.iter().enumerate() {
-                keys.push(Key::Socket(local_address));
+                keys.push(SocketKey::Socket(local_address));
                 fds.push(PollFd::new(&at.port.socket, PollFlags::IN));
                 for (number, local_peer) in at.local_peers.indices().zip(at.local_peers.iter()) {
-                    keys.push(Key::LivenessConnection { local_address, number });
+                    keys.push(SocketKey::LivenessConnection { local_address, number });
                     fds.push(PollFd::new(&local_peer.liveness, PollFlags::IN));
                 }
             }
@@ -40,11 +40,11 @@ impl Engine {
             // next iteration does the work that is due.
             rustix::event::poll(&mut fds, Some(&limit)).ok();
             let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
-            let seen: Vec<Key> = seen.map(|(key, _)| key).collect();
+            let seen: Vec<SocketKey> = seen.map(|(key, _)| key).collect();
             let now = Instant::now();
             for key in seen {
                 match key {
-                    Key::LivenessConnection { local_address, number } => {
+                    SocketKey::LivenessConnection { local_address, number } => {
                         self.on_local_peer_ended(local_address, number, now)
                     }
                     key => self.read_all(key),
@@ -59,10 +59,10 @@ impl Drop for Engine {
     /// for room.
     fn drop(&mut self) {
         self.await_disconnects();
-        let latest = Instant::now() + backlog::WAIT_MAX;
+        let latest = Instant::now() + unsent_batches::WAIT_MAX;
         for local_address in &mut self.local_addresses {
             local_address.packet_io.drain_network();
-            local_address.packet_io.drain_backlog(latest, |_, at| {
+            local_address.packet_io.drain_unsent(latest, |_, at| {
                 std::thread::sleep(at.saturating_duration_since(Instant::now()));
                 Instant::now()
             });

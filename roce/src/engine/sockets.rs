@@ -7,7 +7,7 @@ use mio::Interest;
 use wire::rocev2::Packet;
 
 use super::receive::{receive_cm, receive_datagrams, receive_from_elsewhere};
-use super::{Engine, Key};
+use super::{Engine, SocketKey};
 use crate::host_probe::{Answer, HostProbe};
 use crate::link::{ACK_DELAY_MAX, EngineContext};
 use crate::local_address::{GSI, LocalAddress, Owner};
@@ -30,7 +30,7 @@ impl Engine {
         for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
             if std::mem::take(&mut local_address.is_suspended) {
                 // The poller has room for the socket, because the socket was registered before.
-                let key = Key::Socket(index);
+                let key = SocketKey::Socket(index);
                 self.resources
                     .context
                     .resume(key, &local_address.port.socket, Interest::READABLE)
@@ -54,10 +54,10 @@ impl Engine {
 
     /// Reads a socket once. Returns whether it found a packet.
     #[inline]
-    pub(super) fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
+    pub(super) fn read(&mut self, key: SocketKey, now: impl FnOnce() -> Instant) -> bool {
         let (index, is_req_socket) = match key {
-            Key::ReqSocket(index) => (index, true),
-            Key::Socket(index) => (index, false),
+            SocketKey::ReqSocket(index) => (index, true),
+            SocketKey::Socket(index) => (index, false),
             _ => return false,
         };
         let Engine { local_addresses, rx, .. } = self;
@@ -102,7 +102,7 @@ impl Engine {
 
     /// Reads the REQ socket after the poller has reported it.
     pub(super) fn read_req_socket(&mut self, index: usize, now: Instant) {
-        let key = Key::ReqSocket(index);
+        let key = SocketKey::ReqSocket(index);
         let emptied = (0..READS_PER_TURN).any(|_| !self.read(key, || now));
         let Engine { local_addresses, resources, .. } = self;
         let Some(LocalAddress { req_pacing, port, .. }) = local_addresses.get_mut(index) else {
@@ -118,7 +118,7 @@ impl Engine {
 
     /// Reads a REQ socket that is not in the poller.
     pub(super) fn read_flooded_req_socket(&mut self, index: usize, now: Instant) {
-        let (mut found, key) = (0, Key::ReqSocket(index));
+        let (mut found, key) = (0, SocketKey::ReqSocket(index));
         for _ in 0..READS_PER_FLOODED_TURN {
             if !self.read(key, || now) {
                 break;
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Reads a socket until it is empty or its turn ends.
-    pub(super) fn read_all(&mut self, key: Key) {
+    pub(super) fn read_all(&mut self, key: SocketKey) {
         for _ in 0..READS_PER_TURN {
             if !self.read(key, Instant::now) {
                 return;
@@ -165,16 +165,16 @@ impl Engine {
     }
 
     /// Reads messages of other adapters.
-    pub(super) fn read_local_messages(&mut self, key: Key, now: Instant) {
+    pub(super) fn read_local_messages(&mut self, key: SocketKey, now: Instant) {
         let mut receive_buffer = std::mem::take(&mut self.receive_buffer);
         let local_address = loop {
             let Engine { local_addresses, listeners, .. } = self;
             let (local_address, local_socket) = match key {
-                Key::LocalSocket(local_address) => (
+                SocketKey::LocalSocket(local_address) => (
                     local_address,
                     local_addresses.get(local_address).map(|s| &s.port.local_socket),
                 ),
-                Key::Service { listener, local_address } => {
+                SocketKey::Service { listener, local_address } => {
                     let services =
                         listeners.get_mut(listener).map_or(&[][..], |listener| &listener.services);
                     (

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use adapter::Shared;
+use adapter::QpShared;
 use rnic::Work;
 use rnic::rc::{Burst, Failure, RcCfg, ReliableConnection};
 use wire::cm::Timeout;
@@ -206,28 +206,27 @@ impl Established {
         }
         self.transmit_turn(
             cx,
-            |packet_io, peer| !packet_io.has_backlog(peer),
+            |packet_io, peer| !packet_io.has_unsent(peer),
             ReliableConnection::transmit,
             ReliableConnection::wants_tx,
         )
     }
 
-    /// Sends the responses that are ready, but no requests. They join the backlog if the socket has
-    /// no room.
+    /// Sends the responses that are ready, but no requests. They wait if the socket has no room.
     pub(super) fn respond(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
         if self.sends == Sends::Nothing {
             return Ok(());
         }
         self.transmit_turn(
             cx,
-            PacketIo::has_room_in_backlog,
+            PacketIo::has_room_for_unsent,
             ReliableConnection::transmit_responses,
             ReliableConnection::wants_to_respond,
         )
     }
 
     /// Sends bursts until one turn ends, or until `wants_more` returns false. `may_send` says
-    /// whether the socket or its backlog has room, and `transmit` adds packets to a burst.
+    /// whether another burst may be sent or may wait, and `transmit` adds packets to a burst.
     #[inline]
     fn transmit_turn(
         &mut self,
@@ -268,12 +267,12 @@ impl Established {
     pub(super) fn announce_receive(
         &mut self,
         cx: &mut EngineContext<'_>,
-        shared: &Shared,
+        shared: &QpShared,
     ) -> Result<(), Failure> {
         let is_waiting = self.rc.is_peer_waiting_for_receive();
         if self.wants_receives != is_waiting {
             self.wants_receives = is_waiting;
-            // First make the request, then look at the queue: see `Shared::want_receives`.
+            // First make the request, then look at the queue: see `QpShared::want_receives`.
             shared.want_receives(is_waiting);
         }
         if !is_waiting || !self.rc.work().has_recv() {

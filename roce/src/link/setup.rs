@@ -14,7 +14,7 @@ use work::cause::Cause;
 
 use super::established::{Established, RNR_TIMER, Sends, Terms};
 use super::{Conn, EngineContext, Link, Phase};
-use crate::engine::{EngineEvent, EngineResources, Key};
+use crate::engine::{EngineEvent, EngineResources, SocketKey};
 use crate::listeners::LocalRequest;
 use crate::local_address::{Owner, random};
 use crate::port::{LivenessConnection, slot_of};
@@ -134,7 +134,7 @@ impl Link {
             // process later, by timeouts.
             context
                 .watch(
-                    Key::LivenessConnection { local_address, number },
+                    SocketKey::LivenessConnection { local_address, number },
                     liveness,
                     Interest::READABLE,
                 )

@@ -120,7 +120,7 @@ fn packets_wait_while_the_socket_has_no_room() {
         let peer = Peer::new(io.source(), address, to).expect("one family");
         io.open_all_senders();
         let other = Peer { sender: 1, ..Peer::new(io.source(), address, to).expect("one family") };
-        // The clock of the backlog stands still while the socket has no room, so no batch waits for
+        // The clock of the batches stands still while the socket has no room, so no batch waits for
         // too long, however busy this host is.
         let when_there_is_room = |io: &PacketIo, at: Instant| {
             let mut fds = [PollFd::new(&io.senders[0].socket, PollFlags::OUT)];
@@ -134,25 +134,25 @@ fn packets_wait_while_the_socket_has_no_room() {
                 io.flush();
                 packets += 1;
             };
-            while !io.has_backlog(&peer) {
+            while !io.has_unsent(&peer) {
                 send(io);
             }
             (0..BEHIND).for_each(|_| send(io));
-            assert!(!io.has_backlog(&other), "another sender does not wait");
+            assert!(!io.has_unsent(&other), "another sender does not wait");
         };
         for _ in 0..ROUNDS {
             send_more_than_fits(&mut io);
             while let Some(at) = io.deadline() {
                 let at = when_there_is_room(&io, at);
-                io.send_backlog(at);
+                io.send_unsent(at);
             }
-            assert!(!io.has_backlog(&peer));
+            assert!(!io.has_unsent(&peer));
         }
-        // The end of the adapter waits for the backlog.
+        // The end of the adapter waits for the unsent batches.
         send_more_than_fits(&mut io);
-        let latest = Instant::now() + backlog::WAIT_MAX;
-        io.drain_backlog(latest, when_there_is_room);
-        assert!(!io.has_backlog(&peer) && io.deadline().is_none());
+        let latest = Instant::now() + unsent_batches::WAIT_MAX;
+        io.drain_unsent(latest, when_there_is_room);
+        assert!(!io.has_unsent(&peer) && io.deadline().is_none());
         let sent = || {
             let counts = std::fs::read_to_string("/proc/thread-self/net/dev").expect("counts");
             let far = counts.lines().find_map(|line| line.trim().strip_prefix("far:"));

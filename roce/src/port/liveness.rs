@@ -8,23 +8,23 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use adapter::{Table, half_open};
+use adapter::{Slab, half_open};
 
-use super::Slot;
+use super::PortSlot;
 use super::names::{Names, SocketFile};
 
 /// The listening socket of this adapter, and the connections of its peers.
 pub(crate) struct LivenessListener {
     _file: SocketFile,
     pub(crate) listener: UnixListener,
-    watchers: Table<UnixStream>,
+    watchers: Slab<UnixStream>,
 }
 
 impl LivenessListener {
-    pub(super) fn new(names: &Names, slot: Slot) -> io::Result<Self> {
+    pub(super) fn new(names: &Names, slot: PortSlot) -> io::Result<Self> {
         let (listener, file) = names.bind_liveness(slot)?;
         listener.set_nonblocking(true)?;
-        Ok(LivenessListener { _file: file, listener, watchers: Table::new() })
+        Ok(LivenessListener { _file: file, listener, watchers: Slab::new() })
     }
 
     /// Accepts waiting connections, up to their share of the process's descriptors. Calls `watch`

@@ -66,7 +66,7 @@ pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::{SharedSockets, SocketRequests};
-pub(crate) use self::steer::{REQ_SLOT, SLOTS, Slot, low_bits, slot_of, slot_of_packet};
+pub(crate) use self::steer::{PortSlot, REQ_SLOT, SLOTS, low_bits, slot_of, slot_of_packet};
 use crate::socket::Udp;
 
 /// The UDP port of RoCEv2 (IBA annex A17).
@@ -89,7 +89,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 /// One adapter's share of the port of an address.
 pub(crate) struct Port {
     address: SocketAddr,
-    slot: Slot,
+    slot: PortSlot,
     names: Names,
     /// The socket that receives the packets for this adapter's queue pairs and connections.
     pub(crate) socket: Udp,
@@ -198,7 +198,7 @@ impl Port {
     /// sockets, `timeout` is the time to wait for them.
     pub(crate) fn open(
         address: SocketAddr,
-        slots: Range<Slot>,
+        slots: Range<PortSlot>,
         timeout: Duration,
     ) -> Result<Port, PortError> {
         let address = with_port(address);
@@ -235,7 +235,7 @@ impl Port {
     fn try_open(
         address: SocketAddr,
         names: &Names,
-        slots: &Range<Slot>,
+        slots: &Range<PortSlot>,
         deadline: Instant,
     ) -> io::Result<Option<Port>> {
         let (mut others, mut requests) =
@@ -296,7 +296,7 @@ impl Port {
     fn take_slot(
         address: SocketAddr,
         names: &Names,
-        slot: Slot,
+        slot: PortSlot,
         local_socket: LocalSocket,
         shared_sockets: SharedSockets,
     ) -> io::Result<Port> {
@@ -328,7 +328,7 @@ impl Port {
     }
 
     /// The slot: the low bits of this adapter's queue pair numbers and communication ids.
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> PortSlot {
         self.slot
     }
 
@@ -342,7 +342,7 @@ impl Port {
     /// sent the packet. Packets of other senders are forwarded only up to a limit.
     pub(crate) fn forward(
         &mut self,
-        slot: Slot,
+        slot: PortSlot,
         (origin, of_peer): (Origin, bool),
         packet: &[u8],
         now: Instant,
@@ -404,7 +404,7 @@ impl Port {
     pub(crate) fn connect_liveness(
         &self,
         address: SocketAddr,
-        slot: Slot,
+        slot: PortSlot,
     ) -> io::Result<LivenessConnection> {
         self.names.connect_liveness(address, slot).map(LivenessConnection)
     }
@@ -418,7 +418,7 @@ impl Port {
 
 /// Takes the liveness name of a slot of an address. The address need not be on this host.
 #[cfg(test)]
-pub(crate) fn take_liveness_name(address: SocketAddr, slot: Slot) -> LivenessListener {
+pub(crate) fn take_liveness_name(address: SocketAddr, slot: PortSlot) -> LivenessListener {
     LivenessListener::new(&Names::new(address).expect("a directory"), slot)
         .expect("the slot is free")
 }
@@ -433,7 +433,7 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
 fn request_from_any(
     requests: &mut SocketRequests,
     names: &Names,
-    others: &mut impl Iterator<Item = Slot>,
+    others: &mut impl Iterator<Item = PortSlot>,
     deadline: Instant,
 ) -> io::Result<Option<SharedSockets>> {
     for slot in others {

@@ -39,7 +39,7 @@ use rustix::net::{
 use telemetry::user_directory::{NoDirectory, UserDirectory, id_of, leads_to};
 
 use super::local_socket::LocalSocket;
-use super::{SLOTS, Slot, outside};
+use super::{PortSlot, SLOTS, outside};
 
 /// The time to wait for a lock that other processes hold only for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ impl Services {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// The adapter that has this slot.
-    Slot(Slot),
+    Slot(PortSlot),
     /// The adapter that listens for this service.
     Service(u64),
     /// The adapter that last listened for this service and still has requests for it.
@@ -316,15 +316,15 @@ impl Names {
     }
 
     /// The slots that are taken. The iterator checks each slot only when it reaches that slot.
-    pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = Slot>> {
+    pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = PortSlot>> {
         let probe = UnixDatagram::unbound()?;
         Ok(SLOTS.filter(move |&slot| self.is_taken_with(&probe, Name::Slot(slot))))
     }
 
     /// The slots for which the directory has a socket file, except one, the highest first. Their
     /// processes may have been killed.
-    pub(super) fn listed_slots(&self, except: Slot) -> impl Iterator<Item = Slot> + use<> {
-        let mut slots: Vec<Slot> = self.numbers("slot-", 10).filter(|&n| n != except).collect();
+    pub(super) fn listed_slots(&self, except: PortSlot) -> impl Iterator<Item = PortSlot> + use<> {
+        let mut slots: Vec<PortSlot> = self.numbers("slot-", 10).filter(|&n| n != except).collect();
         slots.sort_unstable();
         slots.into_iter().rev()
     }
@@ -340,8 +340,8 @@ impl Names {
     /// Takes the first free slot of `slots`.
     pub(super) fn claim_slot(
         &self,
-        mut slots: Range<Slot>,
-    ) -> io::Result<Option<(Slot, LocalSocket)>> {
+        mut slots: Range<PortSlot>,
+    ) -> io::Result<Option<(PortSlot, LocalSocket)>> {
         let _lock = self.lock()?;
         let probe = UnixDatagram::unbound()?;
         let slot = slots.find(|&slot| !self.is_taken_with(&probe, Name::Slot(slot)));
@@ -359,7 +359,7 @@ impl Names {
 
     /// Prepares the link that a service gets if its listener closes while requests are open. The
     /// link leads to the adapter that has this slot.
-    pub(super) fn closed_service(&self, service: u64, slot: Slot) -> ClosedService {
+    pub(super) fn closed_service(&self, service: u64, slot: PortSlot) -> ClosedService {
         let [file, socket] = [Name::ClosedService(service), Name::Slot(slot)].map(Name::file);
         ClosedService { file, socket, was_linked: false, directory: Arc::clone(&self.0) }
     }
@@ -375,7 +375,7 @@ impl Names {
 
     /// Binds the liveness socket of a slot. Only the owner of the slot calls this, so no other
     /// process has the name.
-    pub(super) fn bind_liveness(&self, slot: Slot) -> io::Result<(UnixListener, SocketFile)> {
+    pub(super) fn bind_liveness(&self, slot: PortSlot) -> io::Result<(UnixListener, SocketFile)> {
         let (socket, file) = (local_stream(SocketFlags::empty())?, liveness_file(slot));
         self.0.remove_if_there(&file)?;
         let path = self.0.path.join(&file);
@@ -397,7 +397,7 @@ impl Names {
     pub(super) fn connect_liveness(
         &self,
         address: SocketAddr,
-        slot: Slot,
+        slot: PortSlot,
     ) -> io::Result<UnixStream> {
         let socket = local_stream(SocketFlags::NONBLOCK)?;
         let path = self.0.path.with_file_name(name_of(address)).join(liveness_file(slot));
@@ -452,7 +452,7 @@ fn name_of(address: SocketAddr) -> String {
     }
 }
 
-fn liveness_file(slot: Slot) -> String {
+fn liveness_file(slot: PortSlot) -> String {
     format!("life-{slot}")
 }
 

@@ -33,7 +33,7 @@ use rustix::net::{
 
 use super::is_descriptor_limit;
 use super::local_socket::{self, SocketRequest};
-use super::steer::{self, POSITIONS, REQ_SLOT, Slot, position_of};
+use super::steer::{self, POSITIONS, PortSlot, REQ_SLOT, position_of};
 use crate::socket::Udp;
 
 /// The number of sockets in the first part.
@@ -89,7 +89,7 @@ impl SharedSockets {
     }
 
     /// Whether the socket of a slot is in one of the parts.
-    pub(super) fn has_slot(&self, slot: Slot) -> bool {
+    pub(super) fn has_slot(&self, slot: PortSlot) -> bool {
         (0..self.0.len()).any(|part| positions(part).contains(&position_of(slot)))
     }
 
@@ -105,7 +105,10 @@ impl SharedSockets {
 
     /// Returns duplicates of the sockets of some slots. The known parts must contain all of these
     /// slots.
-    pub(super) fn duplicate<const N: usize>(&self, slots: [Slot; N]) -> io::Result<[OwnedFd; N]> {
+    pub(super) fn duplicate<const N: usize>(
+        &self,
+        slots: [PortSlot; N],
+    ) -> io::Result<[OwnedFd; N]> {
         let mut taken = slots.map(|_| None);
         for (part, socket) in self.0.iter().enumerate() {
             let positions = positions(part);
@@ -235,7 +238,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
     for (position, socket) in positions(part).zip(sockets) {
         // The slot is the position minus 1. Only position 0, the REQ socket, has no such slot. It
         // is in the first part, which this function never checks.
-        let datagram = steer::datagram_for((position - 1) as Slot, mark);
+        let datagram = steer::datagram_for((position - 1) as PortSlot, mark);
         from.send(address, &datagram, datagram.len());
         let arrives = || -> io::Result<bool> {
             let deadline = Instant::now() + DELIVERY_TIMEOUT;

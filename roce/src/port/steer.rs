@@ -17,20 +17,20 @@ use rnic::cm::LowBits;
 use crate::socket::Udp;
 
 /// The number of an adapter's slot, or [`REQ_SLOT`].
-pub(crate) type Slot = u16;
+pub(crate) type PortSlot = u16;
 
 /// The number of bits that distinguish large slots.
 const LARGE_BITS: u32 = 6;
 /// The number of bits that distinguish small slots.
 const SMALL_BITS: u32 = 10;
 /// The number of large slots. The REQ socket has one of the possible values.
-const LARGE_SLOTS: Slot = (1 << LARGE_BITS) - 1;
-const SMALL_SLOTS: Slot = 1 << SMALL_BITS;
+const LARGE_SLOTS: PortSlot = (1 << LARGE_BITS) - 1;
+const SMALL_SLOTS: PortSlot = 1 << SMALL_BITS;
 
 /// The slot number of the REQ socket, which receives the requests that name no connection.
-pub(crate) const REQ_SLOT: Slot = LARGE_SLOTS + SMALL_SLOTS;
+pub(crate) const REQ_SLOT: PortSlot = LARGE_SLOTS + SMALL_SLOTS;
 /// The slots that adapters can have.
-pub(crate) const SLOTS: Range<Slot> = 0..REQ_SLOT;
+pub(crate) const SLOTS: Range<PortSlot> = 0..REQ_SLOT;
 
 /// The number of the queue pair for connection management (GSI), in every adapter.
 const GSI: u32 = 1;
@@ -51,8 +51,8 @@ const SIDR_REQ: u32 = 0x17;
 const SIDR_REP: u32 = 0x18;
 
 /// Returns the slot that a queue pair number or communication id belongs to.
-pub(crate) fn slot_of(number: u32) -> Slot {
-    let rest = (number >> 1) as Slot;
+pub(crate) fn slot_of(number: u32) -> PortSlot {
+    let rest = (number >> 1) as PortSlot;
     match (number & 1, rest & LARGE_SLOTS) {
         (0, LARGE_SLOTS) => REQ_SLOT,
         (0, large) => large,
@@ -63,7 +63,7 @@ pub(crate) fn slot_of(number: u32) -> Slot {
 /// Returns the slot whose socket gets a packet, as the BPF program selects it. Of the packets in a
 /// batch, the kernel looks only at the first one.
 #[inline]
-pub(crate) fn slot_of_packet(packet: &[u8]) -> Slot {
+pub(crate) fn slot_of_packet(packet: &[u8]) -> PortSlot {
     let word = |at: u32| {
         packet
             .get(at as usize..)
@@ -81,7 +81,7 @@ pub(crate) fn slot_of_packet(packet: &[u8]) -> Slot {
 }
 
 /// Returns the low bits of the queue pair numbers and communication ids of a slot.
-pub(crate) fn low_bits(slot: Slot) -> LowBits {
+pub(crate) fn low_bits(slot: PortSlot) -> LowBits {
     match slot.checked_sub(LARGE_SLOTS) {
         None => LowBits { count: 1 + LARGE_BITS, value: u32::from(slot) << 1 },
         Some(small) => LowBits { count: 1 + SMALL_BITS, value: u32::from(small) << 1 | 1 },
@@ -90,7 +90,7 @@ pub(crate) fn low_bits(slot: Slot) -> LowBits {
 
 /// Returns the position of a slot's socket in the order of binding. The REQ socket is the
 /// first.
-pub(super) const fn position_of(slot: Slot) -> usize {
+pub(super) const fn position_of(slot: PortSlot) -> usize {
     (slot as usize + 1) % POSITIONS
 }
 
@@ -100,7 +100,7 @@ pub(super) const POSITIONS: usize = REQ_SLOT as usize + 1;
 const _: () = assert!(POSITIONS == 1088, "the number in the texts for users");
 
 /// Returns a datagram that is steered to this slot.
-pub(super) fn datagram_for(slot: Slot, rest: [u8; 8]) -> [u8; 16] {
+pub(super) fn datagram_for(slot: PortSlot, rest: [u8; 8]) -> [u8; 16] {
     let mut octets = [0; 16];
     octets[QPN_OFFSET as usize..][..4].copy_from_slice(&low_bits(slot).append_to(1).to_be_bytes());
     octets[8..].copy_from_slice(&rest);

@@ -250,7 +250,7 @@ fn a_flood_is_passed_on_in_part() {
     );
     assert_eq!(first.dropped(), FLOOD - asked);
     for n in 0..FLOOD {
-        first.forward((n % 128) as Slot, (from.into(), false), b"forged", now);
+        first.forward((n % 128) as PortSlot, (from.into(), false), b"forged", now);
     }
     let mut buffer = ReceiveBuffer::default();
     assert!(second.local_socket.receive(&mut buffer).expect("the socket can be read").is_none());
@@ -424,8 +424,8 @@ fn many_adapters_share_an_address() {
     let start = Instant::now();
     let ports = open_up_to(count, address, Vec::new()).expect("slots");
     println!("{:?}", start.elapsed());
-    let slots: Vec<Slot> = ports.iter().map(Port::slot).collect();
-    assert!(slots.iter().copied().eq(0..count as Slot));
+    let slots: Vec<PortSlot> = ports.iter().map(Port::slot).collect();
+    assert!(slots.iter().copied().eq(0..count as PortSlot));
     assert_each_gets_its_packets(&ports);
 }
 
@@ -445,8 +445,8 @@ fn assert_each_gets_its_packets(ports: &[Port]) {
 fn slots_are_added_when_needed_and_removed_with_their_owners() {
     let address = with_port(address());
     let mut ports = open_up_to(40, address, Vec::new()).expect("slots");
-    let slots: Vec<Slot> = ports.iter().map(Port::slot).collect();
-    assert_eq!(slots, (0..40).collect::<Vec<Slot>>());
+    let slots: Vec<PortSlot> = ports.iter().map(Port::slot).collect();
+    assert_eq!(slots, (0..40).collect::<Vec<PortSlot>>());
     assert_each_gets_its_packets(&ports);
     // The adapters that opened when there were few slots still have their slots. New adapters take
     // the free slots.
@@ -491,7 +491,7 @@ fn sockets_that_others_have_bound_in_between_are_noticed() {
 fn many_adapters_that_open_at_once_all_get_a_slot() {
     let address = address();
     let (done, opened) = (&AtomicBool::new(false), &AtomicU8::new(0));
-    let mut slots: Vec<Slot> = std::thread::scope(|scope| {
+    let mut slots: Vec<PortSlot> = std::thread::scope(|scope| {
         let openers: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(move || {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::window::Window;
+use super::congestion_window::CongestionWindow;
 use super::{Ack, Algorithm};
 
 /// The minimum retransmission timeout.
@@ -26,7 +26,7 @@ const PROBE_ROUND_TRIPS: u32 = 2;
 /// ```
 #[derive(Debug)]
 pub(crate) struct Sender {
-    window: Window,
+    window: CongestionWindow,
     /// The number of transmissions so far.
     transmissions: u64,
     /// The number of segments supplied so far.
@@ -105,7 +105,7 @@ impl Sender {
     /// A sender without segments. `handshake` is the round trip that the handshake has measured.
     pub(crate) fn new(algorithm: Algorithm, handshake: Duration) -> Self {
         Sender {
-            window: Window::new(algorithm),
+            window: CongestionWindow::new(algorithm),
             transmissions: 0,
             supplied: 0,
             oldest: 0,

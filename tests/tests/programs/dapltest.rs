@@ -15,7 +15,7 @@ use std::time::Instant;
 use opendat_tests::{Ended, PROVIDERS, Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, Place, Route, bad_lines, missing_texts};
+use crate::pair::{LIMIT, Pair, ProgramPlace, Route, bad_lines, missing_texts};
 
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] =
@@ -403,7 +403,8 @@ impl Performance {
 /// the first adapter.
 fn limits() -> Case {
     Case::new("dapltest::limits", |registry| {
-        let ended = alone(registry, &Place::Here, &["-T", "L", "-m", &MAX_OBJECTS.to_string()])?;
+        let ended =
+            alone(registry, &ProgramPlace::Here, &["-T", "L", "-m", &MAX_OBJECTS.to_string()])?;
         let counted = ["PZs", "CNOs", "EVDs", "EPs", "RSPs", "PSPs", "LMRs"];
         let mut wanted: Vec<String> =
             counted.iter().map(|what| format!("{what} created: {MAX_OBJECTS}")).collect();
@@ -437,7 +438,7 @@ fn limits() -> Case {
 
 /// Runs the same test with fewer objects for an adapter in the guest, which is emulated and lacks
 /// the memory for the largest region.
-pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<(), Stop> {
+pub(crate) fn limits_in_guest(registry: &Registry, place: &ProgramPlace<'_>) -> Result<(), Stop> {
     const MAX_OBJECTS_IN_GUEST: &str = "100";
     let counted = ["ia", "pz", "cno", "evd", "ep", "rsp", "psp", "lmr"];
     let tests = counted.map(|what| format!("limit_{what}"));
@@ -530,7 +531,7 @@ fn with_server(
     let [server, client, quit] = commands(registry, route, work.unwrap_or_default())?;
     let ready = |server: &Running| server.wait_for(READY).map(drop);
     let client = work.map(|_| ("client", route.client, client));
-    if let Place::Guest(..) = route.server {
+    if let ProgramPlace::Guest(..) = route.server {
         // A server in the guest is killed and not told to quit. A client that tells the server to
         // quit ends immediately after its message. At that time the kernel (siw) may not have noted
         // yet that the server's first message was sent. Then siw fails this message, and the server
@@ -544,7 +545,8 @@ fn with_server(
     }
     // A client in the guest does not tell a server on this host to quit, because the client would
     // end as soon as it gets the answer. A client on this host does so instead.
-    let teller = if let Place::Guest(..) = route.client { route.server } else { route.client };
+    let teller =
+        if let ProgramPlace::Guest(..) = route.client { route.server } else { route.client };
     let quit = ("quitting client", teller, quit);
     Ok(Pair::run(registry, route, server, ready, client.into_iter().chain([quit]))?)
 }
@@ -570,7 +572,7 @@ fn commands(registry: &Registry, route: &Route<'_>, work: &[String]) -> Result<[
 }
 
 /// Runs a test of dapltest that needs no server.
-fn alone(registry: &Registry, place: &Place<'_>, args: &[&str]) -> Result<Ended, Stop> {
+fn alone(registry: &Registry, place: &ProgramPlace<'_>, args: &[&str]) -> Result<Ended, Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let mut command = Command::new(program);
     command
@@ -601,7 +603,7 @@ fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
     // message, because siw may not have noted that the message was sent. The peer of dapltest
     // disconnects after the last message.
     let harmless = |place| match place {
-        Place::Guest(guest, _) if guest.has_device("siw") => {
+        ProgramPlace::Guest(guest, _) if guest.has_device("siw") => {
             &["DAT_CONNECTION_EVENT_BROKEN", "bad disconnect event"][..]
         }
         _ => &[],

@@ -11,7 +11,7 @@ use opendat_tests::{Dist, Provider, Registry, Running, Stop, c_program, find_pro
 
 use crate::between::{TRANSFER_STARTED_BYTES, across_outage};
 use crate::host::{Family, Host, wait_for};
-use crate::pair::{LIMIT, Place, Route};
+use crate::pair::{LIMIT, ProgramPlace, Route};
 use crate::{Case, dapltest};
 
 /// The ia_params of a provider that ends a connection after 8 × 2 s of silence.
@@ -182,7 +182,7 @@ fn expect_same_event(
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = c_program(&Dist::locate()?, "cut", dir.path())?;
     let (deadline, route) = (Instant::now() + LIMIT, Route::from(host));
-    let start = |side: &str, arguments: &[&str], place: &Place<'_>| {
+    let start = |side: &str, arguments: &[&str], place: &ProgramPlace<'_>| {
         let mut command = Command::new(&program);
         command.args([side, "33500"]).args(arguments).env("OPENDAT_TEST_ADDRESS", route.to);
         Running::start(side, place.command(command), registry, deadline)

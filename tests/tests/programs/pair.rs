@@ -20,13 +20,13 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 pub(crate) struct Route<'p> {
     /// The server's address.
     pub(crate) to: &'p str,
-    pub(crate) server: Place<'p>,
-    pub(crate) client: Place<'p>,
+    pub(crate) server: ProgramPlace<'p>,
+    pub(crate) client: ProgramPlace<'p>,
 }
 
 /// Where a program runs.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'p> {
+pub(crate) enum ProgramPlace<'p> {
     Here,
     /// The program runs on another host, with this host's registry.
     Host(&'p Namespace),
@@ -39,22 +39,26 @@ pub(crate) enum Place<'p> {
 
 impl<'p> Route<'p> {
     pub(crate) const LOOPBACK: Route<'static> =
-        Route { to: "127.0.0.1", server: Place::Here, client: Place::Here };
+        Route { to: "127.0.0.1", server: ProgramPlace::Here, client: ProgramPlace::Here };
 
     /// Returns a route for a server on this host and a client on another host.
     pub(crate) fn from(host: &'p Host) -> Self {
-        Route { to: host.near(), server: Place::Here, client: Place::Host(host.namespace()) }
+        Route {
+            to: host.near(),
+            server: ProgramPlace::Here,
+            client: ProgramPlace::Host(host.namespace()),
+        }
     }
 }
 
-impl Place<'_> {
+impl ProgramPlace<'_> {
     /// Returns a command that starts the program at this place.
     pub(crate) fn command(&self, program: Command) -> Command {
         match self {
-            Place::Here => program,
-            Place::Host(host) => host.command(&program),
-            Place::Debian(debian) => debian.command(&program),
-            Place::Guest(guest, there) => guest.command(&program, *there),
+            ProgramPlace::Here => program,
+            ProgramPlace::Host(host) => host.command(&program),
+            ProgramPlace::Debian(debian) => debian.command(&program),
+            ProgramPlace::Guest(guest, there) => guest.command(&program, *there),
         }
     }
 }
@@ -74,7 +78,7 @@ impl Pair {
         route: &Route<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
-        clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
+        clients: impl IntoIterator<Item = (&'static str, ProgramPlace<'p>, Command)>,
     ) -> Result<Self, String> {
         let (server, client) = Self::serve(registry, route, server, ready, clients)?;
         let with_client = |why: String| why + "--- output of client\n" + &client.text;
@@ -89,12 +93,12 @@ impl Pair {
         route: &Route<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
-        clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
+        clients: impl IntoIterator<Item = (&'static str, ProgramPlace<'p>, Command)>,
     ) -> Result<(Running, Ended), String> {
         let deadline = Instant::now() + LIMIT;
         let server = Running::start("server", route.server.command(server), registry, deadline)?;
         ready(&server)?;
-        if let Place::Here = route.server {
+        if let ProgramPlace::Here = route.server {
             registry.check_maps(&server.maps()).map_err(|why| server.report(&why))?;
         }
 

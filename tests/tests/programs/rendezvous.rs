@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use opendat_tests::Running;
 
 use crate::host::Family;
-use crate::pair::{LIMIT, Place, Route};
+use crate::pair::{LIMIT, ProgramPlace, Route};
 
 /// The TCP port on which dtest and dtestx exchange addresses.
 const PORT: u16 = 15828;
@@ -50,8 +50,8 @@ impl Rendezvous {
         // A server on this host occupies this port on every address of the host until it has sent
         // its message. The relay listens on the port only afterwards.
         let (server, at) = match (route.server, route.client) {
-            (Place::Here | Place::Debian(_), _) => (LOCALHOST, route.to),
-            (_, Place::Here) => (route.to, LOCALHOST),
+            (ProgramPlace::Here | ProgramPlace::Debian(_), _) => (LOCALHOST, route.to),
+            (_, ProgramPlace::Here) => (route.to, LOCALHOST),
             // A guest reaches this host at this address.
             _ => (route.to, Family::V4.addresses()[0]),
         };

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::dapltest::{self, Transaction};
 use crate::host::{Namespace, WIRE, here, here_with};
-use crate::pair::{Place, Route};
+use crate::pair::{ProgramPlace, Route};
 
 /// The bottleneck: the rate of each of the router's interfaces in octets per second, and the octets
 /// that may wait for each of them.
@@ -121,8 +121,11 @@ impl Transfer {
         let mark = self.marks.then_some(contender);
         let network = Network::new(self.out, mark)?;
         let registry = Registry::plugin_at(dist, contender.provider, contender.ia_params);
-        let route =
-            Route { to: SERVER[0], server: Place::Here, client: Place::Host(&network.client) };
+        let route = Route {
+            to: SERVER[0],
+            server: ProgramPlace::Here,
+            client: ProgramPlace::Host(&network.client),
+        };
         let seconds = self.transaction.time(&registry, &route)?;
         let (packets, octets) = network.counted(self.out)?;
         let sent = octets.saturating_sub(packets * contender.headers);

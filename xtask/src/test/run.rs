@@ -11,9 +11,9 @@ use std::{io, thread};
 use anyhow::{Result, anyhow};
 
 use super::job::{Job, Load, Prepared, Runs, Stage};
+use super::job_slots::JobSlots;
 use super::process::{Output, Process};
 use super::screen::{Colour, Screen, clock};
-use super::slots::Slots;
 use super::tally::Tally;
 use super::times::Times;
 
@@ -22,7 +22,7 @@ pub(crate) struct Run<'a> {
     screen: &'a mut Screen,
     times: &'a mut Times,
     logs: PathBuf,
-    slots: Slots,
+    slots: JobSlots,
     began: Instant,
     /// The names of the stages that are being prepared.
     preparing: BTreeMap<usize, &'static str>,
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
             screen,
             times,
             logs,
-            slots: Slots::of(processors),
+            slots: JobSlots::of(processors),
             began: Instant::now(),
             preparing: BTreeMap::new(),
             left: Vec::new(),

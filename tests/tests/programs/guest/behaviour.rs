@@ -5,7 +5,7 @@ use std::process::Command;
 
 use opendat_tests::{Dist, Registry, Stop, ends_with_ok};
 
-use crate::pair::{LIMIT, Place, Route};
+use crate::pair::{LIMIT, ProgramPlace, Route};
 
 /// A program and its arguments.
 #[derive(Clone, Copy)]
@@ -81,7 +81,7 @@ impl Behaviour {
         registry: &Registry,
         route: &Route<'_>,
     ) -> Result<(), Stop> {
-        let Place::Guest(guest, _) = route.server else {
+        let ProgramPlace::Guest(guest, _) = route.server else {
             unreachable!("the server runs in the guest")
         };
         let [_, program] = guest.c_program(dist, self.program)?;

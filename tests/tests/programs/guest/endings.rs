@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Registry, Running, Stop};
 
-use crate::pair::{LIMIT, Place, Route};
+use crate::pair::{LIMIT, ProgramPlace, Route};
 
 const PORT: &str = "7200";
 
@@ -41,13 +41,12 @@ impl Ending {
         route: &Route<'_>,
     ) -> Result<(), Stop> {
         let guest = match (route.server, route.client) {
-            (Place::Guest(guest, _), _) | (_, Place::Guest(guest, _)) => guest,
+            (ProgramPlace::Guest(guest, _), _) | (_, ProgramPlace::Guest(guest, _)) => guest,
             _ => unreachable!("the server or the client is in the guest"),
         };
         let [here, there] = guest.c_program(dist, "endings")?;
         // OFED's provider does not pass the private data of a rejection to its consumer over iWARP.
-        let is_ofeds =
-            |place: &Place<'_>| matches!(place, Place::Guest(_, there) if there.is_debians());
+        let is_ofeds = |place: &ProgramPlace<'_>| matches!(place, ProgramPlace::Guest(_, there) if there.is_debians());
         let mute = is_ofeds(&route.client) && registry.ia() == "tcp-emu" && self.name == "reject";
         let survivor = match self.dies {
             Some("client") => Some(&route.server),
@@ -62,8 +61,8 @@ impl Ending {
             () => self.name.to_owned(),
         };
         let deadline = Instant::now() + LIMIT;
-        let start = |label, place: &Place<'_>, args: &[&str]| {
-            let program = if let Place::Guest(..) = place { &there } else { &here };
+        let start = |label, place: &ProgramPlace<'_>, args: &[&str]| {
+            let program = if let ProgramPlace::Guest(..) = place { &there } else { &here };
             let mut command = Command::new(program);
             command.args(args).args([PORT, &case]).env("OPENDAT_TEST_IA", registry.ia());
             Running::start(label, place.command(command), registry, deadline)

@@ -13,7 +13,7 @@ use super::{PEERS, Peer};
 use crate::connections::{self, Connections};
 use crate::dapltest::{self, Performance, Transaction};
 use crate::host::Family;
-use crate::pair::{Place, Route};
+use crate::pair::{ProgramPlace, Route};
 use crate::{Case, datagrams, dtest, dtestx};
 
 /// A provider in the guest, and the device that it uses.
@@ -193,8 +193,9 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
                 let &GuestProvider { address, device, .. } = guest_provider;
                 let case = Case::new(program.title(), move |registry| {
                     let run = |guest: &Guest| {
-                        let ours = Place::Guest(guest, there);
-                        let theirs = Place::Guest(guest, GuestEnvironment::debian(Family::V4));
+                        let ours = ProgramPlace::Guest(guest, there);
+                        let theirs =
+                            ProgramPlace::Guest(guest, GuestEnvironment::debian(Family::V4));
                         let route = Route {
                             to: address,
                             server: if we_call == Some(true) { theirs } else { ours },

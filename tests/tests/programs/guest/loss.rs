@@ -15,7 +15,7 @@ use super::machine::{Guest, GuestEnvironment, Machine};
 use super::{PEERS, WIRES, route};
 use crate::Case;
 use crate::dapltest::{self, Transaction};
-use crate::pair::{Place, Route};
+use crate::pair::{ProgramPlace, Route};
 
 /// The percentages of packets that are lost in each direction in a test.
 const LOSSES: &[u32] = &[1, 3, 5];
@@ -136,7 +136,7 @@ fn between_two_rxes(
 ) -> Result<f64, Stop> {
     guest.run(&format!("/pair && /lossy {loss} one"))?;
     let [client, server] = ["DAT_OVERRIDE=/tmp/dat.one", "DAT_OVERRIDE=/tmp/dat.two"]
-        .map(|registry| Place::Guest(guest, GuestEnvironment { registry, network: "" }));
+        .map(|registry| ProgramPlace::Guest(guest, GuestEnvironment { registry, network: "" }));
     let seconds = transaction.time(registry, &Route { to: "10.79.0.2", server, client });
     guest.run("/lossy 0 one; rdma link delete rxe_one; rdma link delete rxe_two")?;
     seconds

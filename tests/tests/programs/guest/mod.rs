@@ -45,7 +45,7 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop, sett
 
 use crate::dapltest::Transaction;
 use crate::host::Family;
-use crate::pair::{Place, Route};
+use crate::pair::{ProgramPlace, Route};
 use crate::{Case, dapltest, datagrams, dtest, dtestx, outages};
 use endings::Ending;
 use machine::Machine;
@@ -225,10 +225,14 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                     let (machine, dist) = (Arc::clone(machine), dist.clone());
                     let case = Case::new(program.title(), move |registry| {
                         machine.run((peer.device, 1500), true, |guest| {
-                            let there = Place::Guest(guest, there);
+                            let there = ProgramPlace::Guest(guest, there);
                             let route = match we_call {
-                                true => Route { to: far, server: there, client: Place::Here },
-                                false => Route { to: near, server: Place::Here, client: there },
+                                true => {
+                                    Route { to: far, server: there, client: ProgramPlace::Here }
+                                }
+                                false => {
+                                    Route { to: near, server: ProgramPlace::Here, client: there }
+                                }
                             };
                             program.run(&dist.clone()?, registry, &route)
                         })
@@ -277,10 +281,10 @@ fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program>
 /// the guest to a program on this host.
 fn route(guest: &Guest, family: Family, we_call: bool) -> Route<'_> {
     let [near, far] = family.addresses();
-    let there = Place::Guest(guest, GuestEnvironment::debian(family));
+    let there = ProgramPlace::Guest(guest, GuestEnvironment::debian(family));
     match we_call {
-        true => Route { to: far, server: there, client: Place::Here },
-        false => Route { to: near, server: Place::Here, client: there },
+        true => Route { to: far, server: there, client: ProgramPlace::Here },
+        false => Route { to: near, server: ProgramPlace::Here, client: there },
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route, verdict};
+use crate::pair::{LIMIT, ProgramPlace, Route, verdict};
 
 const PORT: &str = "18515";
 
@@ -47,7 +47,7 @@ impl Perftest {
         let program = c_program(dist, "perftest", dir.path())?;
         let [size, rounds] = [self.size, self.rounds].map(|number| number.to_string());
         let deadline = Instant::now() + LIMIT;
-        let start = |label, place: &Place<'_>, command| {
+        let start = |label, place: &ProgramPlace<'_>, command| {
             Running::start(label, place.command(command), registry, deadline)
         };
         let mut ours = Command::new(program);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route, bad_lines, verdict};
+use crate::pair::{LIMIT, ProgramPlace, Route, bad_lines, verdict};
 
 const PORT: &str = "7174";
 
@@ -50,11 +50,11 @@ impl Rping {
             command
         };
         let deadline = Instant::now() + LIMIT;
-        let start = |label, place: &Place<'_>, command| {
+        let start = |label, place: &ProgramPlace<'_>, command| {
             Running::start(label, place.command(command), registry, deadline)
         };
         let [ours, theirs] = match route.server {
-            Place::Guest(guest, _) => {
+            ProgramPlace::Guest(guest, _) => {
                 // With -P the server serves one client after the other, forever.
                 let server = start("rping", &route.server, self.theirs("-s -P", route.to))?;
                 guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;

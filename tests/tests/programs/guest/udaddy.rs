@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Route, bad_lines, missing_texts, verdict};
+use crate::pair::{LIMIT, ProgramPlace, Route, bad_lines, missing_texts, verdict};
 
 /// The port of udaddy, which cannot be changed.
 const PORT: &str = "7174";
@@ -40,11 +40,11 @@ impl Udaddy {
             command
         };
         let deadline = Instant::now() + LIMIT;
-        let start = |label, place: &Place<'_>, command| {
+        let start = |label, place: &ProgramPlace<'_>, command| {
             Running::start(label, place.command(command), registry, deadline)
         };
         let [ours, theirs] = match route.server {
-            Place::Guest(guest, _) => {
+            ProgramPlace::Guest(guest, _) => {
                 let server = start("udaddy", &route.server, self.theirs("-b", route.to))?;
                 guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;
                 let client = start("ours", &route.client, ours(&["client", route.to]))?;

@@ -14,7 +14,7 @@ use opendat_tests::{
 };
 
 use crate::dtest;
-use crate::pair::{Place, Route};
+use crate::pair::{ProgramPlace, Route};
 
 pub(crate) use debian::Debian;
 
@@ -86,7 +86,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
     expect_equal("shlibs", &named, "libdat2 2 libdapl2\nlibdat 1 libdat1\n")?;
 
     let registry = Registry::builtin(&world.dist, &PROVIDERS[0]);
-    let inside = Place::Debian(debian);
+    let inside = ProgramPlace::Debian(debian);
     dtest::between(&registry, &Route { server: inside, client: inside, ..Route::LOOPBACK })?;
 
     debian.run("apt-get -q -y purge opendat")?;

@@ -4,7 +4,7 @@
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Connection, Engine, Id, OwnedUpcall, QpCore, QpState, QueuedRequest, Recv, Task};
+use super::{Connection, Id, Objects, OwnedUpcall, QpCore, QpState, QueuedRequest, Recv, Task};
 use crate::memory::{View, Window, copy, length};
 use dat_core::provider::cause::{Access, AccessKind, LocalUse, Octets, Refusal};
 use dat_core::provider::{Cause, PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
@@ -20,7 +20,7 @@ enum Outcome {
 /// The causes of a failure, for the requester and for its peer.
 type Causes = Option<[Cause; 2]>;
 
-impl Engine {
+impl Objects {
     pub(crate) fn post_send(
         &mut self,
         qp_id: Id,

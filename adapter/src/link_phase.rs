@@ -4,13 +4,13 @@ use std::convert::Infallible;
 
 use rnic::Work;
 
-use crate::shared_qp::Shared;
+use crate::qp_shared::QpShared;
 
 /// The phase of a queue pair. An engine chooses three types for its own state: `C` for an attempt
 /// to connect, `E` for a connection, and `D` for a connection that this side has closed and the
 /// peer has not closed yet.
 #[derive(Default)]
-pub enum Phase<C, E, D = Infallible> {
+pub enum LinkPhase<C, E, D = Infallible> {
     /// Nobody has tried to connect the queue pair yet.
     Idle(Work),
     /// The queue pair is being connected.
@@ -26,12 +26,12 @@ pub enum Phase<C, E, D = Infallible> {
     Transition,
 }
 
-impl<C, E, D> Phase<C, E, D> {
+impl<C, E, D> LinkPhase<C, E, D> {
     /// If the phase is `Idle`, returns its state and leaves `Transition` in its place. Otherwise
     /// returns `None` and changes nothing.
     pub fn take_idle(&mut self) -> Option<Work> {
         match std::mem::take(self) {
-            Phase::Idle(work) => Some(work),
+            LinkPhase::Idle(work) => Some(work),
             other => self.put_back(other),
         }
     }
@@ -40,7 +40,7 @@ impl<C, E, D> Phase<C, E, D> {
     /// Otherwise returns `None` and changes nothing.
     pub fn take_connecting(&mut self) -> Option<C> {
         match std::mem::take(self) {
-            Phase::Connecting(connecting) => Some(connecting),
+            LinkPhase::Connecting(connecting) => Some(connecting),
             other => self.put_back(other),
         }
     }
@@ -49,7 +49,7 @@ impl<C, E, D> Phase<C, E, D> {
     /// Otherwise returns `None` and changes nothing.
     pub fn take_established(&mut self) -> Option<E> {
         match std::mem::take(self) {
-            Phase::Established(established) => Some(established),
+            LinkPhase::Established(established) => Some(established),
             other => self.put_back(other),
         }
     }
@@ -61,9 +61,9 @@ impl<C, E, D> Phase<C, E, D> {
 
     /// Enters the phase `Ended`. Flushes all posted work, and ensures that work that is posted
     /// later is flushed, too.
-    pub fn end(&mut self, shared: &Shared, mut work: Work) {
+    pub fn end(&mut self, shared: &QpShared, mut work: Work) {
         shared.end();
         work.flush();
-        *self = Phase::Ended(work);
+        *self = LinkPhase::Ended(work);
     }
 }

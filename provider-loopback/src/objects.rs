@@ -1,7 +1,7 @@
 //! The rules of this transport: all objects of a fabric, the effects of each operation on the
 //! objects, and the upcalls that follow.
 //!
-//! The engine has no locks and no threads. Only `connect` and `expire` read the clock. An operation
+//! This file has no locks and no threads. Only `connect` and `expire` read the clock. An operation
 //! and all its consequences complete before the call returns.
 
 mod connection;
@@ -37,7 +37,7 @@ impl Id {
 }
 
 #[derive(Default)]
-pub(super) struct Engine {
+pub(super) struct Objects {
     pub(super) memory: Memory,
     /// The upcalls that are to be made, the oldest first.
     pub(super) upcalls: VecDeque<PendingUpcall>,
@@ -228,7 +228,7 @@ struct ConnectRequest {
 }
 
 /// The methods for completion queues.
-impl Engine {
+impl Objects {
     pub(super) fn add_cq(&mut self, depth: usize, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         self.cqs
@@ -290,7 +290,7 @@ impl Engine {
 }
 
 /// The methods for receive queues.
-impl Engine {
+impl Objects {
     pub(super) fn add_srq(
         &mut self,
         pd: Id,

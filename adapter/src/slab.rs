@@ -4,24 +4,24 @@ use std::collections::TryReserveError;
 
 /// A table that names objects by small numbers.
 #[derive(Debug)]
-pub struct Table<T> {
+pub struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Table::new()
+        Slab::new()
     }
 }
 
-impl<T> Table<T> {
+impl<T> Slab<T> {
     /// Creates an empty table.
     pub const fn new() -> Self {
-        Table { slots: Vec::new(), free: Vec::new() }
+        Slab { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The number that the next [`Table::insert`] returns.
+    /// The number that the next [`Slab::insert`] returns.
     pub fn next_index(&self) -> usize {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
@@ -29,7 +29,7 @@ impl<T> Table<T> {
     /// Reserves memory for one more object, and for the list entry of its number after its removal.
     ///
     /// # Errors
-    /// Fails if there is no memory. Without the reservation, [`Table::insert`] would end the
+    /// Fails if there is no memory. Without the reservation, [`Slab::insert`] would end the
     /// process.
     pub fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.slots.try_reserve(1)?;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn numbers_are_used_again() {
-        let mut table = Table::new();
+        let mut table = Slab::new();
         assert_eq!([table.insert('a'), table.insert('b'), table.insert('c')], [0, 1, 2]);
         assert_eq!(table.remove(1), Some('b'));
         assert!(

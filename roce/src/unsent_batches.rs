@@ -2,7 +2,7 @@
 //! the same order, so that a full socket buffer does not count as a loss.
 //!
 //! While batches wait here, the queue pairs of the sender create no further requests. Only answers
-//! and messages of connection management join the backlog.
+//! and messages of connection management join them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 /// A batch that finds no room for this time is dropped. The kernel may lack memory for a batch of
 /// this size, and then the batches behind it must not wait for ever.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(100);
-/// The maximum number of octets in the backlog. Further batches are dropped. The protocol
+/// The maximum number of octets that wait. Further batches are dropped. The protocol
 /// retransmits their packets.
 const OCTETS_MAX: usize = 256 << 10;
 
@@ -29,7 +29,7 @@ pub(crate) struct Batch {
 
 /// The batches that wait for room.
 #[derive(Default)]
-pub(crate) struct Backlog {
+pub(crate) struct UnsentBatches {
     batches: VecDeque<Batch>,
     octets: usize,
     retry_at: Option<Instant>,
@@ -37,7 +37,7 @@ pub(crate) struct Backlog {
     first_since: Option<Instant>,
 }
 
-impl Backlog {
+impl UnsentBatches {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn batches_leave_in_order_when_there_is_room() {
-        let (mut backlog, start) = (Backlog::default(), Instant::now());
-        assert!(backlog.is_empty() && backlog.deadline().is_none());
-        (0..4).for_each(|number| backlog.push(start, batch(number, 250)));
+        let (mut unsent, start) = (UnsentBatches::default(), Instant::now());
+        assert!(unsent.is_empty() && unsent.deadline().is_none());
+        (0..4).for_each(|number| unsent.push(start, batch(number, 250)));
         let mut sent = Vec::new();
-        let mut retry = |backlog: &mut Backlog, now, room: usize| {
+        let mut retry = |unsent: &mut UnsentBatches, now, room: usize| {
             let mut left = room;
-            backlog.retry(now, |batch| match left {
+            unsent.retry(now, |batch| match left {
                 0 => Sent::NoRoom,
                 _ => {
                     left -= 1;
@@ -115,38 +115,38 @@ mod tests {
             sent.clone()
         };
         let early = start + RETRY_INTERVAL - Duration::from_nanos(1);
-        assert_eq!(retry(&mut backlog, early, 9), [0; 0]);
+        assert_eq!(retry(&mut unsent, early, 9), [0; 0]);
         let due = start + RETRY_INTERVAL;
-        assert_eq!(backlog.deadline(), Some(due));
-        assert_eq!(retry(&mut backlog, due, 0), [0; 0]);
-        assert_eq!(retry(&mut backlog, due + RETRY_INTERVAL, 3), [0, 1, 2]);
-        assert!(!backlog.is_empty());
-        assert_eq!(backlog.deadline(), Some(due + 2 * RETRY_INTERVAL));
-        assert_eq!(retry(&mut backlog, due + 2 * RETRY_INTERVAL, 3), [0, 1, 2, 3]);
-        assert!(backlog.is_empty() && backlog.deadline().is_none());
+        assert_eq!(unsent.deadline(), Some(due));
+        assert_eq!(retry(&mut unsent, due, 0), [0; 0]);
+        assert_eq!(retry(&mut unsent, due + RETRY_INTERVAL, 3), [0, 1, 2]);
+        assert!(!unsent.is_empty());
+        assert_eq!(unsent.deadline(), Some(due + 2 * RETRY_INTERVAL));
+        assert_eq!(retry(&mut unsent, due + 2 * RETRY_INTERVAL, 3), [0, 1, 2, 3]);
+        assert!(unsent.is_empty() && unsent.deadline().is_none());
     }
 
     #[test]
     fn a_batch_that_cannot_be_sent_at_all_does_not_stop_the_others() {
-        let (mut backlog, start) = (Backlog::default(), Instant::now());
-        (0..3).for_each(|number| backlog.push(start, batch(number, 250)));
+        let (mut unsent, start) = (UnsentBatches::default(), Instant::now());
+        (0..3).for_each(|number| unsent.push(start, batch(number, 250)));
         let mut sent = Vec::new();
-        backlog.retry(start + RETRY_INTERVAL, |batch| {
+        unsent.retry(start + RETRY_INTERVAL, |batch| {
             sent.push(batch.octets[0]);
             if batch.octets[0] == 1 { Sent::TooLong } else { Sent::All }
         });
         assert_eq!(sent, [0, 1, 2]);
-        assert!(backlog.is_empty());
+        assert!(unsent.is_empty());
     }
 
     #[test]
     fn a_batch_that_never_fits_does_not_stop_the_others_for_ever() {
-        let (mut backlog, start) = (Backlog::default(), Instant::now());
-        (0..3).for_each(|number| backlog.push(start, batch(number, 250)));
+        let (mut unsent, start) = (UnsentBatches::default(), Instant::now());
+        (0..3).for_each(|number| unsent.push(start, batch(number, 250)));
         let (mut now, mut sent) = (start, Vec::new());
-        while let Some(at) = backlog.deadline() {
+        while let Some(at) = unsent.deadline() {
             now = at;
-            backlog.retry(now, |batch| match batch.octets[0] {
+            unsent.retry(now, |batch| match batch.octets[0] {
                 0 => Sent::NoRoom,
                 number => {
                     sent.push(number);
@@ -159,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_has_a_bound() {
-        let (mut backlog, now) = (Backlog::default(), Instant::now());
-        (0..3).for_each(|number| backlog.push(now, batch(number, 60_000)));
-        assert!(backlog.has_room());
-        (3..10).for_each(|number| backlog.push(now, batch(number, 60_000)));
-        assert!(!backlog.has_room());
+    fn unsent_batches_have_a_bound() {
+        let (mut unsent, now) = (UnsentBatches::default(), Instant::now());
+        (0..3).for_each(|number| unsent.push(now, batch(number, 60_000)));
+        assert!(unsent.has_room());
+        (3..10).for_each(|number| unsent.push(now, batch(number, 60_000)));
+        assert!(!unsent.has_room());
         let mut count = 0;
-        backlog.retry(now + RETRY_INTERVAL, |_| {
+        unsent.retry(now + RETRY_INTERVAL, |_| {
             count += 1;
             Sent::All
         });
         assert_eq!(count, OCTETS_MAX / 60_000);
         // The room is free again.
-        backlog.push(now, batch(0, OCTETS_MAX));
-        assert!(!backlog.is_empty());
+        unsent.push(now, batch(0, OCTETS_MAX));
+        assert!(!unsent.is_empty());
     }
 }

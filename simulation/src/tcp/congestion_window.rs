@@ -29,7 +29,7 @@ const RENO_GROWTH_UNIT: u64 = 10 + CUBIC_BETA_TENTHS;
 
 /// A congestion window.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct CongestionWindow {
     algorithm: Algorithm,
     /// The window, in parts of segments.
     size: u64,
@@ -59,9 +59,9 @@ struct Cubic {
     reno_credit: u64,
 }
 
-impl Window {
+impl CongestionWindow {
     pub(super) fn new(algorithm: Algorithm) -> Self {
-        Window {
+        CongestionWindow {
             algorithm,
             size: INITIAL_SEGMENTS * SEGMENT,
             threshold: u64::MAX,
@@ -201,7 +201,7 @@ mod tests {
 
     /// Acknowledges each segment of a window, one by one, as often as there are round trips.
     /// Returns the window in segments at the end of each round trip.
-    fn run(window: &mut Window, round_trip: Duration, round_trips: u32) -> Vec<f64> {
+    fn run(window: &mut CongestionWindow, round_trip: Duration, round_trips: u32) -> Vec<f64> {
         let start = Instant::now();
         let sizes = (1..=round_trips).map(|number| {
             for _ in 0..window.segments() {
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn slow_start_doubles_the_window() {
         for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
-            let mut window = Window::new(algorithm);
+            let mut window = CongestionWindow::new(algorithm);
             let sizes = run(&mut window, Duration::from_millis(10), 4);
             assert_eq!(sizes, [20.0, 40.0, 80.0, 160.0]);
         }
@@ -231,7 +231,7 @@ mod tests {
     /// The sum of 1 / window over the acknowledgements of a round trip, computed by hand.
     #[test]
     fn reno_halves_and_adds_a_segment_per_round_trip() {
-        let mut window = Window::new(Algorithm::Reno);
+        let mut window = CongestionWindow::new(Algorithm::Reno);
         run(&mut window, Duration::from_millis(10), 1);
         window.on_loss();
         assert_eq!(window.size(), 10 * SEGMENT);
@@ -246,7 +246,7 @@ mod tests {
     /// W_max = 100 gives K = cbrt(75) = 4.217 s, and W(t) = 0.4 (t - K)^3 + 100.
     #[test]
     fn cubic_is_the_function_of_the_rfc() {
-        let mut window = Window::new(Algorithm::Cubic);
+        let mut window = CongestionWindow::new(Algorithm::Cubic);
         window.size = 100 * SEGMENT;
         window.on_loss();
         assert_eq!(window.size(), 70 * SEGMENT);
@@ -270,7 +270,7 @@ mod tests {
     /// the window by a round trip, because a window grows only as fast as packets are acknowledged.
     #[test]
     fn cubic_grows_along_its_function_on_a_long_path() {
-        let mut window = Window::new(Algorithm::Cubic);
+        let mut window = CongestionWindow::new(Algorithm::Cubic);
         window.size = 1000 * SEGMENT;
         window.on_loss();
         let sizes = run(&mut window, Duration::from_millis(100), 60);
@@ -286,7 +286,7 @@ mod tests {
     /// round trips, and then by one.
     #[test]
     fn cubic_grows_as_reno_does_on_a_short_path() {
-        let mut window = Window::new(Algorithm::Cubic);
+        let mut window = CongestionWindow::new(Algorithm::Cubic);
         window.size = 20 * SEGMENT;
         window.on_loss();
         let sizes = run(&mut window, Duration::from_millis(1), 20);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn cubic_grows_as_reno_does_with_a_large_window() {
         for segments in [600, 2_000, 10_000] {
-            let mut window = Window::new(Algorithm::Cubic);
+            let mut window = CongestionWindow::new(Algorithm::Cubic);
             window.size = segments * SEGMENT;
             window.on_loss();
             let sizes = run(&mut window, Duration::from_micros(100), 200);
@@ -312,7 +312,7 @@ mod tests {
     /// avoidance begins.
     #[test]
     fn cubic_begins_anew_after_a_timeout() {
-        let mut window = Window::new(Algorithm::Cubic);
+        let mut window = CongestionWindow::new(Algorithm::Cubic);
         window.size = 100 * SEGMENT;
         window.on_timeout(true);
         assert_eq!((window.segments(), window.threshold), (1, 70 * SEGMENT));
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn fast_convergence_gives_up_more_after_a_second_loss() {
-        let mut window = Window::new(Algorithm::Cubic);
+        let mut window = CongestionWindow::new(Algorithm::Cubic);
         window.size = 100 * SEGMENT;
         window.on_loss();
         assert_eq!(window.cubic.max, 100 * SEGMENT);

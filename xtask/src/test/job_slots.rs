@@ -4,13 +4,13 @@ use super::job::Load;
 
 /// The number of jobs of each kind that run in parallel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slots {
+pub(crate) struct JobSlots {
     computing: usize,
     spinning: usize,
     guests: usize,
 }
 
-impl Slots {
+impl JobSlots {
     /// Returns the slots for this number of processors. The number of computing jobs is one more
     /// than the number of processors, because jobs sometimes wait.
     pub(crate) fn of(processors: usize) -> Self {
@@ -46,10 +46,10 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use super::Slots;
+    use super::JobSlots;
     use crate::test::job::Load::{Computes, Guest, Spins};
 
-    const TWO: Slots = Slots { computing: 3, spinning: 1, guests: 4 };
+    const TWO: JobSlots = JobSlots { computing: 3, spinning: 1, guests: 4 };
 
     #[test]
     fn full_slots_hold_up_their_own_kind_only() {

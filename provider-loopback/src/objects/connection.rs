@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use super::{
-    ConnectRequest, Connection, Engine, Id, Listener, OwnedUpcall, PendingUpcall, Qp, QpCore,
+    ConnectRequest, Connection, Id, Listener, Objects, OwnedUpcall, PendingUpcall, Qp, QpCore,
     QpState, Task,
 };
 use crate::Adapter;
 use dat_core::error::{Error, Result};
 use dat_core::provider::{Cause, Close, Connect, ReadDepth, ServiceType, Sink, WcOp, WcStatus};
 
-impl Engine {
+impl Objects {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();

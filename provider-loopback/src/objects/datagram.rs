@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use super::transfer::local_cause;
-use super::{Engine, Id, OwnedUpcall, PendingUpcall, QpState, Recv};
+use super::{Id, Objects, OwnedUpcall, PendingUpcall, QpState, Recv};
 use crate::memory::{copy, length};
 use dat_core::error::{Error, Result};
 use dat_core::provider::cause::LocalUse;
@@ -42,7 +42,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) quiet: bool,
 }
 
-impl Engine {
+impl Objects {
     /// Assigns a number to a datagram queue pair.
     pub(super) fn assign_qpn(&mut self, id: Id) -> u32 {
         let next = |qpn: u32| if qpn >= MAX_QPN { 2 } else { (qpn + 1).max(2) };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::doorbells::Doorbell;
 
 /// The part of a queue pair that posting threads and the engine share.
-pub struct Shared {
+pub struct QpShared {
     pub(crate) doorbell: Doorbell,
     /// Whether a thread that posts a receive must tell the engine: either a message waits for a
     /// receive, or the engine has to flush receives.
@@ -14,10 +14,10 @@ pub struct Shared {
     has_ended: AtomicBool,
 }
 
-impl Shared {
+impl QpShared {
     /// Creates the shared part of the queue pair with this index.
     pub fn new(index: usize) -> Self {
-        Shared {
+        QpShared {
             doorbell: Doorbell::new(index),
             wants_receives: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -38,7 +38,7 @@ impl Shared {
         self.want_receives(false);
     }
 
-    /// Whether [`Shared::end`] was called. A thread that has got the report of the end sees this.
+    /// Whether [`QpShared::end`] was called. A thread that has got the report of the end sees this.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
