@@ -17,6 +17,8 @@ mod guest;
 mod line_length;
 mod loom;
 mod miri;
+#[cfg(test)]
+mod module_files;
 mod mpi;
 mod mutants;
 mod network;

@@ -113,13 +113,13 @@ static SUBJECTS: [Subject; 9] = [
     Subject {
         name: "ep",
         package: &DAT_CORE,
-        path: "dat-core/src/ep/",
+        path: "dat-core/src/ep",
         min_percent: Some(MIN_CAUGHT_PERCENT),
     },
     Subject {
         name: "evd",
         package: &DAT_CORE,
-        path: "dat-core/src/evd/",
+        path: "dat-core/src/evd",
         min_percent: Some(MIN_CAUGHT_PERCENT),
     },
     Subject {
@@ -128,12 +128,12 @@ static SUBJECTS: [Subject; 9] = [
         path: "dat-core/src/srq.rs",
         min_percent: Some(MIN_CAUGHT_PERCENT),
     },
-    Subject { name: "mem", package: &DAT_CORE, path: "dat-core/src/mem/", min_percent: None },
-    Subject { name: "conn", package: &DAT_CORE, path: "dat-core/src/conn/", min_percent: None },
+    Subject { name: "mem", package: &DAT_CORE, path: "dat-core/src/mem", min_percent: None },
+    Subject { name: "conn", package: &DAT_CORE, path: "dat-core/src/conn", min_percent: None },
     Subject { name: "cno", package: &DAT_CORE, path: "dat-core/src/cno.rs", min_percent: None },
     Subject { name: "qp", package: &RNIC, path: "rnic/src/qp", min_percent: None },
-    Subject { name: "rdmap", package: &RNIC, path: "rnic/src/rdmap/", min_percent: None },
-    Subject { name: "rc", package: &RNIC, path: "rnic/src/rc/", min_percent: None },
+    Subject { name: "rdmap", package: &RNIC, path: "rnic/src/rdmap", min_percent: None },
+    Subject { name: "rc", package: &RNIC, path: "rnic/src/rc", min_percent: None },
 ];
 
 /// The results of a subject's mutants.

@@ -96,7 +96,7 @@ fn sources() -> Vec<(Vec<(String, String)>, String)> {
     let paths = files.map(|file| file.expect("a file").path());
     let is_table = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.ends_with(".rs") && !["tests.rs", "mod.rs"].contains(&&*name)
+        name.ends_with(".rs") && name != "tests.rs"
     };
     let parsed = paths.filter(is_table).map(|path| {
         let text = std::fs::read_to_string(path).expect("a source");

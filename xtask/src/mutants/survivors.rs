@@ -2,8 +2,8 @@
 
 /// A mutant: its file, the change in cargo-mutants' notation, and why no test can catch it.
 const SURVIVORS: &[(&str, &str, &str)] = &[
-    ("dat-core/src/evd/mod.rs", "replace | with ^", NO_COMMON_BITS),
-    ("dat-core/src/evd/mod.rs", "replace | with ^ in Evd<T>::state", NO_COMMON_BITS),
+    ("dat-core/src/evd.rs", "replace | with ^", NO_COMMON_BITS),
+    ("dat-core/src/evd.rs", "replace | with ^ in Evd<T>::state", NO_COMMON_BITS),
     ("dat-core/src/ep/bind.rs", "replace | with ^", NO_COMMON_BITS),
     ("dat-core/src/ep/params.rs", "replace | with ^", NO_COMMON_BITS),
     ("dat-core/src/ep/request_cells.rs", "replace | with ^ in RequestCells::claim", NO_COMMON_BITS),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::*;
 
 #[allow(dead_code, reason = "shared with tests that look at IP headers")]
-#[path = "../../../wire/tests/golden/capture.rs"]
+#[path = "../../wire/tests/golden/capture.rs"]
 pub(crate) mod capture;
 
 /// A reproducible random number generator (splitmix64).
