@@ -18,9 +18,9 @@
 //! | file | what |
 //! |---|---|
 //! | [`state`] | the state chart: the effect of a message, a call or a timer in each state |
-//! | `manager` | [`Cm`]: the connections of an adapter, and the calls of its consumer |
+//! | `manager` | [`Cm`]: the connections of an adapter, and the calls of its program |
 //! | `params` | the configuration, and the parameters of the calls |
-//! | `event` | the events that the consumer gets |
+//! | `event` | the events that the program gets |
 //! | `actions` | performs the actions of the state chart |
 //! | `receive` | finds the connection that a message belongs to |
 //! | `hand_over` | moves a request from one [`Cm`] to another before it is answered |
@@ -33,7 +33,7 @@
 //! A message about a connection counts only if it comes from the peer's address and names the
 //! connection's IDs. A DREQ must also name the connection's queue pair number. A REQ that names a
 //! queue pair in use does not prove that the peer sent it: anybody who has had a connection with
-//! the peer's adapter may know the fields of such a REQ. So the consumer first asks the peer over
+//! the peer's adapter may know the fields of such a REQ. So the program first asks the peer over
 //! the existing connection ([`Event::Stale`]).
 //!
 //! Strangers can make this module keep only the following state. The amount of each kind is
@@ -64,7 +64,7 @@ pub mod state;
 pub use event::{Accepted, Event, IncomingRequest};
 pub use hand_over::HandedOver;
 pub use ids::{LowBits, Random};
-pub use manager::{Cm, FreeEndpoints, PathLimit};
+pub use manager::{Cm, FreeQueuePairs, PathLimit};
 pub use params::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 
 /// Names a connection of a [`Cm`] by its communication ID.

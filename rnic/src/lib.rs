@@ -1,4 +1,4 @@
-//! A software RNIC without I/O. It does the work of an RDMA adapter between the consumer's queues
+//! A software RNIC without I/O. It does the work of an RDMA adapter between the program's queues
 //! and the wire, as data structures and state machines. The owner of the socket moves the octets.
 //! This crate reads neither a clock nor a socket.
 //!

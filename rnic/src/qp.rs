@@ -40,7 +40,7 @@ pub struct QpCfg {
     pub max_recv_segments: usize,
 }
 
-/// The half of a queue pair that consumers post to without a lock.
+/// The half of a queue pair that programs post to without a lock.
 pub struct Qp {
     keys: Arc<Keys>,
     scope: Scope,
@@ -482,7 +482,7 @@ impl Work {
             if self.request_cq.is_some() {
                 self.qp.flushed.fetch_min(head, Ordering::Release);
             }
-            // Only the requests that are queued now are flushed. Otherwise a consumer that keeps
+            // Only the requests that are queued now are flushed. Otherwise a program that keeps
             // posting could keep this loop running.
             for at in (0..sq.len()).map(|n| head.wrapping_add(n)) {
                 if !sq.is_filled(at) {
@@ -617,7 +617,7 @@ impl Work {
         let (mut at, mut retired) = (self.oldest_request(), 0);
         while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.is_done()) {
             at = at.wrapping_add(1);
-            // The slot is released before the completion is pushed: a consumer that sees the
+            // The slot is released before the completion is pushed: a program that sees the
             // completion may post again.
             // SAFETY: the engine is the only consumer, and it no longer uses the slot.
             unsafe { self.qp.sq.release(at) };

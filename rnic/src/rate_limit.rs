@@ -80,21 +80,21 @@ impl TokenBuckets {
     }
 }
 
-/// The number of unconfirmed acceptances that one address may hold if no endpoint is free. A
-/// consumer may create an endpoint only when it accepts a request.
-const UNCONFIRMED_WITHOUT_FREE_ENDPOINT: usize = 4;
+/// The number of unconfirmed acceptances that one address may hold if no queue pair is free. A
+/// program may create a queue pair only when it accepts a request.
+const UNCONFIRMED_WITHOUT_FREE_QUEUE_PAIR: usize = 4;
 
-/// Returns whether one address may hold another unconfirmed acceptance: the consumer has accepted
+/// Returns whether one address may hold another unconfirmed acceptance: the program has accepted
 /// the request, and the caller has not confirmed that it has the answer. An unconfirmed acceptance
-/// occupies an endpoint, and the caller's address may be forged. `held` is the number that the
-/// address holds or has requested, and `free` the number of endpoints that nobody occupies.
-/// `undecided` requests of all addresses wait for the consumer, and may take as many of these.
+/// occupies a queue pair, and the caller's address may be forged. `held` is the number that the
+/// address holds or has requested, and `free` the number of queue pairs that nobody occupies.
+/// `undecided` requests of all addresses wait for the program, and may take as many of these.
 ///
 /// An address may hold as many as are left, and one in any case. So one address leaves half of the
-/// endpoints to others, two addresses leave a third, and `n` addresses leave one of `n + 1`.
+/// queue pairs to others, two addresses leave a third, and `n` addresses leave one of `n + 1`.
 pub fn may_hold_another(held: usize, free: usize, undecided: usize) -> bool {
     held < match free {
-        0 => UNCONFIRMED_WITHOUT_FREE_ENDPOINT,
+        0 => UNCONFIRMED_WITHOUT_FREE_QUEUE_PAIR,
         _ => free.saturating_sub(undecided).max(1),
     }
 }
@@ -122,9 +122,9 @@ mod tests {
         (0..10_000).take_while(|_| bucket.take(now)).count()
     }
 
-    /// Each of these numbers of addresses holds as many endpoints as it can.
+    /// Each of these numbers of addresses holds as many queue pairs as it can.
     #[test]
-    fn addresses_leave_endpoints_to_others() {
+    fn addresses_leave_queue_pairs_to_others() {
         let cases = [
             (100, 1, 50),
             (16, 1, 8),
@@ -136,8 +136,8 @@ mod tests {
             (2, 1, 1),
             (1, 1, 0),
         ];
-        for (endpoints, addresses, left) in cases {
-            let (mut held, mut free) = (vec![0; addresses], endpoints);
+        for (queue_pairs, addresses, left) in cases {
+            let (mut held, mut free) = (vec![0; addresses], queue_pairs);
             while let Some(least) = held.iter_mut().min()
                 && free > 0
                 && may_hold_another(*least, free, 0)
@@ -145,14 +145,14 @@ mod tests {
                 *least += 1;
                 free -= 1;
             }
-            assert_eq!(free, left, "{endpoints} endpoints, {addresses} addresses");
+            assert_eq!(free, left, "{queue_pairs} queue pairs, {addresses} addresses");
         }
         let most = |free, undecided| {
             (0..100).take_while(|&held| may_hold_another(held, free, undecided)).count()
         };
-        // A consumer that creates its endpoints later has none that is free.
+        // A program that creates its queue pairs later has none that is free.
         assert_eq!([most(0, 0), most(0, 9)], [4, 4]);
-        // Endpoints that undecided requests may take are not left.
+        // Queue pairs that undecided requests may take are not left.
         assert_eq!([most(16, 6), most(16, 16), most(16, 99)], [10, 1, 1]);
     }
 

@@ -1,5 +1,39 @@
-//! InfiniBand's reliable connection as RoCEv2 carries it (IBA, chapter 9): the engine between a
-//! queue pair and packets.
+//! InfiniBand's reliable connection as RoCEv2 carries it in UDP (IBA, chapter 9): the engine
+//! between a queue pair and packets. IBA is the InfiniBand Architecture Specification, volume 1.
+//!
+//! # Terms
+//!
+//! - The program posts requests and receive buffers to its queue pair. Each end of a connection has
+//!   a *requester*, which sends the requests of this end, and a *responder*, which carries out the
+//!   requests of the peer.
+//! - A *SEND* places octets in the peer's next receive buffer, and a *WRITE* (RDMA write) in memory
+//!   that it names. Both are *messages*, and the responder acknowledges them. A *READ* (RDMA read)
+//!   asks for octets of the peer's memory, and an *atomic operation* changes eight octets there and
+//!   asks for their previous value. Both are answered by *responses*.
+//! - The path MTU is the maximum payload of a packet. A message or the response to a READ consists
+//!   of an ONLY packet, or of a FIRST packet, any number of MIDDLE packets, and a LAST packet.
+//! - The *PSN* (packet sequence number, 24 bits) of a request packet is one more than that of the
+//!   packet before it. A READ uses as many PSNs as its response has packets. The answer to a packet
+//!   has the PSN of that packet.
+//! - An *ACK* acknowledges all packets up to its PSN. A *NAK* refuses a packet. A NAK for a *PSN
+//!   sequence error* says that the packet is missing, and an *RNR NAK* (receiver not ready) that it
+//!   found no receive buffer. The requester sends such a packet again. After any other NAK the
+//!   connection ends.
+//! - The *ACK timeout* is the time after which a requester without an answer *retries*: it sends
+//!   the packets in flight again.
+//! - The *window* is the maximum number of PSNs in flight, as for TCP. A memory window is always
+//!   called so.
+//! - Each packet begins with a *BTH* (base transport header) and ends with an *ICRC*, a checksum.
+//!   Extension headers follow the BTH: the *RETH* names the memory of a READ or WRITE. The *AETH*
+//!   of an answer says whether it is an ACK or NAK, and contains the *MSN* (message sequence
+//!   number), which counts the completed requests.
+//! - A switch with a long queue marks packets. The receiver then sends a *CNP* (congestion
+//!   notification packet).
+//! - [Connection management](crate::cm) opens and closes connections. Its messages *DREQ* and
+//!   *DREP* are the request to disconnect and the reply to it.
+//! - *rxe* is the RoCEv2 driver of the Linux kernel that needs no RDMA hardware.
+//!
+//! # Files
 //!
 //! The table lists the files from the bottom up. A file uses only what the files above its row in
 //! the table and the rest of the crate define, so read them in this order. Read [`Work`] first: it

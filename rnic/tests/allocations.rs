@@ -186,7 +186,7 @@ fn no_allocation_after_the_first_messages() {
         }
     }
     assert_eq!(ALLOCATIONS.get(), before, "messages caused allocations");
-    assert!(a.rc.stats().repeated > 100 && a.rc.stats().tx_messages == 2500);
+    assert!(a.rc.stats().sent_again > 100 && a.rc.stats().tx_messages == 2500);
     // A READ counts once for each of its parts.
     assert!(b.rc.stats().rx_messages >= 2500);
     for end in [&mut a, &mut b] {

@@ -219,7 +219,7 @@ impl Link {
             && established.peer.address.ip() != cx.local_address.address().ip()
             && !netdev::is_own(established.peer.address.ip())
         {
-            established.rc.probe_path(cx.burst_to(&established.peer));
+            established.rc.check_path(cx.burst_to(&established.peer));
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Conn {
     pub(super) state: State,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// The queue pair of this side. `None` while the passive consumer has not accepted.
+    /// The queue pair of this side. `None` while the passive program has not accepted.
     pub(super) qpn: Option<u32>,
     /// The peer's IDs and numbers. They are zeros until the peer has sent them.
     pub(super) peer: Peer,
@@ -40,7 +40,7 @@ pub(super) struct Conn {
     /// The time for which the connection is kept after its end.
     pub(super) retention: Duration,
     /// Whether no more events of the connection are reported, because the last event was reported
-    /// or the consumer has forgotten the connection.
+    /// or the program has forgotten the connection.
     pub(super) muted: bool,
     /// Whether the connection broke on this side. A DREQ tells the peer that the connection broke.
     pub(super) broke: bool,
@@ -62,7 +62,7 @@ pub(super) struct Conn {
 }
 
 /// A DREQ with this private data tells the peer that the connection broke on the sender's side, so
-/// that both consumers get the same event. This is a convention of OpenDAT: other receivers ignore
+/// that both programs get the same event. This is a convention of OpenDAT: other receivers ignore
 /// the private data of a DREQ.
 pub(super) const BROKEN_PRIVATE_DATA: &[u8] = b"OpenDAT: broken";
 /// The time before the first repetition of a DREQ. It doubles with each repetition, up to the
@@ -181,7 +181,7 @@ impl Conn {
         )
     }
 
-    /// Makes an MRA, which asks the peer to wait for the decision. Gives the consumer of this side
+    /// Makes an MRA, which asks the peer to wait for the decision. Gives the program of this side
     /// the same time to decide.
     pub(super) fn mra(&mut self, now: Instant) -> Transmit {
         self.deadline = Some(now + MRA_SERVICE_TIMEOUT.duration() + 2 * self.interval);

@@ -1,4 +1,4 @@
-//! The events that the consumer gets.
+//! The events that the program gets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,9 +20,9 @@ pub enum Event {
     AcceptFailed,
     /// Active: the peer accepts; the connection is established.
     Accepted(Box<Accepted>),
-    /// Active: the peer's consumer rejects the request.
+    /// Active: the peer's program rejects the request.
     Rejected {
-        /// The private data of the peer's consumer, padded with zeros.
+        /// The private data of the peer's program, padded with zeros.
         private: Vec<u8>,
     },
     /// Active: the peer's adapter refuses the request. [`Reason::STALE_CONNECTION`] means that the
@@ -37,7 +37,7 @@ pub enum Event {
     },
     /// Active: there was no answer, although the request was repeated as often as allowed.
     Unreachable,
-    /// Active: there was no answer before the consumer's deadline.
+    /// Active: there was no answer before the program's deadline.
     TimedOut,
     /// The peer disconnects. It accepts no new requests. Until this side calls
     /// [`Cm::disconnect`](super::Cm::disconnect), the peer still answers requests that it has
@@ -103,7 +103,7 @@ pub struct IncomingRequest {
     pub rnr_retry_count: u8,
     /// Whether the caller's receives come from a shared receive queue.
     pub srq: bool,
-    /// The private data of the caller's consumer, padded with zeros to 56 octets.
+    /// The private data of the caller's program, padded with zeros to 56 octets.
     pub private: Vec<u8>,
 }
 
@@ -126,6 +126,6 @@ pub struct Accepted {
     pub rnr_retry_count: u8,
     /// Whether the peer's receives come from a shared receive queue.
     pub srq: bool,
-    /// The private data of the peer's consumer, padded with zeros to 196 octets.
+    /// The private data of the peer's program, padded with zeros to 196 octets.
     pub private: Vec<u8>,
 }

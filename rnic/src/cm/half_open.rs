@@ -1,10 +1,10 @@
 //! Limits how many acceptances wait for their RTU, and for how long. REQs that would exceed the
 //! limit are deferred.
 //!
-//! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose
-//! address is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten
-//! seconds or a minute. A caller that answers with an MRA has received the REP, so its address is
-//! not forged. The acceptance for such a caller no longer counts.
+//! Each acceptance holds a queue pair of its program. A caller that never answers, or whose address
+//! is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten seconds
+//! or a minute. A caller that answers with an MRA has received the REP, so its address is not
+//! forged. The acceptance for such a caller no longer counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ fn is_evictable(since: Instant, now: Instant) -> bool {
 #[derive(Default)]
 pub(super) struct HalfOpen {
     total: u32,
-    /// The number of requests of all addresses that wait for the consumer's decision.
+    /// The number of requests of all addresses that wait for the program's decision.
     undecided: usize,
     deferred: usize,
     by_source: HashMap<IpAddr, Source>,
@@ -59,14 +59,14 @@ pub(super) struct HalfOpen {
 struct Source {
     /// The acceptances, with their times, the oldest first.
     waiting: VecDeque<(u32, Instant)>,
-    /// The number of requests that wait for the consumer's decision.
+    /// The number of requests that wait for the program's decision.
     undecided: usize,
     deferred: VecDeque<DeferredReq>,
 }
 
 /// A REQ that cannot be admitted yet. Either too many acceptances of its address waited when it
 /// arrived, or requests of other addresses filled the listener's backlog. The REQ is admitted when
-/// one of these acceptances is established or ends, or when the consumer decides on a request. So
+/// one of these acceptances is established or ends, or when the program decides on a request. So
 /// its caller need not repeat it.
 pub(super) struct DeferredReq {
     request: RequestKey,
@@ -126,13 +126,13 @@ impl HalfOpen {
         self.by_source.get(&network(source)).map_or(0, |entry| entry.waiting.len())
     }
 
-    /// Counts a request that waits for the consumer's decision.
+    /// Counts a request that waits for the program's decision.
     pub(super) fn add_undecided(&mut self, source: IpAddr) {
         self.by_source.entry(network(source)).or_default().undecided += 1;
         self.undecided += 1;
     }
 
-    /// Stops counting a request that has waited for the consumer's decision.
+    /// Stops counting a request that has waited for the program's decision.
     pub(super) fn remove_undecided(&mut self, source: IpAddr) {
         let source = network(source);
         if let Some(entry) = self.by_source.get_mut(&source) {
@@ -143,8 +143,8 @@ impl HalfOpen {
     }
 
     /// Whether the acceptances and requests of this caller's address take more than its share of
-    /// the endpoints, of which `free` are not in use. If no acceptance waits, the address may make
-    /// any number of requests, because a consumer may wait for all of them before it decides.
+    /// the queue pairs, of which `free` are not in use. If no acceptance waits, the address may
+    /// make any number of requests, because a program may wait for all of them before it decides.
     pub(super) fn exceeds_share(&self, source: IpAddr, free: usize) -> bool {
         let Some(entry) = self.by_source.get(&network(source)) else { return false };
         let waiting = entry.waiting.len();

@@ -1,4 +1,4 @@
-//! Moves an undecided request from one [`Cm`] to another, whose consumer then answers it.
+//! Moves an undecided request from one [`Cm`] to another, whose program then answers it.
 //!
 //! The manager that hands the request over keeps a record of it. A caller repeats its REQ until it
 //! has the answer, and the repetitions still arrive at that manager. By the record, they are not

@@ -25,10 +25,10 @@ pub(super) type PeerQp = (IpAddr, u64, u32);
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest interval at which a REQ or REP is repeated.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// If the consumer does not decide on a request and the caller does not repeat the REQ, the request
+/// If the program does not decide on a request and the caller does not repeat the REQ, the request
 /// is kept at least for this time.
 const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
-/// If the consumer does not decide on a request and the caller does not repeat the REQ, the request
+/// If the program does not decide on a request and the caller does not repeat the REQ, the request
 /// is kept at most for this time.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
@@ -46,7 +46,7 @@ pub(super) struct Listener {
     /// The number of requests that wait for a decision, for each address that has any.
     pending_of: HashMap<IpAddr, usize>,
     /// REQs that arrived while the backlog was full of requests of other addresses, the oldest
-    /// first. The consumer's next decision admits the oldest of them, so requests of one address
+    /// first. The program's next decision admits the oldest of them, so requests of one address
     /// cannot exclude other addresses.
     pub(super) deferred: VecDeque<DeferredReq>,
 }
@@ -252,7 +252,7 @@ impl Cm {
         }
     }
 
-    /// Handles a new REQ. Returns true if the consumer gets the request. Returns false if the REQ
+    /// Handles a new REQ. Returns true if the program gets the request. Returns false if the REQ
     /// was deferred or refused. No state of a refused REQ is kept.
     fn new_request(
         &mut self,
@@ -359,9 +359,9 @@ impl Cm {
         }
     }
 
-    /// A REQ or REP names a queue pair of a peer that is already in a connection. Makes the
-    /// consumer ask the peer whether it still uses that connection ([`Event::Stale`]). The REQ or
-    /// REP may be forged, so it is refused until the connection has ended.
+    /// A REQ or REP names a queue pair of a peer that is already in a connection. Makes the program
+    /// ask the peer whether it still uses that connection ([`Event::Stale`]). The REQ or REP may be
+    /// forged, so it is refused until the connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)
             && self.conns.get(&id).is_some_and(|conn| conn.state == State::Established)

@@ -19,7 +19,7 @@ use crate::rate_limit::TokenBuckets;
 /// OFED's uDAPL puts these octets before the private data of a rejection. When it receives a
 /// rejection, it expects them there.
 pub(super) const OFED_REJECT_PREFIX: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
-/// The maximum time that the consumer waits for [`Event::Disconnected`] after it has ended a
+/// The maximum time that the program waits for [`Event::Disconnected`] after it has ended a
 /// connection abruptly.
 const ABRUPT_END_TIMEOUT: Duration = Duration::from_millis(250);
 
@@ -50,12 +50,12 @@ pub struct Cm {
     pub(super) events: VecDeque<(ConnId, Event)>,
     /// Returns the path MTU of the path to a caller. `None`: paths have no limits of their own.
     pub(super) path_limit: Option<PathLimit>,
-    /// Returns the number of endpoints that could accept a request. `None`: it is not known.
-    free_endpoints: Option<FreeEndpoints>,
+    /// Returns the number of queue pairs that could accept a request. `None`: it is not known.
+    free_queue_pairs: Option<FreeQueuePairs>,
 }
 
-/// Returns the number of endpoints that have no connection and are in no attempt to connect.
-pub type FreeEndpoints = Box<dyn Fn() -> usize + Send>;
+/// Returns the number of queue pairs that have no connection and are in no attempt to connect.
+pub type FreeQueuePairs = Box<dyn Fn() -> usize + Send>;
 
 /// Returns the largest path MTU that the path to a caller carries at this time. `None`: no limit is
 /// known.
@@ -89,21 +89,21 @@ impl Cm {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             path_limit: None,
-            free_endpoints: None,
+            free_queue_pairs: None,
         }
     }
 
-    /// Makes callers share the endpoints: an address may hold at most as many unconfirmed
-    /// acceptances as endpoints are free
+    /// Makes callers share the queue pairs: an address may hold at most as many unconfirmed
+    /// acceptances as queue pairs are free
     /// ([`may_hold_another`](crate::rate_limit::may_hold_another)).
-    pub fn share_endpoints(&mut self, free_endpoints: FreeEndpoints) {
-        self.free_endpoints = Some(free_endpoints);
+    pub fn share_queue_pairs(&mut self, free_queue_pairs: FreeQueuePairs) {
+        self.free_queue_pairs = Some(free_queue_pairs);
     }
 
     /// Whether a further request of this address must wait, because the address already has its
-    /// share of the endpoints.
+    /// share of the queue pairs.
     pub(super) fn exceeds_share(&self, source: IpAddr) -> bool {
-        let free = self.free_endpoints.as_ref();
+        let free = self.free_queue_pairs.as_ref();
         free.is_some_and(|free| self.half_open.exceeds_share(source, free()))
     }
 
@@ -175,7 +175,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Stops accepting requests to a port. Requests that the consumer already knows are not
+    /// Stops accepting requests to a port. Requests that the program already knows are not
     /// affected.
     pub fn unlisten(&mut self, port: u16) {
         self.listeners.remove(&port);
@@ -186,8 +186,8 @@ impl Cm {
         self.by_request.contains_key(&(from, req.ca_guid, req.local_id))
     }
 
-    /// Whether a request to a port is open: the consumer has not decided, or the caller may not
-    /// have the answer yet and may repeat its REQ.
+    /// Whether a request to a port is open: the program has not decided, or the caller may not have
+    /// the answer yet and may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
         let mut open = self.conns.values().filter(|conn| conn.state.is_open_request());
         open.any(|conn| conn.local.port() == port) || self.records.any_open(port)
@@ -228,7 +228,7 @@ impl Cm {
         Rej::MAX_PRIVATE - if self.cfg.ofed_reject_prefix { OFED_REJECT_PREFIX.len() } else { 0 }
     }
 
-    /// Rejects a request. The reason is [`Reason::CONSUMER`] if the consumer rejects it. No event
+    /// Rejects a request. The reason is [`Reason::CONSUMER`] if the program rejects it. No event
     /// follows.
     pub fn reject(
         &mut self,

@@ -91,8 +91,8 @@ pub struct Connect<'a> {
     /// The private data, at most [`Cm::MAX_CONNECT_PRIVATE`](super::Cm::MAX_CONNECT_PRIVATE)
     /// octets.
     pub private: &'a [u8],
-    /// The time at which the consumer gives up. `None`: the attempt ends when the protocol gives
-    /// up, after more than a minute.
+    /// The time at which the program gives up. `None`: the attempt ends when the protocol gives up,
+    /// after more than a minute.
     pub deadline: Option<Instant>,
 }
 

@@ -72,7 +72,7 @@ pub struct Resolve<'a> {
     pub caller: DatagramQp,
     /// The private data, at most [`Sidr::MAX_REQUEST_PRIVATE`] octets.
     pub private: &'a [u8],
-    /// The time at which the consumer gives up. `None`: the attempt ends after a minute without an
+    /// The time at which the program gives up. `None`: the attempt ends after a minute without an
     /// answer.
     pub deadline: Option<Instant>,
 }
@@ -114,7 +114,7 @@ pub enum Event {
     },
     /// There was no answer, although the request was repeated, or nobody can answer.
     NoAnswer,
-    /// There was no answer before the consumer's deadline.
+    /// There was no answer before the program's deadline.
     TimedOut,
 }
 
@@ -127,14 +127,14 @@ pub struct Sidr {
     listeners: HashMap<u16, Listener>,
     /// The serial number of the latest listener.
     listener_serial: u64,
-    /// The requests that wait for the consumer's answer.
+    /// The requests that wait for the program's answer.
     requests: HashMap<u32, WaitingRequest>,
     /// The IDs of these requests, by the values that identify a SIDR REQ.
     by_key: HashMap<RequestKey, u32>,
     /// The number of these requests, for each address that has any.
     requests_of: HashMap<IpAddr, usize>,
     answers: Answers,
-    /// Limits the replies that the consumer has not decided on.
+    /// Limits the replies that the program has not decided on.
     buckets: TokenBuckets,
     /// The number of requests that were dropped, because a backlog was full or a message was
     /// invalid.
@@ -151,7 +151,7 @@ struct Attempt {
     /// The time between the next two repetitions.
     interval: Duration,
     repeat_at: Instant,
-    /// The time at which the attempt ends, and whether the consumer has set it.
+    /// The time at which the attempt ends, and whether the program has set it.
     end: (Instant, bool),
 }
 
@@ -172,7 +172,7 @@ struct Listener {
 /// What identifies a SIDR REQ: the caller's address, its request ID and the transaction.
 type RequestKey = (IpAddr, u32, u64);
 
-/// A request that waits for the consumer's answer.
+/// A request that waits for the program's answer.
 struct WaitingRequest {
     key: RequestKey,
     to: IpAddr,
@@ -274,7 +274,7 @@ impl Sidr {
         Ok(())
     }
 
-    /// Stops accepting requests to a port. Requests that the consumer already knows are not
+    /// Stops accepting requests to a port. Requests that the program already knows are not
     /// affected.
     pub fn unlisten(&mut self, port: u16) {
         self.listeners.remove(&port);
@@ -286,7 +286,7 @@ impl Sidr {
         self.by_key.contains_key(&key) || self.answers.find(&key).is_some()
     }
 
-    /// Whether a request to a port is open: the consumer has not answered it, or the caller may not
+    /// Whether a request to a port is open: the program has not answered it, or the caller may not
     /// have the reply and may repeat its request.
     pub fn has_open_requests(&self, port: u16) -> bool {
         self.requests.values().any(|request| request.port == port) || self.answers.any_of(port)
@@ -304,7 +304,7 @@ impl Sidr {
         self.answer(now, id, SidrStatus::SUCCESS, service, private)
     }
 
-    /// Refuses a request. The status is [`SidrStatus::REJECT`] if the consumer refuses it.
+    /// Refuses a request. The status is [`SidrStatus::REJECT`] if the program refuses it.
     /// [`SidrStatus::SUCCESS`] counts as [`SidrStatus::REJECT`].
     pub fn reject(
         &mut self,
@@ -328,7 +328,7 @@ impl Sidr {
     ) -> Result<(), CmError> {
         let request = self.remove_request(id.0).ok_or(CmError::NoRequest)?;
         let WaitingRequest { key, to, service, port, has_trailer, .. } = request;
-        // The consumer of another implementation gets the whole field, so nothing is added to it.
+        // The program of another implementation gets the whole field, so nothing is added to it.
         let data = sidr_trailer::emit_rep(private);
         let data = if has_trailer { &data } else { private };
         let reply = reply(key, to, SidrRep { status, qpn, service, q_key, ..empty_rep(data) });
@@ -501,10 +501,10 @@ impl Sidr {
                 self.request_timer(now, id);
                 continue;
             };
-            let (end, is_of_consumer) = attempt.end;
+            let (end, is_of_program) = attempt.end;
             if end <= now {
                 shrinking_map::remove(&mut self.attempts, &id);
-                let event = if is_of_consumer { Event::TimedOut } else { Event::NoAnswer };
+                let event = if is_of_program { Event::TimedOut } else { Event::NoAnswer };
                 self.events.push_back((ResolveId(id), event));
                 continue;
             }
@@ -515,7 +515,7 @@ impl Sidr {
         }
     }
 
-    /// Handles the timer of a request. A request that has ended has no event: the consumer's answer
+    /// Handles the timer of a request. A request that has ended has no event: the program's answer
     /// fails with [`CmError::NoRequest`].
     fn request_timer(&mut self, now: Instant, id: u32) {
         let Some(request) = self.requests.get_mut(&id) else { return };
@@ -560,12 +560,12 @@ impl Sidr {
     }
 }
 
-/// Whether these consumer's data of a SIDR REQ have a trailer, so that those of the reply get one.
+/// Whether these program's data of a SIDR REQ have a trailer, so that those of the reply get one.
 fn has_trailer(data: &[u8]) -> bool {
     sidr_trailer::parse_req(data).1.is_some()
 }
 
-/// Whether this can be the number of a queue pair that receives a consumer's datagrams. 0 and 1 are
+/// Whether this can be the number of a queue pair that receives a program's datagrams. 0 and 1 are
 /// the management queue pairs, and the last number stands for multicast.
 const fn is_datagram_qpn(qpn: u32) -> bool {
     matches!(qpn, 2..0xFF_FFFF)

@@ -7,7 +7,7 @@ use wire::cm::Reason;
 pub enum State {
     /// Active: the connection waits for the answer to its REQ.
     ReqSent,
-    /// Passive: the connection waits for the decision of its consumer.
+    /// Passive: the connection waits for the decision of its program.
     ReqRcvd,
     /// Passive: the request was rejected, or was withdrawn by the caller. The request is kept for a
     /// while, because the REJ may be lost and the REQ may come again. If the request were forgotten
@@ -20,7 +20,7 @@ pub enum State {
     Established,
     /// The connection waits for the answer to its DREQ.
     DreqSent,
-    /// The connection waits until its consumer permits the answer to the peer's DREQ.
+    /// The connection waits until its program permits the answer to the peer's DREQ.
     DreqRcvd,
     /// The connection has ended. It is kept until no packet of it can be under way any more.
     TimeWait,
@@ -54,11 +54,11 @@ pub enum Input {
     /// A REQ or REP claims that the peer's queue pair is in another connection, and the peer has
     /// not answered a challenge over this connection.
     Stale,
-    /// The consumer accepts.
+    /// The program accepts.
     Accept,
-    /// The consumer rejects.
+    /// The program rejects.
     Reject,
-    /// The consumer disconnects, gives up an attempt, or permits the answer to the peer's DREQ.
+    /// The program disconnects, gives up an attempt, or permits the answer to the peer's DREQ.
     Disconnect,
     /// The kept message has been repeated as often as allowed, or it cannot reach the peer.
     Exhausted,
@@ -69,7 +69,7 @@ pub enum Input {
 /// An action of a transition. A transition performs its actions in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send the message that is kept for repetition, if there is one: the REP, or the consumer's
+    /// Send the message that is kept for repetition, if there is one: the REP, or the program's
     /// REJ.
     SendKept,
     /// Send an RTU.
@@ -87,7 +87,7 @@ pub enum Action {
     SendRej(Reason),
     /// Postpone the next repetition by the time that the MRA requests.
     Wait,
-    /// Report an event to the consumer.
+    /// Report an event to the program.
     Tell(EventKind),
 }
 
@@ -139,7 +139,7 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Rej, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
         (Rep, ReqSent) => (Established, &[SendRtu, Tell(EventKind::Accepted)]),
-        // The RTU was lost. Linux reports nothing to its consumer before an RTU arrives.
+        // The RTU was lost. Linux reports nothing to its program before an RTU arrives.
         (Rep, Established) => (state, &[SendRtu]),
         (Rep | Rtu, TimeWait) => (state, &[SendRej(Reason::INVALID_COMM_ID)]),
 
@@ -180,16 +180,16 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::TimedOut)]),
         // The time of the acceptance has ended because many acceptances wait for an RTU
-        // (`half_open`). The connection ends as if the consumer had disconnected, but sends its
+        // (`half_open`). The connection ends as if the program had disconnected, but sends its
         // DREQs for a shorter time.
         (Deadline, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(EventKind::AcceptFailed)])
         }
-        // The consumer has not decided, and the caller has not repeated its REQ.
+        // The program has not decided, and the caller has not repeated its REQ.
         (Deadline, ReqRcvd) => {
             (Closed, &[RefuseReq(Reason::NO_RESOURCES), Tell(EventKind::Withdrawn)])
         }
-        // The consumer need not wait any longer. The DREQ is still repeated for some time.
+        // The program need not wait any longer. The DREQ is still repeated for some time.
         (Deadline, DreqSent) => (state, &[Tell(EventKind::Disconnected)]),
         (Deadline, Rejected | TimeWait) => (Closed, &[]),
 
@@ -288,7 +288,7 @@ mod tests {
                     .iter()
                     .any(|action| matches!(action, Action::Tell(kind) if kind.is_last()));
                 // After a DREQ, the end is reported when the DREQ is answered. A rejection by the
-                // consumer itself is not reported.
+                // program itself is not reported.
                 let later = matches!(
                     (input, to),
                     (Input::Disconnect, State::DreqSent) | (Input::Reject, _)

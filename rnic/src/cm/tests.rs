@@ -48,7 +48,7 @@ struct Pair {
     log: Vec<String>,
     /// The names of messages to lose. Each entry makes the network lose one message.
     lose: Vec<&'static str>,
-    /// Whether the consumers have requests in flight when their peer disconnects. If false, `Pair`
+    /// Whether the programs have requests in flight when their peer disconnects. If false, `Pair`
     /// answers the DREQ for them at once.
     busy: bool,
 }
@@ -196,7 +196,7 @@ impl Pair {
         std::iter::from_fn(|| self.cms[side].poll_event()).collect()
     }
 
-    /// Answers the DREQ for a consumer that has no request in flight.
+    /// Answers the DREQ for a program that has no request in flight.
     fn answer(&mut self, side: usize) {
         let cm = &mut self.cms[side];
         let asked =

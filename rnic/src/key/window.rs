@@ -1,7 +1,7 @@
-//! Memory windows: keys that a consumer creates and invalidates through a send queue, without
+//! Memory windows: keys that a program creates and invalidates through a send queue, without
 //! registering memory.
 //!
-//! When a bind is posted, it takes its new STag from the table, so that the consumer knows the STag
+//! When a bind is posted, it takes its new STag from the table, so that the program knows the STag
 //! at once. The STag grants no access yet. The engine carries out the bind in its turn: it makes
 //! the new key valid and invalidates the window's previous key. A key that was invalidated never
 //! becomes valid again.

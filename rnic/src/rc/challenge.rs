@@ -1,9 +1,9 @@
 //! A challenge asks the peer whether it still has the connection. A challenge is possible even if
-//! the consumer has posted no request.
+//! the program has posted no request.
 //!
 //! The challenge is an RDMA write of no octets with the PSN of the last packet of a SEND or WRITE
 //! that the peer has acknowledged. For the peer this packet is a duplicate. It accesses no memory,
-//! and an endpoint that still has the connection acknowledges it again.
+//! and a queue pair that still has the connection acknowledges it again.
 //!
 //! Adapters and this implementation acknowledge the PSN of the challenge. Kernel rxe acknowledges
 //! the PSN of the last SEND, WRITE or atomic operation that it has carried out, or

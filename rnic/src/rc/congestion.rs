@@ -12,7 +12,7 @@
 //! | timeout | the window becomes one packet; slow start up to 0.7 times the earlier window | RFC 5681 |
 //! | congestion notification (CNP) | the window shrinks by half the share of marked round trips | DCQCN (SIGCOMM 2015), RFC 8257 |
 //! | idle | the window halves in each idle time | RFC 2861 |
-//! | the consumer sends little | the window does not grow | RFC 9438, section 5.8 |
+//! | the program sends little | the window does not grow | RFC 9438, section 5.8 |
 //! | a reduction was wrong | it is undone | RFC 4015 in spirit |
 //! | no queue grows | the window grows faster, for TCP's rate in octets | RFC 4828 in spirit |
 //!
@@ -105,7 +105,7 @@ const BATCH_TIME: Duration = Duration::from_micros(250);
 /// A thread that wakes up late makes up for at most this part of a round trip.
 const PACING_CREDIT_DIVISOR: u32 = 8;
 
-/// The share of the path that a connection may use.
+/// Limits how many packets of a connection are in flight, and when they leave.
 pub(super) trait CongestionControl {
     /// Records that packets, or a request for this many responses, are sent. Afterwards `in_flight`
     /// packets are in flight.

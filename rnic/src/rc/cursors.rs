@@ -170,7 +170,7 @@ impl Cursors {
         self.oldest.psn.is_after(self.next.psn)
     }
 
-    /// Continues at `resume` if packets before it have not been acknowledged; else at `oldest`.
+    /// Continues at `resume` if `oldest` has not reached it, and else at `oldest`.
     pub(super) fn catch_up(&mut self) {
         let resume = self.resume.take().map(|resume| resume.at);
         self.next = resume.filter(|at| at.psn.is_after(self.oldest.psn)).unwrap_or(self.oldest);

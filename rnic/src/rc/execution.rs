@@ -20,13 +20,13 @@ const MSN_MASK: u32 = Psn::COUNT - 1;
 
 /// Carries out the peer's requests, packet by packet and in order.
 pub(super) struct Executor {
-    /// The message of which only a part has arrived.
+    /// The message that has not arrived completely.
     message: Message,
     /// The number of completed requests, modulo 2^24.
     msn: u32,
 }
 
-/// A message of which only a part has arrived.
+/// A message that has not arrived completely.
 #[derive(Clone, Copy)]
 enum Message {
     None,
@@ -86,7 +86,7 @@ impl Executor {
         Executor { message: Message::None, msn: 0 }
     }
 
-    /// Whether a message has arrived only in part.
+    /// Whether the last message has not arrived completely.
     #[inline]
     pub(super) fn is_mid_message(&self) -> bool {
         !matches!(self.message, Message::None)
@@ -111,7 +111,7 @@ impl Executor {
         }
     }
 
-    /// Forgets the message of which only a part has arrived.
+    /// Forgets the message that has not arrived completely.
     pub(super) fn forget_message(&mut self) {
         self.message = Message::None;
     }

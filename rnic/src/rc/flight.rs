@@ -7,9 +7,9 @@
 //! A peer may keep the packets after a lost one. Then only the lost packet is sent again, and
 //! `next` continues where it was. Nothing on the wire says what a peer does. After the first loss,
 //! only the lost packet is sent again. The acknowledgement that answers it shows whether the peer
-//! has kept the packets after it. A NAK names only the first missing packet. If one flight lacks
-//! several packets, each of them costs a round trip. So from the fourth one on, more packets are
-//! sent again each time, up to 16.
+//! has kept the packets after it. A NAK names only the first missing packet. If several packets of
+//! a flight are missing, each of them costs a round trip. So from the fourth one on, more packets
+//! are sent again for each NAK, up to 16.
 
 use std::time::Instant;
 
@@ -63,12 +63,12 @@ pub(super) struct Flight {
     peer_keeps: PeerKeeps,
     /// If set, the peer keeps packets after a missing one, and new packets are sent meanwhile.
     recovery: Option<Recovery>,
-    /// The missing packets of the current flight: how many a peer that keeps packets has reported,
-    /// and the PSN after the flight.
+    /// How many packets of the current flight the peer has reported as missing, if it keeps
+    /// packets; and the PSN after the flight.
     missing: (u32, Psn),
-    /// The first packet that was sent again with all packets after it, and the PSN after the
-    /// packets that had been sent before.
-    repeated: (Psn, Psn),
+    /// The packets that were last sent again without exception: the first of them, and the PSN
+    /// after the last of them.
+    last_go_back: (Psn, Psn),
 }
 
 /// The last retransmission that was caused by a lost packet.
@@ -118,7 +118,7 @@ impl Flight {
             peer_keeps: PeerKeeps::Unknown,
             recovery: None,
             missing: (0, cfg.sq_psn),
-            repeated: (cfg.sq_psn, cfg.sq_psn),
+            last_go_back: (cfg.sq_psn, cfg.sq_psn),
         }
     }
 
@@ -233,7 +233,7 @@ impl Flight {
         self.packets_since_ack_request =
             if requests_ack { 0 } else { self.packets_since_ack_request + 1 };
         if !is_new {
-            stats.repeated += 1;
+            stats.sent_again += 1;
             self.on_sent_again();
         }
     }
@@ -269,7 +269,7 @@ impl Flight {
     pub(super) fn on_missing_requested(&mut self, psns: u32, now: Instant, stats: &mut Stats) {
         self.timer.on_sent(self.cursors.oldest().psn, false, true, now);
         self.congestion.on_sent(psns, self.cursors.in_flight(), now);
-        stats.repeated += 1;
+        stats.sent_again += 1;
     }
 
     /// Records that the oldest request, which is also the next one, was a bind and is done.
@@ -410,7 +410,7 @@ impl Flight {
         // it is ignored. If the packet is lost again, a peer that keeps packets repeats the NAK.
         // (Kernel rxe, which keeps none, sends only one NAK, so that one is not ignored.)
         if self.peer_keeps == PeerKeeps::Yes
-            && self.was_repeated(psn)
+            && self.was_in_last_go_back(psn)
             && self.timer.has_just_repeated(now)
         {
             return;
@@ -504,7 +504,7 @@ impl Flight {
         };
         let at = self.first_not_kept(work, mtu, end);
         if at.psn.is_before(end.psn) {
-            self.repeated = (at.psn, self.cursors.first_unsent());
+            self.last_go_back = (at.psn, self.cursors.first_unsent());
             self.recovery = None;
         } else if self.peer_keeps == PeerKeeps::Yes && self.congestion.may_send_in_recovery() {
             self.start_recovery(now);
@@ -527,9 +527,9 @@ impl Flight {
         }
     }
 
-    /// Whether this packet has been sent again, together with the packets after it.
-    fn was_repeated(&self, psn: Psn) -> bool {
-        let (from, end) = self.repeated;
+    /// Whether this packet has been sent again together with all packets after it.
+    fn was_in_last_go_back(&self, psn: Psn) -> bool {
+        let (from, end) = self.last_go_back;
         !psn.is_before(from) && psn.is_before(end) && psn.is_before(self.cursors.next().psn)
     }
 
@@ -600,7 +600,7 @@ impl Flight {
         self.reads.on_go_back();
         self.packets_since_ack_request = 0;
         (self.sent_again, self.recovery) = (None, None);
-        self.repeated = (self.cursors.oldest().psn, self.cursors.first_unsent());
+        self.last_go_back = (self.cursors.oldest().psn, self.cursors.first_unsent());
         self.timer.discard_sample();
     }
 }

@@ -17,10 +17,10 @@
 //! sent alone: the requester *holds* its requests until the answer comes, or until it retransmits
 //! the next time.
 //!
-//! When a connection is established, the adapter can send a *probe* of the path: a write of one
-//! full packet that the peer must treat like the question. (The retransmission timer has probes of
-//! another kind, which repeat a packet.) A router that cannot forward the probe says so by
-//! ICMP, so the adapter may learn it before the consumer sends anything.
+//! When a connection is established, the adapter can send a *check packet*: a write with one
+//! full packet and a PSN that the peer has already acknowledged, so that the peer treats it like the
+//! question. A router that cannot forward the packet says so by ICMP. So the adapter may learn of
+//! the router's limit before the program sends anything.
 //!
 //! Anybody can forge an ICMP message. The message quotes the packet that was not forwarded, so the
 //! adapter believes it only if [this end may have sent that packet](
@@ -41,7 +41,7 @@ use crate::wr::WcOp;
 /// The connection fails after this number of retransmissions in a row that the peer has not
 /// received although it has answered the question that accompanied each of them. In a full queue
 /// that has room for short packets only, the same happens several times in a row, so the number is
-/// large. The probes and retries of a few ACK timeouts reach it.
+/// large. The retransmission timer reaches it within a few ACK timeouts.
 const LOST_RETRANSMISSIONS_MAX: u8 = 20;
 
 /// The state of the check.
@@ -51,8 +51,8 @@ pub(super) struct PathCheck {
     has_sent: bool,
     /// Whether a full packet of a READ response has arrived.
     has_received: bool,
-    /// The PSN of a probe that was sent and has not been answered.
-    probe: Option<Psn>,
+    /// The PSN of a check packet that has not been answered.
+    check: Option<Psn>,
     stall: Stall,
 }
 
@@ -79,22 +79,22 @@ impl PathCheck {
     /// Whether the check needs to be told of responses.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
-        !(self.has_sent && self.has_received) || self.probe.is_some()
+        !(self.has_sent && self.has_received) || self.check.is_some()
     }
 
-    /// Adds a probe to the burst.
-    pub(super) fn send_probe(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) -> bool {
+    /// Adds the check packet to the burst.
+    pub(super) fn send_check(&mut self, path: &Path, acknowledged: Psn, burst: &mut Burst) -> bool {
         let is_sent = push_acknowledged_write(path, acknowledged, path.mtu.octets(), burst);
         if is_sent {
-            self.probe = Some(acknowledged);
+            self.check = Some(acknowledged);
         }
         is_sent
     }
 
-    /// Whether this is the PSN of a probe that has not been answered, and no full packet has
+    /// Whether this is the PSN of a check packet that has not been answered, and no full packet has
     /// reached the peer since.
-    pub(super) fn is_probe(&self, psn: Psn) -> bool {
-        self.probe == Some(psn) && !self.has_sent
+    pub(super) fn is_check(&self, psn: Psn) -> bool {
+        self.check == Some(psn) && !self.has_sent
     }
 
     /// Whether [`send_question`](Self::send_question) would add a question.
@@ -118,10 +118,10 @@ impl PathCheck {
     }
 
     /// Handles a response before the requester does. Returns true if the response only answers the
-    /// probe or a question.
+    /// check packet or a question.
     #[inline]
     pub(super) fn is_answer(&mut self, requester: &Requester, packet: &Packet<'_>) -> bool {
-        (self.probe.is_some() || self.stall.asks) && self.take_answer(requester, packet)
+        (self.check.is_some() || self.stall.asks) && self.take_answer(requester, packet)
     }
 
     #[cold]
@@ -137,7 +137,7 @@ impl PathCheck {
         if is_answer {
             // If requests are in flight, the answer may be to a question, or to a request that the
             // peer had acknowledged before.
-            self.has_sent |= self.probe.take().is_some() && cursors.in_flight() == 0;
+            self.has_sent |= self.check.take().is_some() && cursors.in_flight() == 0;
             self.stall.take_answer();
         }
         is_answer

@@ -1,10 +1,11 @@
 //! The requester's READs: which responses are requested, awaited, kept and requested again.
 //!
-//! A long READ is requested in parts, so that its responses stay within the congestion window. For
-//! the responder these are separate READs. The next part is requested when the window has room for
-//! all its responses. A request that is repeated must lie within the original request, so the
-//! limits of each part are kept until all its responses have arrived. If the window has become
-//! smaller than the part, the part is repeated in pieces, one after the other.
+//! A long READ is requested in *parts*, so that its responses stay within the congestion window.
+//! For the responder, each part is a READ of its own. The next part is requested when the window
+//! has room for all its responses. If responses are lost, the requester requests a part again. The
+//! responder then accepts only octets of the original part, so the limits of each part are kept
+//! until all its responses have arrived. If the window has become smaller than the part, the part
+//! is requested again in *pieces*, one after the other.
 //!
 //! If a response of a READ is missing, the responses after it are kept, and only the missing ones
 //! are requested again.

@@ -21,7 +21,8 @@ pub(super) struct ReceiverWait {
     retries_left: u8,
     /// The RNR NAKs since the last progress.
     stall: Option<ReceiverStall>,
-    /// The maximum number of requests in flight. 0 means one request, after an RNR NAK for it.
+    /// The maximum number of requests in flight. 0 permits one, as 1 does: it is the value until
+    /// the peer takes the message that it has refused.
     requests_max: usize,
 }
 

@@ -19,18 +19,18 @@ use super::types::{Failure, Path, RcCfg, Stats};
 use crate::qp::Work;
 use crate::wr::{Arrival, WcStatus};
 
-/// The engine's half of a connection. It is used under the engine lock (see the crate's page).
+/// The engine of a connection. It is used under the engine lock (see the crate's page).
 ///
 /// ```text
 /// on a packet:            rc.receive(now, &packet)?
 /// on work, or after that: while rc.wants_tx() { rc.transmit(now, &mut burst)?; send }
 /// when no packet is left: if rc.owes_ack() { rc.acknowledge(&mut burst); send }
 /// at rc.deadline():       rc.expire(now)?
-/// on Err(failure):        rc.transmit_fatal_nak(&mut burst); send; rc.flush(); upcall
+/// on Err(failure):        rc.transmit_fatal_nak(&mut burst); send; rc.flush(); tell the program
 /// ```
 ///
 /// [`acknowledge`](Self::acknowledge) is called last, so that an acknowledgement does not delay an
-/// answer that the consumer sends. If it is owed when `transmit` adds packets, it leaves with these
+/// answer that the program sends. If it is owed when `transmit` adds packets, it leaves with these
 /// packets. `transmit` adds an acknowledgement alone only if, since the last acknowledgement, many
 /// packets have arrived or many acknowledgements were requested.
 ///
@@ -48,8 +48,9 @@ use crate::wr::{Arrival, WcStatus};
 /// out all other requests. A caller that wants a READ to return the memory as it was before a later
 /// request must therefore call `transmit` before it passes that request to `receive`.
 ///
-/// A packet outside this connection's window, or one that has been received before, changes
-/// nothing. After a failure, `receive`, `transmit` and `expire` return that failure again.
+/// A packet with a PSN that this end does not expect, or one that has been received before, changes
+/// neither memory nor queues. After a failure, `receive`, `transmit` and `expire` return that
+/// failure again.
 pub struct ReliableConnection {
     work: Work,
     path: Path,
@@ -141,7 +142,7 @@ impl ReliableConnection {
         !self.work.has_requests() && all_answered
     }
 
-    /// Whether a message of the peer has arrived only in part.
+    /// Whether the last message of the peer has not arrived completely.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         self.responder.is_mid_message()
@@ -188,17 +189,17 @@ impl ReliableConnection {
     }
 
     /// Whether this end may have sent a packet with this PSN that the peer has not acknowledged: a
-    /// packet of a request in flight, or the [probe](Self::probe_path). A sender that has not seen
-    /// the connection's packets would have to guess the PSN. For responses see
+    /// packet of a request in flight, or the [check packet](Self::check_path). A sender that has
+    /// not seen the connection's packets would have to guess the PSN. For responses see
     /// [`take_repeated_read`](Self::take_repeated_read).
     pub fn may_have_sent(&self, psn: Psn) -> bool {
-        self.requester.cursors().is_unacknowledged(psn) || self.is_probe(psn)
+        self.requester.cursors().is_unacknowledged(psn) || self.is_path_check(psn)
     }
 
-    /// Whether this is the PSN of a [probe](Self::probe_path) of which it is unknown whether it has
-    /// reached the peer.
-    pub fn is_probe(&self, psn: Psn) -> bool {
-        self.path_check.is_probe(psn)
+    /// Whether this is the PSN of a [check packet](Self::check_path) of which it is unknown whether
+    /// it has reached the peer.
+    pub fn is_path_check(&self, psn: Psn) -> bool {
+        self.path_check.is_check(psn)
     }
 
     /// The oldest packet for which this end waits. `None` if no request is posted.
@@ -366,13 +367,13 @@ impl ReliableConnection {
         self.stats.tx_packets += u64::from(is_sent);
     }
 
-    /// Adds a probe of the path: a packet of the full path MTU that the peer acknowledges and does
-    /// not carry out. If a router cannot forward it, this host learns so by ICMP. If the probe is
-    /// lost, nothing happens.
-    pub fn probe_path(&mut self, burst: &mut Burst) {
+    /// Adds a check packet: it has the full path MTU, and the peer acknowledges it but does not
+    /// carry it out. If a router cannot forward the packet, this host learns so by ICMP. If the
+    /// packet is lost, nothing happens.
+    pub fn check_path(&mut self, burst: &mut Burst) {
         let ReliableConnection { path, requester, path_check, .. } = self;
         let is_sent = self.failure.is_none()
-            && path_check.send_probe(path, requester.cursors().last_acknowledged(), burst);
+            && path_check.send_check(path, requester.cursors().last_acknowledged(), burst);
         self.stats.tx_packets += u64::from(is_sent);
     }
 

@@ -15,8 +15,8 @@ use wire::rocev2::{Packet, PathMtu, Psn};
 /// counts, so at most 63 packets of a connection are kept.
 pub(super) const EARLY_PSNS: u32 = u64::BITS;
 /// The maximum time for which packets are kept although the missing packet does not arrive. A peer
-/// that is alive sends the missing packet again after its ACK timeout, for which softroce asks for
-/// 2.1 s.
+/// that is alive sends the missing packet again after its ACK timeout. Adapters of OpenDAT ask
+/// their peers for a timeout of 2.1 s.
 const KEPT_MAX: Duration = Duration::from_secs(3);
 /// The maximum number of octets that an adapter uses. With an MTU of 4096, 63 connections can keep
 /// packets at the same time; with an MTU of 1024, 244 connections can. A packet is missing for

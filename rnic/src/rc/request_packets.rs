@@ -151,10 +151,11 @@ fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
     }
 }
 
-/// Converts immediate data between the consumer's number and the value of the header field, in
-/// either direction. The header carries the octets of the consumer's number in the order in which
-/// they lie in memory. The field is these octets, read as a number in network byte order. (In
-/// verbs, immediate data are octets, and OFED's DAPL passes its consumers' numbers unchanged.)
+/// Converts immediate data between the program's number and the value of the header field, in
+/// either direction. The header carries the octets of the program's number in the order in which
+/// they lie in memory. The field is these octets, read as a number in network byte order. (Other
+/// implementations do the same: immediate data are four octets in verbs, and OFED's DAPL does not
+/// change the order of its programs' numbers.)
 pub(crate) fn convert_immediate(number: u32) -> u32 {
     number.to_be()
 }

@@ -71,9 +71,9 @@ pub(super) struct Responder {
     ack_requests: u32,
     /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
-    /// The latest packet that may be acknowledged, if only packets that were received before have
-    /// requested the acknowledgement. See [`acknowledged`](Self::acknowledged).
-    repeated: Option<Psn>,
+    /// If only repeated packets have requested the acknowledgement, the latest packet that it may
+    /// acknowledge. See [`acknowledged`](Self::acknowledged).
+    ack_limit: Option<Psn>,
     /// Whether the packet before `expected` is the last one of several packets of a message, and
     /// may have been sent by kernel rxe.
     is_after_end: bool,
@@ -123,7 +123,7 @@ impl Responder {
             nak: None,
             ack_requests: 0,
             unacknowledged_packets: 0,
-            repeated: None,
+            ack_limit: None,
             is_after_end: false,
             may_be_rxe: false,
             repeated_message: None,
@@ -145,7 +145,7 @@ impl Responder {
         psn == self.expected
     }
 
-    /// Whether a message of the peer has arrived only in part.
+    /// Whether the last message of the peer has not arrived completely.
     #[inline]
     pub(super) fn is_mid_message(&self) -> bool {
         self.executor.is_mid_message()
@@ -201,7 +201,7 @@ impl Responder {
             Ok(Executed { psns, requests_ack }) => {
                 if requests_ack {
                     self.ack_requests += 1;
-                    self.repeated = None;
+                    self.ack_limit = None;
                 }
                 self.expected = self.expected + psns;
                 // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
@@ -225,7 +225,7 @@ impl Responder {
     }
 
     /// Refuses a packet because there is no receive buffer. The first wait is short, because a
-    /// consumer often posts a receive soon. A peer that repeats the packet waits longer each time.
+    /// program often posts a receive soon. A peer that repeats the packet waits longer each time.
     #[cold]
     fn on_receiver_not_ready(&mut self, packet: &Packet<'_>) {
         let psn = packet.bth.psn;
@@ -251,7 +251,7 @@ impl Responder {
     /// (`Requester::receive`). Other requesters ignore a duplicate acknowledgement (for kernel rxe
     /// see `check_psn` in `rxe_comp.c`), and send again when the time of the RNR NAK has passed.
     pub(super) fn announce_receive(&mut self) {
-        (self.is_peer_waiting, self.repeated) = (false, None);
+        (self.is_peer_waiting, self.ack_limit) = (false, None);
         self.ack_requests = self.ack_requests.max(ACK_REQUESTS_MAX);
     }
 
@@ -500,9 +500,9 @@ impl Responder {
             }
             (Operation::FetchAdd | Operation::CompareSwap, _) => self.resources.repeat_atomic(psn),
             _ => {
-                if self.ack_requests == 0 || self.repeated.is_some() {
+                if self.ack_requests == 0 || self.ack_limit.is_some() {
                     let unanswered = self.resources.first_after(psn);
-                    self.repeated = unanswered.map(|first| match first.is_after(psn) {
+                    self.ack_limit = unanswered.map(|first| match first.is_after(psn) {
                         true => psn,
                         false => first.previous(),
                     });
@@ -634,7 +634,7 @@ impl Responder {
     fn acknowledged(&self) -> Option<Psn> {
         let (latest, _) = self.last_message_packet();
         let latest = if self.withholds_end() { latest.previous() } else { latest };
-        let latest = self.repeated.filter(|psn| psn.is_before(latest)).unwrap_or(latest);
+        let latest = self.ack_limit.filter(|psn| psn.is_before(latest)).unwrap_or(latest);
         (!self.may_be_rxe || !self.resources.has_long_read_after(latest)).then_some(latest)
     }
 
@@ -720,7 +720,7 @@ impl Responder {
     /// Records that no acknowledgement is owed any more.
     #[inline]
     fn note_acknowledged(&mut self) {
-        (self.ack_requests, self.unacknowledged_packets, self.repeated) = (0, 0, None);
+        (self.ack_requests, self.unacknowledged_packets, self.ack_limit) = (0, 0, None);
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct ResponderResources {
     /// The number of requests that have responses to be sent.
     due: usize,
     /// The result of [`take_repeated_read`](Self::take_repeated_read).
-    repeated: Option<RepeatedRead>,
+    repeated_read: Option<RepeatedRead>,
 }
 
 /// The number of repetitions of a READ that are dropped if its memory is gone. The network
@@ -111,7 +111,12 @@ impl ResponderResources {
     pub(super) fn new(max: u32) -> Self {
         // The limit comes from the wire, in 8 bits. So memory is allocated only when it is first
         // needed.
-        ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0, repeated: None }
+        ResponderResources {
+            queue: VecDeque::new(),
+            max: max as usize,
+            due: 0,
+            repeated_read: None,
+        }
     }
 
     /// The maximum number of requests that the peer may have in flight.
@@ -187,8 +192,8 @@ impl ResponderResources {
     }
 
     /// Handles a peer that requests responses to a READ again: all responses, those from some
-    /// packet on, or a piece of them. A peer that requests a piece has all responses before the
-    /// piece, and still waits for those after it. The request is dropped if no such READ is kept.
+    /// packet on, or a range of them. A peer that requests a range has all responses before the
+    /// range, and still waits for those after it. The request is dropped if no such READ is kept.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, path: &Path) {
         let Some(request) = self.find_held(psn) else { return };
         let Body::Read(first) = &request.body else { return };
@@ -210,7 +215,7 @@ impl ResponderResources {
             let payload_len = path.mtu.octets().min(reth.len as usize);
             let opcode = Opcode::read_response(Position::new(true, packets == 1));
             let len = packet_len(opcode, payload_len);
-            self.repeated = Some(RepeatedRead { start: psn, sent: sent.min(packets), len });
+            self.repeated_read = Some(RepeatedRead { start: psn, sent: sent.min(packets), len });
         }
         self.due += usize::from(!was_due);
     }
@@ -219,7 +224,7 @@ impl ResponderResources {
     /// Returns it once.
     #[inline]
     pub(super) fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
-        self.repeated.take()
+        self.repeated_read.take()
     }
 
     /// Handles a peer that requests the response to an atomic operation again.
@@ -281,7 +286,7 @@ impl ResponderResources {
                 Ok(true) => {}
                 Ok(false) => break,
                 // The peer may have all responses: the network may have duplicated its request, and
-                // the consumers may have agreed meanwhile that the memory is no longer needed. A
+                // the programs may have agreed meanwhile that the memory is no longer needed. A
                 // peer that lacks a response repeats the request more often, and is then told that
                 // the READ failed.
                 Err(_) if request.is_answered() && request.dropped < MAX_DROPPED_REPETITIONS => {

@@ -37,7 +37,7 @@ const ACK_TIMEOUT_MIN: Duration = Duration::from_millis(32);
 const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
 /// The time for which a peer that disconnects may be silent. Probes are sent at once and after 5,
 /// 15 and 35 ms; the remaining time is for the response to the last probe. A longer wait would only
-/// delay the DREP and this end's consumer: a peer whose queue pair is gone never responds, and a
+/// delay the DREP and this end's program: a peer whose queue pair is gone never responds, and a
 /// kernel removes its queue pair at once.
 const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
 /// The time for which a peer that disconnects may be silent, in round trips. It applies if it is

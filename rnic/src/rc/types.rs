@@ -1,4 +1,4 @@
-//! What all parts of a connection share: its parameters, the path of its packets, its counters, and
+//! What all files of the connection use: its parameters, the path of its packets, its counters, and
 //! the reasons for which it ends.
 
 use wire::rocev2::{Bth, NakCode, Opcode, PathMtu, Psn, RnrTimer};
@@ -11,12 +11,12 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 pub struct RcCfg {
     /// The maximum payload of a packet.
     pub mtu: PathMtu,
-    /// The maximum number of octets in an IP packet on the path. It limits the segments of TCP. The
-    /// window grows so that the connection gets as many octets through as TCP does.
+    /// The maximum number of octets in an IP packet on the path, and so in a segment of TCP. The
+    /// window grows so that the connection carries as many octets as TCP does on the same path.
     pub ip_mtu: usize,
     /// The number of the peer's queue pair.
     pub peer_qpn: u32,
-    /// The partition key.
+    /// The partition key. Packets with the key of another partition are ignored.
     pub p_key: u16,
     /// The PSN of the first packet that this end sends: the starting PSN that the peer chose.
     pub sq_psn: Psn,
@@ -25,8 +25,8 @@ pub struct RcCfg {
     /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
     /// a posted read or atomic operation never starts.
     pub initiator_depth: u32,
-    /// The maximum number of the peer's RDMA reads and atomic operations that are kept here for
-    /// repetition.
+    /// The maximum number of the peer's RDMA reads and atomic operations that are kept here,
+    /// because the peer may repeat them.
     pub responder_resources: u32,
     /// The code n of the local ACK timeout, which is 4.096 µs << n, but at least 32 ms. With code 0
     /// there is no timeout.
@@ -35,8 +35,8 @@ pub struct RcCfg {
     /// ends the connection.
     pub retries: u32,
     /// The maximum number of consecutive RNR NAKs after which the requester retries. 7 means any
-    /// number. A further RNR NAK ends the connection only if the time since the first one is at
-    /// least this number times the wait that it asks for.
+    /// number. After these retries, an RNR NAK ends the connection only if the time since the first
+    /// RNR NAK is at least this number times the wait that the last one asks for.
     pub rnr_retries: u8,
     /// The time that the peer must wait if no receive is posted here. Each further RNR NAK for the
     /// same packet has the next longer time that IBA knows, up to 0.64 ms.
@@ -67,7 +67,8 @@ pub enum Failure {
     /// The peer has not answered any retry.
     #[error("the peer does not answer")]
     Silent,
-    /// The peer has not answered a [challenge](super::ReliableConnection::start_challenge).
+    /// The peer has not answered the question whether it still has this connection (see
+    /// [`start_challenge`](super::ReliableConnection::start_challenge)).
     #[error(
         "the peer does not answer, and its queue pair was reported to be in another connection"
     )]
@@ -95,23 +96,23 @@ pub enum Failure {
 pub struct Stats {
     /// The number of packets that were put into bursts.
     pub tx_packets: u64,
-    /// The part of `tx_packets` that are request packets which were sent again.
-    pub repeated: u64,
+    /// The number of request packets that were sent again. `tx_packets` counts them, too.
+    pub sent_again: u64,
     /// The number of requests that have completed.
     pub tx_messages: u64,
     /// The number of packets of this connection that were received.
     pub rx_packets: u64,
-    /// The part of `rx_packets` that are requests which had been received before.
+    /// The number of request packets that had been received before.
     pub duplicates: u64,
-    /// The part of `rx_packets` that are requests which arrived after a missing request.
+    /// The number of request packets that arrived while an earlier one was missing.
     pub out_of_order: u64,
-    /// The part of `out_of_order` that were kept until the missing request arrived.
+    /// How many of the packets in `out_of_order` were kept until the missing one arrived.
     pub kept: u64,
-    /// The part of `rx_packets` that are responses for which no request is in flight.
+    /// The number of received answers for which no request was in flight.
     pub unexpected: u64,
-    /// The part of `rx_packets` that are NAKs for a PSN sequence error.
+    /// The number of received NAKs for a PSN sequence error.
     pub rx_sequence_naks: u64,
-    /// The part of `rx_packets` that are RNR NAKs.
+    /// The number of received RNR NAKs.
     pub rx_rnr_naks: u64,
     /// The number of completed requests of the peer.
     pub rx_messages: u64,
@@ -124,7 +125,7 @@ pub struct Stats {
     pub probes: u64,
     /// The number of expired ACK timeouts.
     pub timeouts: u64,
-    /// The part of `rx_packets` that are congestion notifications (CNP).
+    /// The number of received congestion notifications (CNP).
     pub rx_congestion_notifications: u64,
 }
 
@@ -134,7 +135,7 @@ impl Stats {
     pub fn list(&self) -> [(&'static str, u64); 16] {
         [
             ("packets-sent", self.tx_packets),
-            ("packets-sent-again", self.repeated),
+            ("packets-sent-again", self.sent_again),
             ("requests-completed", self.tx_messages),
             ("packets-received", self.rx_packets),
             ("packets-received-again", self.duplicates),
@@ -153,7 +154,7 @@ impl Stats {
     }
 }
 
-/// The destination and the size of packets.
+/// Where the packets of a connection go, and how long they may be.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
     pub(super) mtu: PathMtu,
@@ -165,7 +166,7 @@ impl Path {
     /// Makes the BTH of a packet to the peer.
     #[inline]
     pub(super) fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
-        // HCAs that do not support path migration set this bit.
+        // Hardware adapters without path migration set this bit.
         Bth { p_key: self.p_key, migrated: true, ..Bth::new(opcode, self.peer_qpn, psn) }
     }
 }

@@ -1,10 +1,10 @@
 //! Which RDMA writes are placed in the memory of their target.
 //!
 //! TCP accepts the octets of a write long before they reach the target's memory. A signalled write
-//! of an OpenDAT to another one completes when it is placed, as over InfiniBand, so its consumer
-//! can announce it in any way. The sender marks such a write ([`Placement::Wanted`]), and the
-//! target reports how many marked writes it has placed ([`Placement::Reported`]). One report can be
-//! for many writes.
+//! of an OpenDAT to another one completes when it is placed, as over InfiniBand, so its program can
+//! announce it in any way. The sender marks such a write ([`Placement::Wanted`]), and the target
+//! reports how many marked writes it has placed ([`Placement::Reported`]). One report can be for
+//! many writes.
 //!
 //! [`Placement::Wanted`]: wire::iwarp::Placement::Wanted
 //! [`Placement::Reported`]: wire::iwarp::Placement::Reported

@@ -25,7 +25,7 @@ use wire::iwarp::{
     Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, mpa,
 };
 
-/// The time that an initiator waits for the reply, if its consumer sets no shorter time.
+/// The time that an initiator waits for the reply, if its program sets no shorter time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a responder waits for the request, and later for the RTR frame. If the initiator
 /// has promised no RTR frame, it is the time that a disconnect waits for the first frame.
@@ -114,16 +114,16 @@ enum Attempt {
 /// The outcome of an attempt to connect.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// The peer's consumer has accepted.
+    /// The peer's program has accepted.
     Accepted {
         /// The negotiated terms.
         terms: Terms,
-        /// The private data of the peer's consumer.
+        /// The private data of the peer's program.
         private: &'a [u8],
     },
-    /// The peer's consumer has rejected the request.
+    /// The peer's program has rejected the request.
     Rejected {
-        /// The private data of the peer's consumer.
+        /// The private data of the peer's program.
         private: &'a [u8],
     },
     /// The peer's implementation has rejected the request, or its reply cannot be understood. The
@@ -212,7 +212,7 @@ impl Initiator {
         };
         if reply.rejected {
             return Some(match reply.extended {
-                // The adapter of another OpenDAT has refused the request, not its consumer.
+                // The adapter of another OpenDAT has refused the request, not its program.
                 true => Reply::Failed,
                 false => Reply::Rejected { private: without_reject_header(reply.private_data) },
             });
@@ -266,7 +266,7 @@ pub struct Responder {
 /// The outcome of reading a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A request for the consumer to answer.
+    /// A request for the program to answer.
     Request(MpaRequest),
     /// A request that cannot be served: send this reply, then close the connection.
     Refuse(Vec<u8>),
@@ -303,7 +303,7 @@ impl Responder {
             Some(e) if e.rtr_write => Some(Rtr::Write),
             Some(e) if e.rtr_read => Some(Rtr::Read),
             // The initiator offers only a SEND as the RTR frame. The SEND would consume a receive
-            // of the consumer, so the request is refused.
+            // of the program, so the request is refused.
             Some(e) if e.rtr_send => None,
             // The initiator names no RTR frame. The reply must not choose one that the request does
             // not offer (RFC 6581, section 9), so any first frame opens the gate. An initiator like
@@ -339,7 +339,7 @@ pub struct MpaRequest {
 }
 
 impl MpaRequest {
-    /// The private data of the peer's consumer.
+    /// The private data of the peer's program.
     pub fn private(&self) -> &[u8] {
         &self.private
     }
@@ -382,7 +382,7 @@ impl MpaRequest {
         Ok((reply, terms))
     }
 
-    /// Creates the reply that rejects the request, with the consumer's private data. Private data
+    /// Creates the reply that rejects the request, with the program's private data. Private data
     /// that do not fit are an error.
     pub fn reject(&self, private: &[u8]) -> Result<Vec<u8>, SetupError> {
         if private.len() > MAX_PRIVATE {
@@ -391,7 +391,7 @@ impl MpaRequest {
         Ok(self.refusal(&[&REJECT_HEADER, private].concat(), false))
     }
 
-    /// Creates the reply by which the adapter refuses the request, not the consumer. An OpenDAT
+    /// Creates the reply by which the adapter refuses the request, not the program. An OpenDAT
     /// learns that from the flag `extended`, even if it does not offer RFC 7306 itself. Without a
     /// reply, the caller would call again, and at last take this side for one that knows only
     /// revision 1.
@@ -526,7 +526,7 @@ impl Gate {
         }
     }
 
-    /// Limits the time that the gate stays closed, because the consumer disconnects gracefully.
+    /// Limits the time that the gate stays closed, because the program disconnects gracefully.
     pub fn limit(&mut self, now: Instant) {
         if let Gate::FirstFrame(by @ None) = self {
             *by = Some(now + REQUEST_TIMEOUT);
@@ -576,7 +576,7 @@ pub enum FrameMissing {
     /// The initiator has promised an RTR frame, but has not sent it in time.
     #[error("no RTR frame within {} s of the MPA reply", REQUEST_TIMEOUT.as_secs())]
     Rtr,
-    /// The initiator has sent nothing, and this side's consumer has disconnected.
+    /// The initiator has sent nothing, and this side's program has disconnected.
     #[error("the caller's first message has not arrived within {} s of the disconnect, \
              so this side's requests could not be sent", REQUEST_TIMEOUT.as_secs())]
     First,

@@ -245,7 +245,7 @@ fn replies_of_siw() {
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
 
-/// The peer's consumer has seen no request, or its connection ends. So a second attempt is right.
+/// The peer's program has seen no request, or its connection ends. So a second attempt is right.
 #[test]
 fn a_peer_of_revision_1_is_called_again() {
     let offer = Offer { crc: true, ..OFFER };
@@ -318,10 +318,10 @@ fn a_peer_that_has_answered_is_not_called_again() {
     assert!(ours.next_attempt().is_none());
 }
 
-/// The adapter of an OpenDAT answers a request that its consumer has not seen. So its caller knows
+/// The adapter of an OpenDAT answers a request that its program has not seen. So its caller knows
 /// that there is no need for a second attempt.
 #[test]
-fn an_adapter_says_that_not_its_consumer_refuses() {
+fn an_adapter_says_that_not_its_program_refuses() {
     for extended in [true, false] {
         let (mut ours, sent) = initiator(Offer { extended, ..OFFER }, b"");
         let reply = request(&sent).refuse();
@@ -449,7 +449,7 @@ fn a_gate_opens_by_frame_or_time() {
     assert!(gate.frame_arrived() && gate.is_open());
 }
 
-/// The consumer of the side that was called has posted a send and disconnects gracefully.
+/// The program of the side that was called has posted a send and disconnects gracefully.
 #[test]
 fn a_disconnect_does_not_wait_for_a_silent_caller_for_ever() {
     let mut gate = Gate::FirstFrame(None);

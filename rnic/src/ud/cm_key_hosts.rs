@@ -1,8 +1,8 @@
 //! The hosts whose datagrams may carry the Q_Key of Linux's RDMA CM, 0x01234567.
 //!
-//! Each side sends with the Q_Key that the other side has told. An endpoint has a random one, which
-//! it tells in the SIDR REP, or in the [trailer](wire::cm::sidr_trailer) of its SIDR REQ. Programs
-//! over the RDMA CM do not read the trailer:
+//! Each side sends with the Q_Key that the other side has told. The Q_Key of a queue pair is
+//! random. It is told in the SIDR REP, or in the [trailer](wire::cm::sidr_trailer) of its SIDR REQ.
+//! Programs over the RDMA CM do not read the trailer:
 //!
 //! - If such a program calls, its REQ has no trailer, and its kernel refuses a SIDR REP with
 //!   another Q_Key (`cma_set_qkey` in Linux's cma.c). So it sends with 0x01234567.

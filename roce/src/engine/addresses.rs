@@ -118,7 +118,7 @@ impl Engine {
         let numbers = self.links.iter().filter_map(|link| link.number);
         numbers.for_each(|number| local_address.qpns.reserve(number));
         let unused = self.resources.context.unused_qps().clone();
-        local_address.cm.share_endpoints(Box::new(move || unused.count()));
+        local_address.cm.share_queue_pairs(Box::new(move || unused.count()));
         let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;

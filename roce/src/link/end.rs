@@ -240,13 +240,13 @@ impl Link {
     }
 
     /// Handles packets that were too long for the interface. The path MTU of a connection cannot
-    /// change, so the connection ends if it needs such a packet. It does not need the probe of the
-    /// path.
+    /// change, so the connection ends if it needs such a packet. It does not need the check packet
+    /// of the path.
     pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: &[TooLong]) {
         let Phase::Established(established) = &self.phase else { return };
         let of_connection = |packet: &&TooLong| {
             (packet.peer, packet.qpn) == (established.peer.address.ip(), established.peer_qpn)
-                && !established.rc.is_probe(packet.psn)
+                && !established.rc.is_path_check(packet.psn)
         };
         if let Some(&TooLong { peer, octets, mtu: path, .. }) = too_long.iter().find(of_connection)
         {

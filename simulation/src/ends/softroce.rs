@@ -89,7 +89,7 @@ impl Softroce {
         (0..first).for_each(|_| queues.post_receive(load.size));
         let mut rc = ReliableConnection::new(work, cfg, now).with_early_pool(&Arc::default());
         let mut burst = Burst::new(BURST_PACKETS, BURST_OCTETS);
-        rc.probe_path(&mut burst);
+        rc.check_path(&mut burst);
         Softroce {
             rc,
             queues,

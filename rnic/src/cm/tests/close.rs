@@ -59,7 +59,7 @@ fn both_disconnect_at_once() {
 /// A side that has requests in flight answers a DREQ only when the requests have ended, even if the
 /// peer repeats the DREQ earlier.
 #[test]
-fn a_dreq_is_answered_when_the_consumer_is_ready() {
+fn a_dreq_is_answered_when_the_program_is_ready() {
     for side in [A, B] {
         let mut pair = Pair { busy: true, ..Pair::new() };
         let (ids, other) = (pair.connected(), 1 - side);
@@ -83,7 +83,7 @@ fn a_dreq_is_answered_when_the_consumer_is_ready() {
     }
 }
 
-/// The consumer forgets the connection instead of answering the DREQ.
+/// The program forgets the connection instead of answering the DREQ.
 #[test]
 fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     let mut pair = Pair { busy: true, ..Pair::new() };
@@ -99,8 +99,8 @@ fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     assert_eq!(pair.events(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
 }
 
-/// A connection breaks on one side. The consumer of the other side learns of this, even if the
-/// first DREQ is lost.
+/// A connection breaks on one side. The program of the other side learns of this, even if the first
+/// DREQ is lost.
 #[test]
 fn both_sides_report_that_a_connection_broke() {
     for side in [A, B] {
@@ -262,8 +262,8 @@ fn an_accepted_connection_is_disconnected_before_the_rtu() {
     }
 }
 
-/// In every state, a forgotten connection ends: the peer learns of the end, and the consumer gets
-/// no event of it.
+/// In every state, a forgotten connection ends: the peer learns of the end, and the program gets no
+/// event of it.
 #[test]
 fn a_connection_is_forgotten() {
     // Forget an attempt to connect.
@@ -279,7 +279,7 @@ fn a_connection_is_forgotten() {
 
     pair.pass_all();
 
-    // Forget a request, even one that the consumer has not seen.
+    // Forget a request, even one that the program has not seen.
     let a = pair.connect(QPN[A]);
     pair.run();
     let b = *pair.cms[B].conns.keys().next().unwrap();
@@ -320,7 +320,7 @@ fn the_end_of_an_unknown_connection() {
 }
 
 /// The active process died, and another process uses its queue pair number again. The connection
-/// ends when the consumer reports that the peer does not answer over it.
+/// ends when the program reports that the peer does not answer over it.
 #[test]
 fn a_stale_connection() {
     let mut pair = Pair::new();

@@ -37,7 +37,7 @@ fn a_forged_message_changes_nothing() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 4).unwrap();
     let [a, b] = pair.connected();
-    // These connections are in four other states. They wait for the REP, for the consumer's
+    // These connections are in four other states. They wait for the REP, for the program's
     // decision, for the RTU and for the DREP.
     let calling = pair.connect(QPN[A] + 0x80);
     pair.run();
@@ -286,7 +286,7 @@ fn forged_requests_do_not_keep_their_caller_out() {
         forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
         assert_eq!((pair.accept_all(), pair.half_open()), (1, MAX as usize));
     }
-    // Requests that the consumer rejects do not count as waiting acceptances.
+    // Requests that the program rejects do not count as waiting acceptances.
     forge(&mut pair.cms[B], 2 * MAX, address(A), pair.now);
     let id = pair
         .events(B)
@@ -411,8 +411,8 @@ fn deferred_requests_are_admitted_in_turn() {
     let mad = Mad { transaction: 0, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
-    // A caller refuses its acceptance, so the consumer gets the next deferred REQ. When the
-    // consumer rejects this REQ, the consumer gets the deferred REQ after it.
+    // A caller refuses its acceptance, so the program gets the next deferred REQ. When the program
+    // rejects this REQ, the program gets the deferred REQ after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -572,7 +572,7 @@ fn a_request_again_and_again() {
     assert!((3..=4).contains(&answers), "{answers} refusals");
 }
 
-/// A stranger who knows a peer's queue pair sends REQs that name it, without a pause. The consumer
+/// A stranger who knows a peer's queue pair sends REQs that name it, without a pause. The program
 /// is asked only a limited number of times whether the peer is still there.
 #[test]
 fn a_flood_of_stale_requests() {
@@ -591,17 +591,17 @@ fn a_flood_of_stale_requests() {
     assert!(asked <= 600, "{asked} questions");
 }
 
-/// REQs of one address come without a pause. They occupy a limited number of endpoints: at most the
-/// maximum number of waiting acceptances, plus one for each place of the backlog.
+/// REQs of one address come without a pause. They occupy a limited number of queue pairs: at most
+/// the maximum number of waiting acceptances, plus one for each place of the backlog.
 #[test]
-fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
+fn forgeries_without_a_pause_hold_a_limited_number_of_queue_pairs() {
     const MAX: usize = half_open::MAX_PER_SOURCE;
     const BACKLOG: usize = 64;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, BACKLOG).unwrap();
     let (mut most, mut accepted) = (0, 0);
     for n in 0..3000 {
-        // The consumer accepts requests one by one, and forged REQs fill the backlog again at once.
+        // The program accepts requests one by one, and forged REQs fill the backlog again at once.
         let requests: Vec<_> = pair.events(B);
         for (id, event) in requests {
             if matches!(event, Event::Request(_)) {
@@ -620,7 +620,7 @@ fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
     assert!(most <= MAX + BACKLOG, "{most} requests waited; expected at most {}", MAX + BACKLOG);
 }
 
-/// REQs of one address fill the backlog. A REQ of another address is deferred until the consumer
+/// REQs of one address fill the backlog. A REQ of another address is deferred until the program
 /// decides on a request, and is then admitted before all others.
 #[test]
 fn a_backlog_full_of_forgeries_keeps_nobody_out() {
@@ -652,7 +652,7 @@ fn a_backlog_full_of_forgeries_keeps_nobody_out() {
         assert!(pair.events(A).iter().any(|(of, event)| {
             *of == call && matches!(event, Event::Accepted(_) | Event::Established)
         }));
-        // The consumer rejects the remaining forged requests.
+        // The program rejects the remaining forged requests.
         let mut rest: Vec<_> = forged[1..].to_vec();
         while let Some((id, event)) = rest.pop() {
             if matches!(event, Event::Request(_)) {
@@ -686,7 +686,7 @@ fn a_deferred_request_is_not_refused_when_it_is_repeated() {
         }
         pair.run();
         assert_eq!(pair.events(A), [], "no call may be refused");
-        assert_eq!(pair.events(B), [], "only one request at a time may reach the consumer");
+        assert_eq!(pair.events(B), [], "only one request at a time may reach the program");
         pair.accept(id, 0x1234 + n as u32);
         pair.run();
         accepted.extend(pair.events(A).into_iter().map(|(id, _)| id));
@@ -742,7 +742,7 @@ fn a_flood_of_requests() {
         assert!(pair.cms[B].len() <= BACKLOG);
         assert!(pair.cms[B].transmits.len() <= 1024);
     }
-    // The consumer does not decide and the callers do not repeat their REQs, so the requests are
+    // The program does not decide and the callers do not repeat their REQs, so the requests are
     // withdrawn.
     assert_eq!(pair.events(B).len(), BACKLOG);
     while pair.cms[B].poll_transmit().is_some() {}
@@ -856,13 +856,13 @@ fn hostile_datagrams() {
     assert!(pair.is_empty());
 }
 
-/// A server with some endpoints, each of which takes one connection at a time. It accepts each
-/// request for which it has an endpoint, and rejects the others.
+/// A server with some queue pairs, each of which takes one connection at a time. It accepts each
+/// request for which it has a queue pair, and rejects the others.
 struct Server {
     free: Arc<AtomicUsize>,
-    /// Whether the server creates its endpoints before it has a request.
+    /// Whether the server creates its queue pairs before it has a request.
     creates_before: bool,
-    /// The number of endpoints without a connection.
+    /// The number of queue pairs without a connection.
     unused: usize,
 }
 
@@ -873,7 +873,7 @@ impl Server {
         let server = Server { free: Arc::default(), creates_before, unused: Server::ENDPOINTS };
         server.tell();
         let free = Arc::clone(&server.free);
-        cm.share_endpoints(Box::new(move || free.load(Relaxed)));
+        cm.share_queue_pairs(Box::new(move || free.load(Relaxed)));
         cm.listen(PORT, Server::ENDPOINTS).unwrap();
         server
     }
@@ -901,10 +901,10 @@ impl Server {
     }
 }
 
-/// One address sends 2,000 REQs a second to a server with 16 endpoints, and answers no acceptance.
-/// Each of twenty callers at another address is served at once.
+/// One address sends 2,000 REQs a second to a server with 16 queue pairs, and answers no
+/// acceptance. Each of twenty callers at another address is served at once.
 #[test]
-fn a_flood_of_one_address_leaves_endpoints_to_others() {
+fn a_flood_of_one_address_leaves_queue_pairs_to_others() {
     const CALLERS: u32 = 20;
     let step = Duration::from_micros(500);
     for creates_before in [true, false] {
@@ -935,11 +935,11 @@ fn a_flood_of_one_address_leaves_endpoints_to_others() {
     }
 }
 
-/// A consumer may decide only when it has the requests of all processes of a host.
+/// A program may decide only when it has the requests of all processes of a host.
 #[test]
-fn a_consumer_may_collect_requests_before_it_decides() {
+fn a_program_may_collect_requests_before_it_decides() {
     let mut pair = Pair::new();
-    pair.cms[B].share_endpoints(Box::new(|| 0));
+    pair.cms[B].share_queue_pairs(Box::new(|| 0));
     pair.cms[B].listen(PORT, 32).unwrap();
     for n in 0..32 {
         pair.connect(n << 7 | 1);

@@ -58,7 +58,7 @@ fn a_request_is_accepted_by_another_manager() {
 /// at B.
 #[test]
 fn repeated_requests_reach_the_other_manager() {
-    // The consumer has not decided yet.
+    // The program has not decided yet.
     let mut pair = Pair::new();
     let [a, c] = pair.handed_over();
     pair.pass(5 * SECOND);
@@ -77,7 +77,7 @@ fn repeated_requests_reach_the_other_manager() {
     assert!(matches!(pair.events(A)[..], [(id, Event::Rejected { .. }), _] if id == a));
     assert!(pair.is_empty());
 
-    // The REP is lost, and the consumer disconnects.
+    // The REP is lost, and the program disconnects.
     let mut pair = Pair::new();
     let [a, c] = pair.handed_over();
     pair.lose.extend(["C:REP", "C:REJ28"]);

@@ -57,7 +57,7 @@ fn run_networks(hands_over: bool) {
     }
 }
 
-/// Two adapters with a network between them, and their consumers.
+/// Two adapters with a network between them, and their programs.
 struct Network {
     pair: Pair,
     rng: Rng,
@@ -65,7 +65,7 @@ struct Network {
     passive_qps: u32,
     /// Whether B hands some requests over to C.
     hands_over: bool,
-    /// The events that each consumer got, by connection.
+    /// The events that each program got, by connection.
     events: [BTreeMap<ConnId, Vec<Event>>; 3],
     /// The calls in their order. The caller's port is the index of the call.
     calls: Vec<ConnId>,

@@ -53,7 +53,7 @@ fn data_stand_for_a_lost_rtu() {
     assert_eq!(pair.deadline(), None);
 }
 
-/// Each REP is answered with an RTU, because the kernel's consumer gets no event before the RTU.
+/// Each REP is answered with an RTU, because the kernel's program gets no event before the RTU.
 #[test]
 fn every_rep_is_answered() {
     let mut pair = Pair::new();
@@ -139,7 +139,7 @@ fn an_icmp_error_ends_the_wait() {
 }
 
 #[test]
-fn the_consumers_deadline_comes_first() {
+fn the_programs_deadline_comes_first() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
     let deadline = pair.now + 3 * SECOND;

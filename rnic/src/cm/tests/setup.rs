@@ -100,7 +100,7 @@ fn a_call_to_oneself() {
 }
 
 #[test]
-fn the_consumer_rejects() {
+fn the_program_rejects() {
     for prefix in [true, false] {
         let mut pair = Pair::new();
         pair.cms[B].cfg.ofed_reject_prefix = prefix;
@@ -335,7 +335,7 @@ fn invalid_requests_are_refused() {
         );
         assert!(pair.cms[B].is_empty());
     }
-    // The header that the consumer would see contains a false caller's address.
+    // The header that the program would see contains a false caller's address.
     let other = IpAddr::from([10, 0, 0, 3]);
     let mad = Mad {
         transaction,

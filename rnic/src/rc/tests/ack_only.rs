@@ -119,7 +119,7 @@ fn a_last_acknowledgement_may_be_lost() {
         while pair.b.received().is_empty() {
             pair.step().unwrap();
         }
-        // B's consumer has received the message and disconnects. A may or may not have received the
+        // B's program has received the message and disconnects. A may or may not have received the
         // acknowledgement yet.
         delivered += 1;
         let Pair { mut a, b, mut now, .. } = pair;

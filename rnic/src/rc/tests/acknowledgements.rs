@@ -310,7 +310,7 @@ fn pair_with_an_answer(packets: usize) -> (Pair, Buf) {
     (pair, near)
 }
 
-/// The peer may reuse the place of its request as soon as it sees the answer of this consumer, so
+/// The peer may reuse the place of its request as soon as it sees the answer of this program, so
 /// the acknowledgement does not stay behind the answer.
 #[test]
 fn an_owed_acknowledgement_leaves_with_the_next_packet() {

@@ -577,7 +577,7 @@ fn only_the_missing_packets_are_sent_again() {
     let [source, sink] = [pair.a.buf(60 * OCTETS).filled(&mut Rng(1)), pair.b.buf(60 * OCTETS)];
     let mut costs = Vec::new();
     for lost in [&[7][..], &[0], &[3, 4, 50], &[1, 5, 9, 58], &[59]] {
-        let before = pair.a.rc.stats().repeated;
+        let before = pair.a.rc.stats().sent_again;
         sink.octets_mut().fill(0);
         pair.a.post(write(1, &[source.seg(0, 60 * OCTETS)], sink.remote(0)));
         pair.a.rc.open_window();
@@ -593,7 +593,7 @@ fn only_the_missing_packets_are_sent_again() {
         }
         assert_eq!(sink.octets(), source.octets());
         assert_eq!(pair.a.completions().len(), 1);
-        let repeated = pair.a.rc.stats().repeated - before;
+        let repeated = pair.a.rc.stats().sent_again - before;
         let round_trips = (pair.now - start).as_secs_f64() / 0.0009;
         costs.push((repeated, (round_trips * 10.0).round() / 10.0));
     }

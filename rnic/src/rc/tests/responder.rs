@@ -527,7 +527,7 @@ fn memory_that_goes_away() {
     assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, OCTETS, WcStatus::LocalProtection)]);
 }
 
-/// The responses to a READ have arrived, and the consumers have agreed that the memory is no longer
+/// The responses to a READ have arrived, and the programs have agreed that the memory is no longer
 /// needed. Then the network delivers the request once more.
 #[test]
 fn a_late_duplicate_of_a_read_does_not_end_the_connection() {

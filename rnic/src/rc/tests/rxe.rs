@@ -49,7 +49,7 @@ struct Post {
     len: usize,
 }
 
-/// An end of a connection and its consumer.
+/// An end of a connection and its program.
 trait Consumer: End {
     /// The octets of the whole memory.
     fn memory(&self) -> &[u8];
@@ -254,7 +254,7 @@ impl Traffic {
         self.returned.push_back(returned);
     }
 
-    /// Posts what the consumers post now, and compares what has happened with what must happen.
+    /// Posts what the programs post now, and compares what has happened with what must happen.
     fn step(&mut self, requester: &mut impl Consumer, responder: &mut impl Consumer) {
         for message in responder.take_messages() {
             assert!(self.messages.pop_front() == Some(message), "a message is wrong");

@@ -18,7 +18,7 @@ const B: usize = 1;
 const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const GUIDS: [u64; 2] = [0xA0, 0xB0];
 const PORT: u16 = 7174;
-/// The number of endpoints that the server has for other callers.
+/// The number of queue pairs that the server has for other callers.
 const ENDPOINTS: usize = 16;
 
 /// The duration of the test. It is long enough for every unconfirmed acceptance to be given up.
@@ -62,7 +62,7 @@ struct Scene {
     ends: [Adapter; 2],
     strangers: Strangers,
     calls: u32,
-    /// Requests that wait until one of the endpoints is free.
+    /// Requests that wait until one of the queue pairs is free.
     waiting: VecDeque<ConnId>,
     accepted: Vec<ConnId>,
     established: [Option<ConnId>; 2],
@@ -266,7 +266,7 @@ impl Scene {
                     }
                 }
             }
-            moved |= self.run_consumer(side);
+            moved |= self.run_program(side);
             let Adapter { cm, side: end, .. } = &mut self.ends[side];
             if cm.deadline().is_some_and(|at| at <= now) {
                 cm.expire(now);
@@ -290,8 +290,8 @@ impl Scene {
         moved
     }
 
-    /// Acts as the consumer of a side.
-    fn run_consumer(&mut self, at: usize) -> bool {
+    /// Acts as the program of a side.
+    fn run_program(&mut self, at: usize) -> bool {
         let now = self.now;
         let mut moved = false;
         while let Some((id, event)) = self.ends[at].cm.poll_event() {

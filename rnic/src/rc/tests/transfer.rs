@@ -34,13 +34,13 @@ fn a_send_a_write_and_a_read_of_each_size() {
         assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, len, WcStatus::Success)));
         assert_eq!(pair.b.received(), [wc(1, WcOp::Recv, len, WcStatus::Success)]);
         assert!(pair.a.rc.is_drained() && pair.b.rc.is_drained());
-        assert_eq!(pair.a.rc.stats().repeated, 0);
+        assert_eq!(pair.a.rc.stats().sent_again, 0);
     }
 }
 
 /// A completion is not solicited if its request or receive was posted quiet. In this test a
 /// receive's own flag counts, and not the sender's. A completion that is not solicited does not
-/// wake a consumer that waits for solicited completions.
+/// wake a program that waits for solicited completions.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
@@ -211,12 +211,12 @@ fn a_bottleneck_with_a_short_queue() {
     pair.drive().unwrap();
     assert_eq!(near.octets(), far.octets());
     let stats = pair.a.rc.stats();
-    assert!(stats.repeated * 2 < stats.tx_packets, "{stats:?}");
+    assert!(stats.sent_again * 2 < stats.tx_packets, "{stats:?}");
     let rate = (4 << 20) as f64 * 8.0 / pair.elapsed().as_secs_f64();
     assert!(rate > 60e6, "only {rate} bit/s were reached, and the link has 1e8 bit/s");
 }
 
-/// In verbs, immediate data are four octets. OFED's DAPL passes the octets of the consumer's number
+/// In verbs, immediate data are four octets. OFED's DAPL passes the octets of the program's number
 /// in the byte order of the machine, so a peer with the same byte order gets the same number.
 #[test]
 fn immediate_data_travel_as_they_are_in_memory() {

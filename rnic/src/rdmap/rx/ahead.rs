@@ -1,7 +1,7 @@
 //! Reports of placed writes that lie behind a message which waits for a receive.
 //!
 //! Over InfiniBand a write is acknowledged although a message of the peer waits for a receive, and
-//! a consumer may wait for the write before it posts the receive. So the octets behind such a
+//! a program may wait for the write before it posts the receive. So the octets behind such a
 //! message are read and kept, and the reports among them are handled at once. A report is handled
 //! once more when its turn comes, and says nothing new then.
 

@@ -107,7 +107,7 @@ fn drained_means_answered_too() {
 }
 
 /// A vector that another stream has filled, or that was filled before a flush, completes no
-/// requests. Its requests are no longer in the queue, and the queue's slots belong to the consumer
+/// requests. Its requests are no longer in the queue, and the queue's slots belong to the program
 /// again.
 #[test]
 fn a_vector_of_another_gathering_completes_nothing() {

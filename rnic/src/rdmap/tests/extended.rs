@@ -107,7 +107,7 @@ fn atomic_operations() {
     assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, 8, WcStatus::Success)));
     assert!(
         pair.b.received().is_empty() && pair.b.completions().is_empty(),
-        "the target's consumer must get no completion"
+        "the target's program must get no completion"
     );
     assert!(far.octets()[..16].iter().chain(&far.octets()[24..]).all(|&octet| octet == 0));
 }

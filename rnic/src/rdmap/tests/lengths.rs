@@ -606,7 +606,7 @@ fn every_position_of_a_report_behind_a_message() {
 }
 
 /// A frame may end where a segment of its receive ends. Nothing looks at that segment again, which
-/// the consumer may have deregistered.
+/// the program may have deregistered.
 #[test]
 fn a_segment_that_is_full_is_not_looked_at() {
     let mut target = Target::new(false);

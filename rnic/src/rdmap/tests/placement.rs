@@ -246,7 +246,7 @@ fn a_refused_write_says_so_when_it_completes() {
     }
 }
 
-/// A consumer may wait for its write before it posts the receive for which a message of the peer
+/// A program may wait for its write before it posts the receive for which a message of the peer
 /// waits, in front of the report.
 #[test]
 fn reports_behind_a_message_without_a_receive_count() {

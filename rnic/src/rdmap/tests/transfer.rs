@@ -50,7 +50,7 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
-/// The consumer changes the memory of a frame that is partly sent. The rest of the frame must be
+/// The program changes the memory of a frame that is partly sent. The rest of the frame must be
 /// sent with its old octets. If it were sent with the new octets, the CRC would not match, and the
 /// peer would consider the frame damaged.
 #[test]

@@ -45,7 +45,7 @@ fn a_reserved_queue_pair_is_no_answer() {
     }
 }
 
-/// Linux gets zeros after the private data, because its consumers see the whole field.
+/// Linux gets zeros after the private data, because its programs see the whole field.
 #[test]
 fn linux_gets_no_trailer() {
     let mut net = Net::listening(1);

@@ -104,8 +104,8 @@ fn forged_trailers() {
     }
 }
 
-/// REQs with other addresses in their header than those of the datagram, or without a header,
-/// never reach the consumer.
+/// REQs with other addresses in their header than those of the datagram, or without a header, never
+/// reach the program.
 #[test]
 fn forged_headers() {
     let mut net = Net::listening(64);
@@ -154,9 +154,9 @@ fn a_flood_to_a_closed_port() {
     }
 }
 
-/// A flood to a listener whose consumer does not decide fills the backlog and nothing else.
+/// A flood to a listener whose program does not decide fills the backlog and nothing else.
 #[test]
-fn a_flood_to_an_idle_consumer() {
+fn a_flood_to_an_idle_program() {
     const BACKLOG: usize = 8;
     let mut net = Net::listening(BACKLOG);
     for flood in [flood(false), flood(true)] {
@@ -168,10 +168,10 @@ fn a_flood_to_an_idle_consumer() {
     assert_eq!(net.managers[B].dropped(), 2 * u64::from(FLOOD) - BACKLOG as u64);
 }
 
-/// A consumer answers each request of a flood at once. The number of answers that are kept is
+/// A program answers each request of a flood at once. The number of answers that are kept is
 /// limited, and the latest are kept.
 #[test]
-fn a_flood_to_a_busy_consumer() {
+fn a_flood_to_a_busy_program() {
     let mut net = Net::listening(1);
     let flood = flood(true);
     let mut reps = 0;

@@ -205,7 +205,7 @@ fn a_req_is_lost() {
     assert_eq!(net.event(A), (a, resolved(b"")));
 }
 
-/// A repeated REQ gets the same answer, and the consumer sees one request.
+/// A repeated REQ gets the same answer, and the program sees one request.
 #[test]
 fn reps_are_lost() {
     for accepts in [true, false] {
@@ -231,7 +231,7 @@ fn reps_are_lost() {
     }
 }
 
-/// A slow consumer: repetitions of an undecided request are neither requests nor answered.
+/// A slow program: repetitions of an undecided request are neither requests nor answered.
 #[test]
 fn a_late_decision() {
     let mut net = Net::listening(4);
@@ -332,7 +332,7 @@ fn a_manager_calls_itself() {
     assert_eq!(pass(&mut manager), (call, resolved(b"too")));
 }
 
-/// Linux sends no trailer. The consumer gets the whole field, and the caller's queue pair is not
+/// Linux sends no trailer. The program gets the whole field, and the caller's queue pair is not
 /// known.
 #[test]
 fn linux_calls() {

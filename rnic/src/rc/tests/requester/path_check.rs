@@ -181,14 +181,14 @@ fn a_peer_without_a_receive_gets_full_packets() {
 }
 
 #[test]
-fn a_probe_is_a_full_packet_that_changes_nothing() {
+fn a_check_packet_is_full_and_changes_nothing() {
     let mut path = Path::new();
     let shown = path.peer.buf(OCTETS);
-    path.ours.rc.probe_path(&mut path.ours.burst);
-    let probe = path.ours.sent();
+    path.ours.rc.check_path(&mut path.ours.burst);
+    let check = path.ours.sent();
     let psn = cfg(1).sq_psn.previous();
-    assert_eq!(words(&probe), [format!("{psn} WRITE only of 256 ask 256")]);
-    path.peer.take(path.now, &probe[0]).unwrap();
+    assert_eq!(words(&check), [format!("{psn} WRITE only of 256 ask 256")]);
+    path.peer.take(path.now, &check[0]).unwrap();
     assert!(path.peer.rc.owes_ack());
     path.peer.rc.acknowledge(&mut path.peer.burst);
     for packet in path.peer.sent() {
@@ -198,12 +198,12 @@ fn a_probe_is_a_full_packet_that_changes_nothing() {
     assert_eq!((ours.unexpected, peer.duplicates, peer.rx_messages), (0, 1, 0));
     assert_eq!(path.ours.rc.deadline(), None);
     assert_eq!(shown.octets(), [0; OCTETS]);
-    // A probe that is lost has no effect.
-    path.ours.rc.probe_path(&mut path.ours.burst);
+    // A check packet that is lost has no effect.
+    path.ours.rc.check_path(&mut path.ours.burst);
     assert_eq!(path.run().1, Ok(()));
 }
 
-/// An ICMP message may quote a packet in flight or the probe, but no other packet.
+/// An ICMP message may quote a packet in flight or the check packet, but no other packet.
 #[test]
 fn only_unacknowledged_packets_may_be_quoted() {
     let mut fixture = Fixture::new();
@@ -215,7 +215,7 @@ fn only_unacknowledged_packets_may_be_quoted() {
         fixture.psn.previous().previous().previous() + (ahead + 3) as u32
     }
     assert_eq!(quotable(&fixture), [0; 0]);
-    fixture.side.rc.probe_path(&mut fixture.side.burst);
+    fixture.side.rc.check_path(&mut fixture.side.burst);
     fixture.side.sent();
     assert_eq!(quotable(&fixture), [-1]);
     let source = fixture.side.buf(4 * OCTETS);

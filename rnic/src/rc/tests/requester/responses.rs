@@ -341,7 +341,7 @@ fn only_missing_responses_are_requested_again() {
     fixture.response(Only, 10, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
     assert_eq!(sink.octets(), [9; 20 * OCTETS]);
-    assert_eq!(fixture.side.rc.stats().repeated, 2);
+    assert_eq!(fixture.side.rc.stats().sent_again, 2);
     assert_eq!(fixture.side.rc.deadline(), None);
 }
 

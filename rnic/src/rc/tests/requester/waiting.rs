@@ -71,7 +71,7 @@ fn a_peer_that_drops_packets_gets_all_of_them_again() {
     assert_eq!(fixture.side.rc.stats().rx_sequence_naks, 3);
     fixture.ack(5);
     assert_eq!(fixture.done(), ok([1, 2]));
-    assert_eq!(fixture.side.rc.stats().repeated, 6);
+    assert_eq!(fixture.side.rc.stats().sent_again, 6);
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
             exchange(&mut fixture, Duration::from_millis(delay));
         }
         let stats = fixture.side.rc.stats();
-        assert_eq!((stats.repeated, stats.probes), (repeated, repeated), "{delay} ms");
+        assert_eq!((stats.sent_again, stats.probes), (repeated, repeated), "{delay} ms");
 
         // The peer is fast again, and a packet is lost.
         for _ in 0..100 {
@@ -476,7 +476,7 @@ fn a_late_acknowledgement_is_no_loss() {
     fixture.ack(63);
     // The window has its original size.
     assert_eq!(fixture.sent().len(), 36);
-    assert_eq!(fixture.side.rc.stats().repeated, 1);
+    assert_eq!(fixture.side.rc.stats().sent_again, 1);
 }
 
 #[test]
