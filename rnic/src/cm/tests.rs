@@ -1,6 +1,7 @@
 //! Two [`Cm`]s with a network between them. The test controls the clock.
 
 mod close;
+mod floods;
 mod forged;
 mod hand_over;
 mod many;
