@@ -54,7 +54,7 @@ const WAITER: u32 = 4;
 /// microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
 /// How many times `try_lock` leaves a free lock to the threads that wait for it. If none of them
-/// has taken the lock after that, they have no processor to run on.
+/// takes the lock in this time, they have no processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached only through an `EngineGuard`, of which there is one at a time.
@@ -166,9 +166,10 @@ impl<T: Deferring> EngineLock<T> {
     /// Ends what [`begin_wait`](Self::begin_wait) has begun.
     pub(crate) fn end_wait(&self) {
         self.holder_waits.store(false, Ordering::SeqCst);
-        // This write changes nothing, but it comes either after that of a thread in `await_holder`
-        // or before it. In the first case this thread sees what came before that call. In the
-        // second case the other thread sees that this one goes on.
+        // This write changes nothing, but orders this thread and a thread in `await_holder`, which
+        // writes to the same word. If this write is the later one, this thread sees what came
+        // before that call. If it is the earlier one, the other thread sees that this thread goes
+        // on.
         self.state.fetch_or(0, Ordering::AcqRel);
     }
 
@@ -176,8 +177,8 @@ impl<T: Deferring> EngineLock<T> {
     /// itself ([`begin_wait`](Self::begin_wait)). A thread that gets the lock later sees
     /// everything that the caller did before the call.
     pub(crate) fn await_holder(&self) {
-        // This write changes nothing, but it comes either after the one that took the lock or
-        // before the one that takes it next. A later holder sees what came before it.
+        // This write changes nothing, but each write that takes the lock comes before or after it.
+        // A thread that takes the lock afterwards sees what came before this write.
         if self.state.fetch_or(0, Ordering::AcqRel) & HELD == 0 {
             return;
         }

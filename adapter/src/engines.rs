@@ -3,13 +3,13 @@
 //! An adapter begins with one engine and gets more as the consumer creates endpoints, up to a
 //! limit. Each engine has a lock, a poller and a progress thread of its own, so threads that use
 //! different engines do not meet. An endpoint stays with one engine. Endpoints that share a
-//! completion queue or a shared receive queue have the same engine, unless the consumer combines
-//! queues that already belong to different engines. In that case the completion queue is
-//! [shared](rnic::Cq::share).
+//! completion queue or a shared receive queue have the same engine. There is one exception: a
+//! consumer may combine queues that already belong to different engines. Then the engines
+//! [share](rnic::Cq::share) the completion queue.
 //!
-//! A consumer's thread makes progress with the engines of the queue that it polls or waits for, and
-//! these engines are then *served* by this thread. It also makes progress with the engines that it
-//! has served before, and with engines that no thread has served yet. So one thread that uses all
+//! A consumer's thread makes progress with the engines of the queue that it polls or waits for.
+//! From then on, it *serves* these engines: it makes progress with them in its later calls, too. It
+//! also makes progress with engines that no thread has served yet. So one thread that uses all
 //! endpoints makes progress with all of them, and several threads with endpoints of their own leave
 //! each other alone. An engine whose thread does something else is served by its progress thread.
 
@@ -143,8 +143,9 @@ impl<E: MakeProgress> Engines<E> {
         self.served_by_this_thread(of).iter().for_each(|number| self.get(number).poll());
     }
 
-    /// Records that this thread serves the engines `of`, and returns all engines that it makes
-    /// progress with: these, those that it has served before, and those that no thread has served.
+    /// Records that this thread serves the engines `of`. Returns all engines that the thread makes
+    /// progress with: `of`, the engines that it has served before, and the engines that no thread
+    /// has served.
     fn served_by_this_thread(&self, of: EngineSet) -> EngineSet {
         let this = nesting::thread();
         let mut served = EngineSet::EMPTY;
@@ -160,10 +161,11 @@ impl<E: MakeProgress> Engines<E> {
         served
     }
 
-    /// Places an endpoint or a shared receive queue, until [`Engines::leave`] is called. `bound` is
-    /// the engine that one of its queues belongs to. If there is none, places it with an engine
-    /// that has nothing yet, creates an engine if that is allowed, or takes the one that has the
-    /// fewest. `settle` runs before another endpoint is placed.
+    /// Chooses the engine of an endpoint or a shared receive queue, which keeps it until
+    /// [`Engines::leave`] is called. This is the first of the following that exists: the engine
+    /// `bound` of one of its queues, an engine without endpoints, a new engine (if another one is
+    /// allowed), and the engine with the fewest endpoints. `settle` runs before the next endpoint
+    /// gets its engine.
     pub(crate) fn place(&self, bound: Option<usize>, settle: impl FnOnce(usize)) -> usize {
         let mut placing = lock(&self.placing);
         let number = bound.unwrap_or_else(|| self.choose(&mut placing));
@@ -243,9 +245,9 @@ impl<E: MakeProgress> Engines<E> {
         self.iter().for_each(|reactor| drop(reactor.engine.lock()));
     }
 
-    /// Sends the requests that consumers have posted and that wait for the next poll. A consumer
-    /// may free the memory of a request that needs no answer soon after it has posted the request,
-    /// because a device would have read the memory by then.
+    /// Sends the posted requests that wait for the next poll. A device reads the memory of a
+    /// request soon after the post, so a consumer may then free the memory of a request that needs
+    /// no answer.
     pub(crate) fn send_posted(&self) {
         let has_posts = |reactor: &&Arc<Reactor<E>>| !reactor.shared.doorbells.is_empty();
         self.iter().filter(has_posts).for_each(|reactor| reactor.engine.lock().run_deferred());

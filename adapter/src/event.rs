@@ -90,9 +90,9 @@ pub enum Event<'a, E: MakeProgress> {
         /// Whether `octets` is the length of the whole message.
         whole: bool,
     },
-    /// The cause of a failure that is about to be reported, or of a message that waits. An engine
-    /// reports this event before the work that fails completes, as far as it knows the cause by
-    /// then. If it reports several, the first failure counts.
+    /// The cause of a failure, or of a message that waits. An engine that knows the cause of a
+    /// failure reports it before the failed work completes. If it reports several causes, the first
+    /// failure counts.
     Cause(Cause),
 }
 

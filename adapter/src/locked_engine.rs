@@ -33,8 +33,8 @@ pub(crate) struct LockedEngine<E: MakeProgress> {
     /// The deferred work that this thread is doing now. The value is kept so that its memory is
     /// reused.
     deferred: DeferredCalls<E::RequestData>,
-    /// Whether the remaining work need not be published when the lock is released, because it has
-    /// not changed or because nobody reads it.
+    /// Whether the lock can be released without publishing the remaining work: the work has not
+    /// changed, or nobody reads it.
     skips_publishing: bool,
     /// Whether the holder of the lock checks the remaining work itself before it sleeps.
     pub(crate) holder_checks: bool,

@@ -2,8 +2,9 @@
 //!
 //! The other process may store any value in this memory at any time. So each side keeps its own
 //! position in private memory, checks what it reads of the other side's position, and accesses
-//! nothing outside the ring. A side that finds another value in the place of its own position than
-//! it has stored reports that, too: the other side may have believed that value and waited.
+//! nothing outside the ring. A side also reports that its own position in this memory is not the
+//! value that it has stored: the other side may have read the wrong value, and may wait because of
+//! it.
 //!
 //! A side that is about to sleep sets its flag and then looks at the other side's position once
 //! more. The other side moves its position and then looks at the flag. Each puts a fence between
@@ -15,8 +16,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The size of a ring in octets. It is small enough for the caches of the two processors.
 pub const CAPACITY: usize = 256 << 10;
-/// A position is published after this many octets, so that the other side copies the first part of
-/// a large message while this side copies the next one.
+/// A side publishes its position after this many octets. So the other side copies the beginning of
+/// a large message while this side still copies the rest.
 const PUBLISH_BYTES: usize = 32 << 10;
 /// A producer that found the ring full continues when this many octets are free.
 const MIN_FREE_BYTES: u64 = CAPACITY as u64 / 4;

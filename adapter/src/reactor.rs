@@ -22,17 +22,17 @@
 //! call for seconds. It is unknown in advance whether a consumer polls or watches its memory, so
 //! these rules apply:
 //!
-//! - A consumer that calls less than once in 50 µs does not count as polling, and the progress
-//!   thread does not wait for it.
+//! - A consumer that calls less often than every 50 µs does not count as polling, and the progress
+//!   thread does not leave the work to it.
 //! - The progress thread adapts to whether it was useful ([`schedule`]). If data arrived that no
 //!   consumer looked for, the thread was useful, and next time it returns to the poller within 10
 //!   µs of the consumer's last call. Otherwise it stays away twice as long as before.
 //! - A consumer that takes completions makes a pass when it finds its queue empty. So the progress
 //!   thread does not take over for half a millisecond while waits find completions.
-//! - A pass that finds the first part of a message waits for the rest
-//!   ([`LockedEngine::wait_for_message`]), because a program that sees a part in memory may watch
-//!   memory for the last octet. If the rest is late, the pass asks the progress thread to wait for
-//!   it.
+//! - A pass that finds the beginning of a message waits for the rest
+//!   ([`LockedEngine::wait_for_message`]): a program that sees the beginning in memory may then
+//!   look only at memory, until the last octet is there. If the rest is late, the pass asks the
+//!   progress thread to wait for it.
 //!
 //! While a consumer sleeps on a file descriptor of its own (`require_progress`), the adapter cannot
 //! know when that consumer will make progress. So the progress thread stays active, even if other
@@ -295,8 +295,8 @@ impl<E: MakeProgress> Reactor<E> {
         let followers = lock(&self.followers);
         // SAFETY: the wakes are in the list, and the list is locked.
         let mut wakes = followers.iter().map(|follower| unsafe { &*follower.0 });
-        // A follower that has been signalled may already have the event that it waits for, and then
-        // does not return to the poller.
+        // A follower that has been signalled may already have its event. Then it does not return to
+        // the poller.
         if let Some(next) = wakes.find(|wake| !wake.is_signalled()) {
             let in_poller = next.signal();
             debug_assert!(!in_poller, "a follower is not in the poller");

@@ -147,8 +147,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let circumstances = MeasurementInfo::now("dat");
     let mut pair = Pair::start_interruptible(&plan, Placement { params: "", host, processors })?;
     // The page is opened before the first round, so that a file that cannot be written is an error
-    // at once. It is not opened earlier, because a signal that ends this program while the
-    // processes start would leave the temporary file of the page behind.
+    // at once. It is opened after the processes have started: a signal that ends this program
+    // before that leaves no temporary file behind.
     let page = options.html.as_deref().map(Output::new).transpose()?;
     let mut info = ConnectionInfo::default();
     let (requested, mut interrupted) = (points.len(), None);

@@ -139,10 +139,9 @@ impl Finding {
 }
 
 /// Calls `inspect` for each entry that programs can ask for, and returns the results: `None` if the
-/// entry's library provides the entry, otherwise the reason why not. Each entry is inspected,
-/// because a library may register one entry and not another. But after an inspection has shown that
-/// a library does not load, or that its start does not end, the other entries of this library are
-/// not inspected.
+/// entry's library provides the entry, otherwise the reason why not. A library may register one
+/// entry and not another, so each entry is inspected. There is one exception: if a library does not
+/// load, or if its start does not end, its other entries are not inspected.
 ///
 /// An inspection takes a process, so at most `limit` entries are inspected. The second value is the
 /// number of entries that were not inspected because of this limit.
@@ -204,8 +203,8 @@ impl<K: Eq + Hash> Lines<K> {
     }
 }
 
-/// Returns a warning for each entry that does not open or that no program can ask for, and the
-/// number of entries whose provider was not started because of `limit`.
+/// Returns a warning for each entry that does not open, and for each entry that no program can ask
+/// for. Also returns the number of entries whose provider was not started because of `limit`.
 fn warnings(
     entries: &[Entry],
     devices: &Devices,
@@ -304,8 +303,8 @@ pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
         return Ok(Vec::new());
     };
     let findings = match repeated(&entries[at], first_duplicates(&entries)[at]) {
-        // There is no concern about an entry that the user has marked nondefault, because programs
-        // are not meant to use that entry.
+        // An entry that the user has marked nondefault gets no warning, because programs are not
+        // meant to use it.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
         None => warnings(&entries[at..=at], &Devices::of_host(), 1, inspect_library).0,

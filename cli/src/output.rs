@@ -49,9 +49,8 @@ pub(crate) struct Output {
 }
 
 enum Destination {
-    /// A temporary file in this directory, which replaces the file of that name when it is
-    /// complete. It exists only while it is written, so that a signal that ends the process leaves
-    /// none.
+    /// A temporary file in this directory. It is created when the whole content is known, and then
+    /// replaces the file of that name. So a signal that ends the process earlier leaves no file.
     Beside(PathBuf),
     /// A device or a pipe, which is written to directly.
     Itself(File),

@@ -181,10 +181,11 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
 /// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees
 /// once it has counted the last completion. So the counts must be right:
 ///
-/// 1. Each posted request, each posted receive, and each buffer of a shared receive queue that a
-///    message of this queue pair has taken completes at most once, with the id that it was posted
-///    with. Nothing else completes with this token. Completions go to the queues that [`QpCfg`]
-///    names. Completions of requests are in posting order, and so are completions of receives.
+/// 1. The following complete at most once, with the id that they were posted with: posted requests,
+///    posted receives, and the buffers that messages of this queue pair have taken from a shared
+///    receive queue. Nothing else completes with this token. Completions go to the queues that
+///    [`QpCfg`] names. Completions of requests are in posting order, and so are completions of
+///    receives.
 /// 2. After `drop` has returned, nothing more completes with this token.
 /// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive
 ///    that [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
@@ -259,8 +260,8 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// # Safety
     /// No other thread posts requests during this call.
     unsafe fn carried_out(&self) -> u64;
-    /// The number of receive buffers that have not completed and that will never complete if the
-    /// queue pair is dropped now. The transport counts only buffers of which it is sure.
+    /// The number of posted receive buffers that would never complete if the queue pair were
+    /// dropped now. The transport counts only buffers of which it is sure.
     fn withdrawn(&self) -> usize {
         0
     }

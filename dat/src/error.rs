@@ -81,8 +81,8 @@ impl Error {
         self
     }
 
-    /// The name of the DAT function that failed, such as `dat_ep_connect`, or of the method of this
-    /// crate that failed without calling one.
+    /// The name of what failed: a function of DAT such as `dat_ep_connect`, or a method of this
+    /// crate that has called none.
     pub fn call(&self) -> &'static str {
         self.call
     }

@@ -93,8 +93,8 @@ impl NotificationObject {
 ///
 /// The descriptor is readable while the object has a trigger that was not taken. When it is
 /// readable, call [`take`](Self::take) until there is no trigger, and take all events of each
-/// dispatcher that it returns: what is left triggers the object again. The program only waits for
-/// the descriptor; it must not read, write or close it.
+/// dispatcher that it returns. Events that are left trigger the object again. The program only
+/// waits for the descriptor; it must not read, write or close it.
 ///
 /// ```no_run
 /// use std::os::fd::AsFd;

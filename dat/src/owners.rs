@@ -9,13 +9,14 @@
 //!
 //! - Each dispatcher has a list of the endpoints whose connection events it reports. What an event
 //!   points to is read only if the endpoint of the event is in this list.
-//! - No endpoint gets into the list with a handle of which events of a freed endpoint may be
-//!   queued. They cannot be queued any more when the queue was found empty after the free, or when
-//!   an event was taken of an endpoint that was created after the free. The provider reports the
-//!   connection events of a dispatcher in the order in which they happened.
-//! - The end of a connection is its last event. If it was not taken before the endpoint was reset,
-//!   the private data of the endpoint's events are not read until it was taken. A provider whose
-//!   queue has overflowed may have lost this event. Then they are not read any more.
+//! - Events of a freed endpoint may still be queued. No new endpoint with the same handle gets into
+//!   the list before they are gone: before the queue was found empty after the free, or an event
+//!   was taken of an endpoint that was created after the free. The provider reports the connection
+//!   events of a dispatcher in the order in which they happened.
+//! - The end of a connection is its last event. If an endpoint is reset before this event was
+//!   taken, the private data of the endpoint's events are not read until it is taken. A provider
+//!   whose queue has overflowed may have lost this event. In that case private data are not read
+//!   any more.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -182,8 +182,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether a read that has moved too few octets need not be repeated, because the
-    /// poller or the next pass reports when there are more.
+    /// Returns whether the next octets can wait, because the poller or the next pass will report
+    /// them. If not, a read that has moved too few octets is repeated at once.
     #[inline]
     pub(crate) fn is_drained(&mut self) -> bool {
         // The octets of TCP may have been the last ones before those of the ring, for which the

@@ -62,8 +62,8 @@ impl LingeringSockets {
 
     /// Sends a reply that refuses the request of a watched socket, and lets the socket linger. A
     /// socket that is closed at once does not repeat a lost reply, so the caller would call again.
-    /// If many sockets linger, or if the process has few descriptors left, the socket is reset
-    /// after the reply, so that callers that keep their sockets open do not use up the descriptors.
+    /// But callers that keep their sockets open must not use up the descriptors. So the socket is
+    /// reset after the reply if many sockets linger, or if the process has few descriptors left.
     pub(crate) fn add_refused(
         &mut self,
         resources: &mut EngineResources,

@@ -3,8 +3,9 @@
 //! A connection begins over TCP. After some transfers the side that has connected offers a segment
 //! of memory with two rings ([`offer`]). Each side then sends its octets by its ring: first it
 //! stores how many octets it has sent by TCP, and the other side reads these before it reads the
-//! ring. So a stream continues at any octet, and nothing above the socket knows which way an octet
-//! took. TCP remains for the end of the connection: the kernel closes it when a process ends.
+//! ring. So each side can switch at any octet, and nothing above the socket knows which way an
+//! octet took. The TCP connection stays open, because the kernel closes it when a process ends, and
+//! so reports the end.
 //!
 //! | file | content |
 //! |---|---|
@@ -39,7 +40,7 @@ use crate::socket::IoOutcome;
 /// The number of transfers after which the side that has connected offers shared memory by default.
 /// A connection that is idle needs none.
 pub(crate) const TRANSFERS_BEFORE_OFFER: u32 = 4;
-/// The number of transfers after which an offer is repeated that found no room in the peer's queue.
+/// An offer that found no room in the peer's queue is repeated after this number of transfers.
 pub(crate) const TRANSFERS_BEFORE_REPETITION: u32 = 64;
 /// The number of connections of an engine that may share memory. The others stay with TCP.
 pub(crate) const MAX_SHARED: usize = 256;
@@ -52,8 +53,8 @@ pub(crate) struct SharedMemory {
     segment: Segment,
     /// This end of a pair of sockets. An octet wakes the peer.
     wake_socket: UnixStream,
-    /// 1 more than the number of octets that this side had sent by TCP before it switched to the
-    /// ring, or 0 if it sends by TCP.
+    /// 0 while this side sends by TCP. Afterwards, 1 more than the number of octets that it had
+    /// sent by TCP.
     switched: u64,
     /// Whether the peer sends by the ring, and all octets that it had sent by TCP have been read.
     receives: bool,
@@ -201,8 +202,8 @@ impl SharedMemory {
         !self.consumer.is_empty()
     }
 
-    /// Returns whether this side need not read the peer's ring again, which it has found empty. If
-    /// it need not, the peer wakes this side later, unless this side polls.
+    /// Called when this side has found the peer's ring empty. Returns whether this side can rely on
+    /// being woken or on its own polling, and need not read the ring again now.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.polls || self.consumer.announce_sleep()

@@ -17,8 +17,8 @@ use crate::peer::{Message, Plan, Task};
 use crate::wait_mode::{CONNECT_TIMEOUT, PEER_TIMEOUT, Role};
 use crate::{cpu, json_lines};
 
-/// The maximum time between two messages from the processes. It is twice [`PEER_TIMEOUT`], so that
-/// a process that waits for the other in vain can first report what it waited for.
+/// The maximum time between two messages from the processes. It is twice [`PEER_TIMEOUT`]: a
+/// process that waits for the other in vain reports first what it waited for.
 const MESSAGE_TIMEOUT: Duration = PEER_TIMEOUT.saturating_mul(2);
 /// The time that a process has to report its own observations after the other process has failed.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);

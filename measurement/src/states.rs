@@ -2,8 +2,8 @@
 //!
 //! Some machines run at two speeds and change from one to the other after seconds or minutes. For
 //! example, the host of a virtual machine may move its processors nearer together or further apart.
-//! The median of all rounds would then be a figure of the state that happened to last longer, with
-//! a spread that belongs to neither state.
+//! The median of all rounds would then belong to the state that happened to last longer, and the
+//! spread to neither state.
 
 /// The minimum number of rounds in a state. A single round may have been disturbed.
 const MIN_ROUNDS: usize = 2;

@@ -173,8 +173,8 @@ enum QpState {
 #[derive(Clone, Copy)]
 struct Connection {
     peer: Id,
-    /// Whether the upcall `Established` was delivered. No data move before both ends have got this
-    /// upcall, so that no completion precedes it.
+    /// Whether the upcall `Established` was delivered. Data move only when both ends have got this
+    /// upcall, so that it precedes all completions.
     announced: bool,
     /// The number of requests to carry out before a graceful close ends the connection.
     closing: Option<usize>,

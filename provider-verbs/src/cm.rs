@@ -189,8 +189,8 @@ impl Channel {
             }
         };
         for id in [&connections].into_iter().chain(&datagrams) {
-            // The kernel's backlog counts only the requests that this process has not taken yet, so
-            // it is large. `handle` enforces the consumer's backlog.
+            // The kernel's backlog counts only the requests that this process has not taken yet. It
+            // is large, because `handle` enforces the consumer's backlog.
             // SAFETY: the identifier is live.
             check(unsafe { (self.core.cm.rdma_listen)(id.id.as_ptr(), 1024) })
                 .map_err(listen_error)?;

@@ -475,8 +475,8 @@ impl QpShared {
         if uses_markers && self.post_send_marker(FLUSHED) {
             markers |= 2;
         }
-        // Treat a work queue as flushed if its marker could not be posted, so that the end does not
-        // wait for that marker.
+        // If the marker of a work queue cannot be posted, the queue counts as flushed, so that the
+        // end does not wait for the marker.
         if uses_markers && markers & 1 == 0 {
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }

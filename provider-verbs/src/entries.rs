@@ -49,7 +49,8 @@ fn file_names(directory: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Fails if there is no device, so that a user without a device is not told to install libraries.
+/// Fails first if there is no device: a user without a device need not be told to install
+/// libraries.
 pub(crate) fn require_device(sysfs: &Path) -> Result<(), OpenError> {
     if !file_names(sysfs).is_empty() {
         return Ok(());

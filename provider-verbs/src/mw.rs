@@ -2,8 +2,8 @@
 //! pair.
 //!
 //! Each bind uses a new window of the device, and the previous window is deallocated when the bind
-//! has completed. To reuse a window of type 2, this side would have to invalidate it with a
-//! request. The peer may invalidate the window at any time, and if it has done so before, this
+//! has completed. A window of type 2 can be reused only after this side has invalidated it with a
+//! request. If the peer has already invalidated the window, which it may do at any time, the
 //! request crashes the host (rxe 6.12). An unbind is an empty request. When it completes, the
 //! window is deallocated. All binds are signalled, so that this crate knows which memory a window
 //! gives access to. The consumer does not get completions that it has not asked for.

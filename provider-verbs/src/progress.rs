@@ -429,8 +429,8 @@ impl ProgressContext {
     /// - `check_at`: the time of the next search for failed queue pairs, if there are connections.
     /// - `retry`: the time to wait before the next attempt to end connections.
     fn poll_timeout(&self, check_at: Instant, retry: Duration) -> Option<Timespec> {
-        // A thread that handles events at this moment may have emptied `ending` and `failed`, and
-        // may put queue pairs back into `ending` without waking this thread.
+        // Another thread may be handling events at this moment. It has emptied `ending` and
+        // `failed`, and may put queue pairs back into `ending` without waking this thread.
         let handling = self.handling.try_lock();
         let taken = handling.is_err();
         let has_ending = taken || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();

@@ -265,9 +265,9 @@ impl Drop for QpShared {
     }
 }
 
-/// The room in the completion queue of requests and in that of receives for the completions that
-/// the consumer does not get. A datagram queue pair needs no markers, because each of its requests
-/// leaves a completion.
+/// The numbers of completions that are hidden from the consumer and need room: in the completion
+/// queue of requests, and in that of receives. A datagram queue pair needs no markers, because each
+/// of its requests leaves a completion.
 fn reserved_room(progress: &ProgressContext, is_datagram: bool, max_requests: usize) -> [usize; 2] {
     match is_datagram {
         true => [max_requests, 0],

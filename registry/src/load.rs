@@ -319,9 +319,9 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &std::ffi::CStr) -> Result<T,
 
 /// Moves the library that contains this code into the global scope.
 ///
-/// Providers are not linked with a registry. They find `dat_registry_add_provider` and the other
-/// functions in the global scope when they are loaded. Without this call they would not find them
-/// in an application that opened this library with RTLD_LOCAL, as plug-in systems do.
+/// Providers are not linked with a registry. When they are loaded, they look for
+/// `dat_registry_add_provider` and the other functions in the global scope. A plug-in system opens
+/// this library with RTLD_LOCAL, outside of the global scope. This call adds it to the scope.
 fn promote_to_global_scope() {
     static DONE: OnceLock<Option<ManuallyDrop<Library>>> = OnceLock::new();
     DONE.get_or_init(|| {

@@ -46,8 +46,8 @@ impl Registry {
             attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
         let Some(Ok(provider)) = attempt else { return not_found };
         // SAFETY: the provider is loaded. The table of a provider without extensions ends before
-        // this word, but a consumer that queries by name expects a provider with extensions, and
-        // without an IA the provider cannot be asked.
+        // this word. Whether it has extensions cannot be asked without an IA, but a consumer that
+        // queries by name expects them.
         let Some(function) = (unsafe { (*provider.table.0).handle_extendedop_func }) else {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         };

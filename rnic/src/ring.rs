@@ -59,7 +59,7 @@ struct Side {
     shape: Shape,
 }
 
-/// The memory of the slots, and its division.
+/// Where the slots are in memory, and how large each of them is.
 #[derive(Clone, Copy)]
 struct Shape {
     slots: NonNull<u8>,

@@ -197,11 +197,11 @@ impl Udp {
     /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. From now on, an
     /// ICMP error also makes the next call of [`send`](Self::send) try twice.
     ///
-    /// The kernel reports an ICMP error to the socket that would receive an answer to the quoted
-    /// packet, whichever socket has sent the packet. If several unconnected sockets are bound to
-    /// one address and port, this may be any of them. Do not use the error queue of such a socket.
-    /// A socket that is bound to the same port of all addresses gets none of these reports, and a
-    /// connected one gets only those about packets to its peer.
+    /// An ICMP error quotes a packet. The kernel reports the error to the socket that would receive
+    /// an answer to that packet, even if another socket has sent it. Do not use the error queue if
+    /// several unconnected sockets are bound to one address and port, because any of them may get
+    /// the report. A socket that is bound to the port on all addresses gets none of these reports,
+    /// and a connected socket gets only those about packets to its peer.
     pub(crate) fn enable_error_queue(&self) -> io::Result<()> {
         match self.local_addr()? {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),

@@ -256,9 +256,9 @@ mod unwinding {
     }
 
     /// Makes a system call by a function that is no cancellation point. The thread can be cancelled
-    /// meanwhile. At such a function the C library does not end the system call in an orderly way:
-    /// its signal unwinds a cancelled thread from any instruction of this function. That does no
-    /// harm, because the function only makes calls, and holds nothing that has a destructor.
+    /// meanwhile. In such a function the signal of the C library unwinds a cancelled thread from
+    /// any instruction. That does no harm, because the function only makes calls, and holds nothing
+    /// that has a destructor.
     ///
     /// pthread_cancel(3) decides by the type of the cancellation to send a signal, and sends the
     /// signal later. In the GNU C library 2.31 to 2.33 and 2.36 to 2.40, that signal ends the

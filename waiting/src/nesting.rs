@@ -122,8 +122,8 @@ pub fn thread() -> usize {
     ACTIVITY.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
-/// Runs `f` in another thread. If the signal handler that makes this call has interrupted a sleep,
-/// the call waits until `f` drops the sender that it gets.
+/// Runs `f` in another thread. `f` gets a sender. A call from a signal handler that has interrupted
+/// a sleep waits until `f` drops this sender.
 ///
 /// # Errors
 /// The error of the system if no thread can be started.

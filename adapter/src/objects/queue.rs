@@ -252,8 +252,8 @@ impl<E: Engine> Qp<E> {
         self.reactor.engine.lock().engine.disconnect(self.index, how);
     }
 
-    /// The number of receive buffers that are posted to the queue pair, or that its messages have
-    /// taken from a shared receive queue, and that have not completed.
+    /// The number of receive buffers that have not completed: those that are posted to the queue
+    /// pair, or those that its messages have taken from a shared receive queue.
     pub fn allocated(&self) -> usize {
         self.reactor.engine.lock().engine.allocated(self.index)
     }
@@ -324,8 +324,8 @@ impl<E: Engine> Qp<E> {
     #[cold]
     fn flush_posted(&self) {
         let engine = &self.reactor.engine;
-        // A signal handler may post while its thread holds this lock, or something for which the
-        // holder of this lock waits.
+        // A signal handler may post although the code that it has interrupted holds this lock, or
+        // holds what the lock's holder waits for.
         match nesting::activity() {
             Activity::Work => self.delegate_posted(),
             _ => engine.lock().engine.transmit(self.index),

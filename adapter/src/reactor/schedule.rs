@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(schedule.next_action(NOTHING), Action::Active);
     }
 
-    /// If the progress thread took over after each request that is posted between two waits, the
-    /// consumer would never find its queue empty, and each wait would cost two thread switches.
+    /// A consumer may post requests between two waits. If the progress thread took over after each
+    /// of them, each wait would cost two thread switches.
     #[test]
     fn a_consumer_that_takes_completions_is_left_alone_for_a_while() {
         let mut schedule = Schedule::new();

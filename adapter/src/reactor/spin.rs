@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(spin.long_waits, 0, "waits poll again after one that is not long");
     }
 
-    /// Two peers on two processors slept, because they shared one before. The wake-up of either
-    /// side takes longer than the other side polls, so that only both together can change that.
+    /// Two peers shared a processor and therefore slept; now they have two. Each side's wake-up
+    /// takes longer than the other side polls, so the waits become short only if both sides poll.
     #[test]
     fn two_peers_begin_to_poll_together() {
         let (mut here, mut there) = (Spin::new(LIMIT), Spin::new(LIMIT));

@@ -100,9 +100,9 @@ fn fold_after(word: &str, text: &str, fold: Fold) -> String {
     line.strip_prefix(word).unwrap_or(&line).to_owned()
 }
 
-/// Groups the entries. The groups that open come first, then those that fail, then those that were
-/// not opened, and last those that this program cannot use. Otherwise the groups keep the order of
-/// the list.
+/// Groups the entries, in this order: entries that open, entries that fail, entries that were not
+/// opened, and entries that this program cannot use. Within each of these kinds, the groups are in
+/// the order of the list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     let mut group_of: HashMap<_, usize> = HashMap::new();
@@ -144,8 +144,8 @@ impl Item {
     }
 
     /// Returns the reason that a provider of OpenDAT has printed after the entry's name. The texts
-    /// of other providers do not count, because they contain process IDs and times, so no two of
-    /// them are equal.
+    /// of other providers contain process IDs and times, so that no two are equal. They do not
+    /// count.
     fn provider_message(&self) -> Option<&str> {
         let State::Fails(reason) = &self.state else { return None };
         reason.lines().find_map(|line| Some(line.strip_prefix("dat: ")?.split_once("): ")?.1))

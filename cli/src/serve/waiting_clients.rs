@@ -2,8 +2,7 @@
 //!
 //! A client that sends nothing costs a descriptor and no thread. If there are too many clients, the
 //! oldest of the address with the most clients is disconnected, so that silent clients do not block
-//! others. A client whose plan has arrived is not disconnected, even if the plan has not been read
-//! yet.
+//! others. A client whose plan has arrived stays connected, even if nobody has read the plan yet.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};

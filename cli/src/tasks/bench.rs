@@ -559,8 +559,8 @@ mod tests {
         assert!(!figures.noisy, "{figures:?}");
     }
 
-    /// Regression test: the row was noisy because of the state with fewer rounds, but its spread
-    /// was that of the other state, so that a table had `!±0 %`.
+    /// Regression test: a row was marked as noisy because of one state, but printed the spread of
+    /// the other state. So a table had `!±0 %`.
     #[test]
     fn the_spread_of_a_noisy_row_is_above_the_limit_in_either_state() {
         let point = Point { operation: Operation::RdmaRead, size: 65536, depth: 1, connections: 1 };

@@ -21,12 +21,12 @@ pub(crate) const MAX_COUNT: u32 = 10_000_000;
 pub(crate) const MAX_INTERVAL_SECONDS: f64 = 5.0;
 /// If answers are not reported one by one, at most this number of answers is reported at a time.
 const ANSWERS_PER_REPORT: usize = 1000;
-/// If answers are not reported one by one, they are reported when their round trips have taken this
-/// many seconds together, so that an early signal finds answers, too.
+/// Answers that are not reported one by one are reported together when their round trips have taken
+/// this many seconds in total. So a signal that ends the program early finds some answers.
 const SECONDS_PER_REPORT: f64 = 0.1;
-/// The maximum number of round trips before a measured one that follows a pause. After a pause the
-/// first ones take up to a hundred times as long, because processors have to leave a state in which
-/// they save power, and caches are empty.
+/// The maximum number of round trips that are made after a pause and before the measured one. The
+/// first round trips after a pause take up to a hundred times as long, because processors have to
+/// leave a state in which they save power, and caches are empty.
 const MAX_WARM_UP: usize = 100;
 /// The maximum time that the round trips before a measured one should take, if they are more than
 /// one.

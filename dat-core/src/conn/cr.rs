@@ -176,9 +176,9 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A connection request that is about to be refused or handed off. Its handle is already stale. The
-/// thread that owns this value holds neither the control lock nor the lock of a handle, because
-/// refusing and handing off take the control lock and the lock of the endpoint's handle.
+/// A connection request that is about to be refused or handed off. Its handle is already stale.
+/// Refusing and handing off take the control lock and the lock of the endpoint's handle. So the
+/// thread that owns this value must hold neither of them.
 #[must_use]
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,

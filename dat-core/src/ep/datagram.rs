@@ -147,8 +147,8 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// Makes the endpoint unconnected again after a connect or accept that has failed at once, if
-    /// it has dealt with no other peer. The lock keeps other calls from starting meanwhile.
+    /// Makes the endpoint unconnected again after a failed connect or accept, unless it has dealt
+    /// with another peer. The caller holds the lock, so no other call starts meanwhile.
     pub(crate) fn fail_call(&self) {
         let Some(peers) = &self.shared.peers else { return };
         let mut peers = lock(peers);

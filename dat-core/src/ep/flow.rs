@@ -522,8 +522,8 @@ mod tests {
         );
     }
 
-    /// A flow is not kept if its completions were suppressed, if nothing was posted to it, or if
-    /// its EVD had overflowed.
+    /// A flow is dropped if its completions were suppressed, if nothing was posted to it, or if its
+    /// EVD had overflowed.
     #[test]
     fn drained_flows_are_not_kept() {
         let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
@@ -554,7 +554,7 @@ mod tests {
         );
         assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
 
-        // The completions are taken one after the other, so few flows are kept.
+        // The completion of each flow is taken before the next flow comes, so few flows are kept.
         let mut freed = FreedFlows::default();
         for _ in 0..ENDPOINTS {
             let flow = flow(1, false);

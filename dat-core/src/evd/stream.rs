@@ -164,9 +164,8 @@ impl<T: Transport> Drop for CompletionStream<T> {
 
 impl<T: Transport> Node<Evd<T>> {
     /// Arms the completion queue again after the streams have changed, because the CNO may now need
-    /// to know of other completions. Another thread may be in a call on the EVD at the same time,
-    /// because the thread that changes an endpoint need not be the thread that uses the endpoint's
-    /// EVDs.
+    /// to know of other completions. Another thread may be in a call on the EVD at the same time:
+    /// one thread may change an endpoint whose EVDs another thread uses.
     fn streams_changed(&self) {
         // SAFETY: the lock of the handle gives the right to dequeue, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };

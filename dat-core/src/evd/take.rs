@@ -47,8 +47,8 @@ impl<T: Transport> Evd<T> {
     ///
     /// - While a thread waits on the EVD, that thread has the right to dequeue, and all other
     ///   threads are refused.
-    /// - At other times, a thread has the right to dequeue while it is in this function or in
-    ///   another function that requires that right.
+    /// - While nobody waits, a thread has the right to dequeue as long as it is in this function or
+    ///   in another one that requires the right.
     ///
     /// On a thread-safe adapter the lock of the EVD's handle ensures this. On other adapters the
     /// consumer ensures it, because the standard lets only one thread at a time use an object.
@@ -199,9 +199,9 @@ impl<T: Transport> Evd<T> {
             let mut place = [MaybeUninit::uninit()];
             let mut polled = Polled::new(&mut place);
             if let Some((found, wc)) = self.take_completion(&mut polled) {
-                // After the look at the queued events above, the transport may have queued an
-                // event, such as the establishment of the connection, before it pushed this
-                // completion. The consumer must get that event first.
+                // The transport may have queued an event, such as the establishment of the
+                // connection, after this thread looked at the queued events and before this
+                // completion was pushed. The consumer must get that event first.
                 if found == DCNT_EVD_DEQUEUE_POLL_FOUND
                     && self.queued_len.load(Ordering::Acquire) > 0
                     && self.take_queued(Order::Now, event)

@@ -154,8 +154,8 @@ impl<T: Transport> Waiter<'_, T> {
 
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        // Notify the CNO of events that arrived while this thread was the waiter, because only this
-        // thread was notified of them. dat_evd_free waits until this notification is done.
+        // While this thread was the waiter, events were announced to it and not to the CNO. So
+        // notify the CNO now. dat_evd_free waits until this notification is done.
         // SAFETY: this thread is still the waiter and so has the right to dequeue when it checks
         // for events.
         let look = || unsafe { self.evd.arm_and_check_events() };
@@ -240,8 +240,8 @@ impl<T: Transport> Evd<T> {
                 }
                 WakeReason::Woken => {}
             }
-            // The clock is read only by a call that finds too few events, because reading it takes
-            // as long as the rest of a call that finds enough.
+            // A call that finds enough events does not read the clock, because that would double
+            // its duration.
             let deadline = *deadline.get_or_insert_with(|| deadline_after(timeout));
             if !spin.is_zero() {
                 let now = Instant::now();

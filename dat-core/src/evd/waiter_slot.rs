@@ -5,9 +5,9 @@
 //! and then looks at the queue. Each thread has a fence between its two steps, so at least one of
 //! the two threads sees the other.
 //!
-//! A waiter that leaves looks at the queue while it still occupies the slot, because only one
-//! thread at a time may look. `event_count` and `cno_changes` tell the waiter whether an event
-//! arrived or the CNO's settings changed after that look.
+//! A waiter that leaves looks at the queue before it gives up the slot, because only one thread at
+//! a time may look. Afterwards, `event_count` and `cno_changes` tell it whether an event has
+//! arrived, or the CNO's settings have changed, since it looked.
 //!
 //! A wait that finds enough events occupies the slot only as a *taker*: new events are not
 //! announced to it, because it does not sleep. So it need not look at the queue once more when it

@@ -167,9 +167,8 @@ control_functions! {
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
         defer_if_working(cno, |cno| {
-            // Wait for the agent only after the lock of the handle was released, because the agent
-            // may be in a call that waits for this lock. The drop of the returned object waits for
-            // the agent.
+            // The agent may be in a call that waits for the lock of the handle. So wait for the
+            // agent after the lock is released: the drop of the returned object does that.
             handle::with_exclusive(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
         })
     }
@@ -215,8 +214,8 @@ waiting_functions! {
 }
 
 /// Waits for a trigger. `evd` is the argument at position `arg`. The lock of the handle is held
-/// only until this thread is in the CNO's list of waiters, because a call that frees the CNO looks
-/// at that list.
+/// until this thread is in the CNO's list of waiters, and not longer: a call that frees the CNO
+/// takes the lock and looks at that list.
 ///
 /// # Safety
 /// The requirements of [`handle::with_object`] apply. `evd` is NULL or may be written to.

@@ -136,9 +136,8 @@ fn add_to_registry(
 }
 
 /// Keeps this library in memory until the process ends. When the last adapter is closed, another
-/// thread may be about to leave a function of the library. A thread that ends in a call does not
-/// keep the library itself, because the thread that waits for its end may hold the lock of the
-/// loader.
+/// thread may still be in the last instructions of a function of the library. Such a thread cannot
+/// keep the library itself: the thread that waits for its end may hold the lock of the loader.
 fn keep_this_library() {
     if cfg!(miri) {
         return;

@@ -5,10 +5,9 @@
 //!
 //! - A call takes the lock, checks that the handle is live, and uses the object while it holds the
 //!   lock.
-//! - A call that names further objects pins each of them. For a pin, the call locks the handle only
-//!   while it checks the handle and increments the count of pins. The call takes all its pins
-//!   before it locks the object that it is made on, so no call waits for one lock while it holds
-//!   another.
+//! - A call that names further objects pins each of them: it locks their handles one after the
+//!   other, and each only until it has checked the handle and counted the pin. Then it locks the
+//!   object that it is made on. So no call waits for one lock while it holds another.
 //! - A call on an adapter pins the adapter instead of holding its lock, so that other threads need
 //!   not wait, for example while the calling thread registers memory.
 //! - A thread that frees the object takes the lock, waits until there are no pins, makes the handle
@@ -22,9 +21,8 @@
 //! same object twice. Before a call waits for the lock of a handle, it checks that the handle is of
 //! the expected type.
 //!
-//! The locks of address handles are leaves: a call may wait for one while it holds the lock of an
-//! endpoint, a pin or an adapter's control lock, and a thread that holds one waits for no other
-//! lock of a handle. No call pins an address handle.
+//! The lock of an address handle is taken last. A call may wait for it while it holds other locks
+//! or pins, and waits for no other handle's lock while it holds it. No call pins an address handle.
 
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -87,9 +85,9 @@ impl HandleLock {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `f` while this thread has the lock. The error is `DAT_ABORT` if this call is made in a
-    /// signal handler and the interrupted code of the same thread either has the lock, or does work
-    /// for which the holder of the lock may wait.
+    /// Runs `f` while this thread has the lock. The error is `DAT_ABORT` in a signal handler that
+    /// has interrupted code which has the lock, or code whose end the holder of the lock may wait
+    /// for.
     #[inline]
     pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         let here = 0_u8;

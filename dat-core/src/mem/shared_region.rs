@@ -335,8 +335,8 @@ mod tests {
         fs::remove_dir(&directory).unwrap();
     }
 
-    /// The variable with the directory in which the process that
-    /// [`processes_that_exit_leave_no_files`] starts claims a cookie.
+    /// [`processes_that_exit_leave_no_files`] starts a process that claims a cookie. This variable
+    /// names the directory for the claim.
     const CLAIMS_IN: &str = "OPENDAT_TEST_CLAIMS_IN";
     /// The exit code of a process that has claimed a cookie.
     const CLAIMED: i32 = 33;

@@ -89,9 +89,9 @@ pub enum Upcall<'a, T: Transport> {
         /// Whether `octets` is the length of the whole message.
         whole: bool,
     },
-    /// The cause of a failure that is about to be reported, or of a message that waits. A transport
-    /// makes this upcall before the work that fails completes, as far as it knows the cause by
-    /// then. If it makes several, the first failure counts.
+    /// The cause of a failure, or of a message that waits. A transport that knows the cause of a
+    /// failure makes this upcall before the failed work completes. If it makes several such
+    /// upcalls, the first failure counts.
     Cause(Cause),
     /// A shared receive queue has fewer buffers left than its low watermark.
     LowWatermark,

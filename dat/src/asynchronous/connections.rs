@@ -29,8 +29,8 @@ pub(super) struct Connections {
 
 /// The end of a connection, for which a future waits.
 struct Closing {
-    /// Unique in the process. The provider may give the handle of a freed endpoint to a new one,
-    /// whose futures must have other ids than those that are left of the old one.
+    /// Unique in the process. The provider may give the handle of a freed endpoint to a new
+    /// endpoint, while futures of the old one still exist. So the handle is not used as an id.
     id: u64,
     connection: u64,
     end: Option<ConnectionEvent>,
@@ -76,9 +76,8 @@ impl Connections {
         wakers
     }
 
-    /// Returns the first event of the current connection. If there is none yet, stores the waker,
-    /// and leaves in its place the one that was stored before. The caller drops that one without a
-    /// lock.
+    /// Returns the first event of the current connection. If there is none yet, exchanges the given
+    /// waker for the stored one. The caller drops the old waker after it has released the lock.
     pub(super) fn poll_outcome(&mut self, waker: &mut Option<Waker>) -> Poll<ConnectionEvent> {
         match &self.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),

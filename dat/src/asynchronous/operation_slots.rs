@@ -34,8 +34,8 @@ enum State {
 }
 
 struct OperationSlot {
-    /// Number of the slot's current or next operation. It is a part of the cookie, so a completion
-    /// that is left over from an endpoint that was dropped finds no operation.
+    /// Number of the slot's current or next operation. It is a part of the cookie, so a late
+    /// completion of an endpoint that was dropped finds no operation.
     generation: u32,
     /// The endpoint or queue of the operation, and its state. `None` if the slot is free.
     operation: Option<(usize, State)>,
@@ -77,8 +77,8 @@ impl OperationSlots {
         is_current.then_some(slot)
     }
 
-    /// Takes the result of an operation. If there is none yet, stores the waker, and leaves in its
-    /// place the one that was stored before.
+    /// Takes the result of an operation. If there is none yet, exchanges the given waker for the
+    /// stored one.
     pub(super) fn poll(&mut self, cookie: u64, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let Some(OperationSlot { operation: Some((_, state)), .. }) = self.slot(cookie) else {
             return Poll::Ready(Err(OperationError::Dropped));

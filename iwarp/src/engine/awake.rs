@@ -6,15 +6,15 @@
 
 use super::Engine;
 
-/// After this number of consecutive reads without data, passes no longer read the ring of a
-/// connection, and its peer wakes this side again.
+/// After this number of consecutive reads without data, passes leave out the ring of a connection
+/// until the peer wakes this side.
 const MAX_EMPTY_READS: u32 = 1000;
-/// While there are such connections, one of this number of passes asks the poller. The poller
-/// reports the other connections, callers, and peers that have ended. A pass that moves data should
-/// not ask, so it may be put off until twice this number.
+/// While passes read rings, every n-th pass asks the poller, which reports the other connections,
+/// callers, and peers that have ended. n is this number. A pass that moves data should not ask, so
+/// the call may come up to n passes later.
 const PASSES_PER_POLL: u32 = 64;
-/// A pass after which a connection has more to read counts as this number of passes, because it has
-/// taken as long.
+/// A pass that leaves data to be read on a connection takes as long as this number of other passes,
+/// and counts as so many.
 const PASSES_OF_BUSY_PASS: u32 = 16;
 
 /// The connections whose rings each pass reads.

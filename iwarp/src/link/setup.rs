@@ -92,9 +92,9 @@ impl Link {
     /// revision (the kernel's drivers do so, too). The time limit of the attempt stays. Ends the
     /// attempt if the last call has failed.
     ///
-    /// So the consumer of an OpenDAT gets several requests for one call, at most three, if a
-    /// connection ends without an answer while its consumer has the request, for example because a
-    /// firewall resets it. Accepting such a request then fails.
+    /// So the consumer of an OpenDAT may get up to three requests for one call: a connection may
+    /// end before the consumer answers the request, for example because a firewall resets it. The
+    /// accept of such a request fails.
     #[cold]
     fn call_again(&mut self, resources: &mut EngineResources) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };

@@ -83,8 +83,8 @@ impl OffersOfEngine {
         self.all.unseen_by.load(Ordering::Relaxed) & self.bit != 0
     }
 
-    /// Passes each offer that this engine has not looked at to `accept`, which returns the offer if
-    /// it is not for this engine.
+    /// Passes each offer that is new to this engine to `accept`. `accept` returns offers for other
+    /// engines.
     #[cold]
     pub(crate) fn look(&self, mut accept: impl FnMut(Offer) -> Option<Offer>) {
         let mut state = self.all.state();

@@ -1,9 +1,8 @@
 //! Finds out that the peer does not read the ring although it has octets to read.
 //!
-//! A process that changes the memory can clear the flag of a side that sleeps, so that its peer
-//! does not wake it. Nothing but a timer ends the silence that follows. The timer runs only on a
-//! side that has sent something: if all its octets have been read, it waits for nothing in the
-//! memory.
+//! The other process may clear the flag by which a sleeping side asks to be woken. Then nothing but
+//! a timer ends the sleep. The timer runs only while octets that this side has sent are not read,
+//! because otherwise this side waits for nothing in the memory.
 
 use std::time::{Duration, Instant};
 

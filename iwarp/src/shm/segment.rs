@@ -33,8 +33,8 @@ pub(super) enum Side {
 struct Control {
     /// The rings of the octets that the offering side and the accepting side send.
     rings: [Header; 2],
-    /// For each direction: 1 more than the number of octets that were sent by TCP before the first
-    /// octet of the ring, or 0 if all octets so far were sent by TCP.
+    /// For each direction: 0 while octets are sent by TCP. Afterwards, 1 more than the number of
+    /// octets that were sent by TCP.
     switched: [AtomicU64; 2],
     /// Whether the accepting side uses the memory.
     accepted: AtomicU32,
@@ -128,9 +128,9 @@ impl Segment {
         self.control().switched[self.directions().0].load(Ordering::Relaxed)
     }
 
-    /// Returns whether this side has accepted the offer, or the peer has accepted it and announced
-    /// that it sends by the ring. An accepting side announces that at once, but an offering side
-    /// may end before it has noticed the acceptance.
+    /// Returns whether this side has accepted the offer, or the peer has, as its announcement
+    /// shows: a side that accepts announces at once that it sends by the ring. A side that has
+    /// offered may end before it notices this.
     pub(super) fn is_acceptance_announced(&self) -> bool {
         let switched = self.control().switched[self.directions().1].load(Ordering::Acquire);
         matches!(self.side, Side::Accepting) || switched != 0

@@ -38,9 +38,9 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither side may have more reads outstanding than its peer accepts. Each row has the read
-    // depths that the active side requests, the read depths that the passive side requests, and the
-    // read depths that the active side gets.
+    // Each side may have at most as many reads outstanding as its peer accepts. Each row has the
+    // read depths that the active side requests, those that the passive side requests, and those
+    // that the active side gets.
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),

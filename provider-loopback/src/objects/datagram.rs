@@ -89,8 +89,8 @@ impl Objects {
     }
 
     /// Answers a request. Returns the caller's address, and the numbers of the caller's queue pair
-    /// and of this one. If the caller waits no longer, it does not get the answer, and the call
-    /// succeeds nevertheless, as it does over a network.
+    /// and of this one. The call succeeds even if the caller no longer waits for the answer, as it
+    /// does over a network.
     pub(crate) fn answer(
         &mut self,
         id: Id,

@@ -10,7 +10,7 @@ pub struct LowBits {
 }
 
 impl LowBits {
-    /// Returns the number that has these low bits and the high bits of `rest`, shifted.
+    /// Returns a number whose low bits are these, and whose high bits are `rest`.
     #[inline]
     pub const fn append_to(self, rest: u32) -> u32 {
         rest << self.count | self.value

@@ -506,7 +506,7 @@ impl CongestionControl for Cubic {
             self.grow(ack.psns.into(), now);
         }
         if ack.is_last {
-            // What is sent next is not part of a burst.
+            // The next packet starts a new batch of the pacing.
             self.idle_since = Some(now);
             self.pacer.sent = 0;
         }

@@ -17,8 +17,8 @@
 //! sent alone: the requester *holds* its requests until the answer comes, or until it retransmits
 //! the next time.
 //!
-//! When a connection is established, the adapter can send a *check packet*: a write with one
-//! full packet and a PSN that the peer has already acknowledged, so that the peer treats it like the
+//! When a connection is established, the adapter can send a *check packet*: a write with one full
+//! packet and a PSN that the peer has already acknowledged, so that the peer treats it like the
 //! question. A router that cannot forward the packet says so by ICMP. So the adapter may learn of
 //! the router's limit before the program sends anything.
 //!

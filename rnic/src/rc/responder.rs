@@ -204,7 +204,8 @@ impl Responder {
                     self.ack_limit = None;
                 }
                 self.expected = self.expected + psns;
-                // HCAs and this implementation set the bit MigReq, and kernel rxe does not.
+                // Hardware adapters and this implementation set the bit MigReq, and kernel rxe does
+                // not.
                 self.may_be_rxe = !packet.bth.migrated;
                 self.is_after_end =
                     packet.bth.opcode.position() == Position::Last && self.may_be_rxe;

@@ -445,8 +445,9 @@ pub(super) const SIGNATURE_STAG: u32 = u32::from_be_bytes(*b"Open");
 /// The tagged offset of the [`SIGNATURE`].
 pub(super) const SIGNATURE_TO: u64 = u64::from_be_bytes(*b"DAT RTR1");
 
-/// Finds out from the first octets of the peer's FPDUs whether the peer is an OpenDAT. These octets
-/// cannot complete any work, because no untagged FPDU is so short.
+/// Finds out from the first octets of the peer's FPDUs whether the peer is an OpenDAT. This can be
+/// done before the FPDUs are processed: no untagged FPDU is so short that these octets alone
+/// complete work.
 #[derive(Debug, Default)]
 pub struct Recognition {
     octets: [u8; SIGNATURE.len()],

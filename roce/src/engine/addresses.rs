@@ -225,8 +225,8 @@ pub(super) fn code_of(error: &PortError) -> Error {
     }
 }
 
-/// Whether there is memory to open an address. A consumer's call that does not open an adapter has
-/// checked for less memory.
+/// Whether there is memory to open an address. The check at the start of a consumer's call does not
+/// suffice: it asks for less memory, unless the call opens an adapter.
 fn has_room() -> bool {
     let mut room = Vec::<u8>::new();
     let has_room = room.try_reserve_exact(ADDRESS_BYTES).is_ok();

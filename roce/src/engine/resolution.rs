@@ -18,8 +18,8 @@ use crate::local_address::{LocalAddress, random};
 /// The owner of a service ID resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolutionOwner {
-    /// An attempt of the datagram queue pair with this index, with the number that the consumer
-    /// gave to the attempt, the number of the queue pair, and the service point that is resolved.
+    /// An attempt of a datagram queue pair to resolve a service point: the index of the queue pair,
+    /// the consumer's number for the attempt, the number of the queue pair, and the service point.
     Attempt { link: usize, number: u64, qpn: u32, peer: SocketAddr },
     /// The request of a peer with this number, which the consumer has not answered yet.
     Request(u64),

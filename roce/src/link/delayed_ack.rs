@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The time within which the consumer must return.
 pub(crate) const ACK_DELAY_MAX: Duration = Duration::from_micros(50);
-/// If the consumer has returned late, acknowledgements wait again when it has answered this number
-/// of messages in time, one after the other.
+/// If the consumer has answered a message late, acknowledgements do not wait for its answers until
+/// it has answered this number of messages in a row in time.
 const TIMELY_RETURNS_MIN: u8 = 16;
 
 /// What is known of the consumer of a connection.

@@ -119,8 +119,8 @@ impl Established {
         ip_packet_len(self.peer.address.ip(), len + Icrc::SIZE)
     }
 
-    /// Returns why the connection breaks, if a router has reported that the path does not carry the
-    /// oldest packet, which the peer has not acknowledged although it was sent again.
+    /// Returns why the connection breaks, if the peer does not acknowledge the oldest packet and a
+    /// router has reported that the path does not carry packets of this length.
     #[cold]
     pub(super) fn request_too_long(&self, local_address: &mut LocalAddress) -> Option<BreakReason> {
         let Some(OldestPacket::Request(len)) = self.rc.oldest_packet() else { return None };

@@ -299,9 +299,9 @@ mod tests {
         times.into_iter().find(|&time| port_refusals.note_refusal(received(time), start + time))
     }
 
-    /// The death of a peer on another host is reported within 5 s if that host reports that no
-    /// process has the port any more. Each repeated packet, at least one in an ACK timeout, makes
-    /// the host report that, and Linux answers at least once a second.
+    /// The host of a dead peer answers each repeated packet by reporting that no process has the
+    /// port. At least one packet is repeated in each ACK timeout, and Linux sends at least one such
+    /// report a second. So the death is reported to the consumer within 5 s.
     #[test]
     fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
         let timeout = Duration::from_nanos(4096 << REQUESTER_TIMEOUT_MAX.code());

@@ -610,8 +610,8 @@ mod tests {
     #[test]
     fn a_name_that_cannot_be_tested_is_taken() {
         let (_root, names) = names();
-        // This socket is a stream socket. The kernel refuses to connect a datagram socket to it,
-        // but with an error that does not say that the name is free.
+        // This socket is a stream socket. If a datagram socket connects to it, the kernel returns
+        // another error than for a free name.
         let _of_another_type =
             UnixListener::bind(names.path(Name::Slot(0))).expect("the socket can be bound");
         assert_eq!(names.claim_slot(SLOTS).expect("no error").map(|(slot, _)| slot), Some(1));

@@ -25,8 +25,8 @@ struct Task<'a> {
 }
 
 /// Makes a call while the working directory is the parent of this directory. `call` must not panic,
-/// and should do nothing but make one system call. If the thread cannot do its work, the log says
-/// so once, because the callers take that for a lost packet.
+/// and should do nothing but make one system call. If the thread cannot do its work, the callers
+/// behave as if a packet were lost. So the log says it once.
 pub(super) fn in_parent_of<T>(
     directory: BorrowedFd<'_>,
     mut call: impl FnMut() -> io::Result<T>,

@@ -18,9 +18,9 @@ const MAX_MESSAGES: usize = 4096;
 /// that has the most messages. So a flood from one address does not displace messages from other
 /// addresses.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
-/// If no room is left and messages from more than this number of addresses wait for a receiver, a
-/// new message to that receiver is dropped without comparing the addresses. Comparing them would
-/// take longer than dropping the message, and an attacker may forge addresses.
+/// The maximum number of addresses that are compared when no room is left. If messages from more
+/// addresses wait for a receiver, a new message to it is dropped: an attacker may forge addresses,
+/// and each comparison takes longer than the drop of a message.
 const MAX_COMPARED_ADDRESSES: usize = 64;
 /// The time after which sending is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);

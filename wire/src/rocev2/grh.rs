@@ -87,9 +87,9 @@ impl Grh {
     /// leave the first 20 octets undefined in IPv4. Returns `None` if the octets are of neither IP
     /// version.
     ///
-    /// The version is decided as `ibv_init_ah_from_wc` of libibverbs decides it. If the first octet
-    /// is not the start of an IPv6 header, only the second half can be an IP header. If it is, the
-    /// octets are IPv6 unless the second half is an IPv4 header with a correct checksum.
+    /// The version is found as `ibv_init_ah_from_wc` of libibverbs finds it. If the first octet
+    /// starts an IPv6 header, the version is 6, unless the second half is an IPv4 header with a
+    /// correct checksum. Otherwise, only the second half can be an IP header.
     pub fn parse(octets: &[u8; Self::SIZE]) -> Option<Self> {
         let ipv4: &[u8; IPV4_SIZE] = octets.last_chunk().expect("the second half");
         let is_ipv4 = if octets[0] >> 4 == 6 {

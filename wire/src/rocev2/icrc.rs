@@ -32,8 +32,8 @@ use super::bth::{Bth, CONGESTION_OCTET};
 /// Computes the checksums of packets from one UDP address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icrc {
-    /// The value that the CRC register would have at the start of the packet if all length fields
-    /// of the headers before it were zero and, in IPv4, the ID were zero and DF were set.
+    /// The value of the CRC register at the start of the packet, for headers whose length fields
+    /// are zero and, in IPv4, whose ID is zero and whose flag DF is set.
     register: u32,
     ipv4: bool,
 }
@@ -282,8 +282,8 @@ static UDP_LENGTH: FieldEffect = field_effect(4);
 static V4_LENGTH: FieldEffect = field_effect(28 - 2);
 static V4_ID: FieldEffect = field_effect(28 - 4);
 static V6_LENGTH: FieldEffect = field_effect(48 - 4);
-/// For each value of the octet with the congestion bits, a change of the CRC register at the
-/// packet's start that has the same effect as this octet, which lies inside the packet.
+/// The octet with the congestion bits lies inside the packet. For each of its values, this is the
+/// change of the CRC register at the packet's start that has the same effect.
 static CONGESTION_EFFECT: [u32; 256] = effect_of_octet(-(CONGESTION_OCTET as i32));
 
 /// The factor that moves a register from the packet's end back to the ID of its IPv4 header. The
