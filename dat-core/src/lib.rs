@@ -32,6 +32,7 @@ mod allocate;
 pub mod error;
 mod event_fd;
 pub mod handle;
+mod operation;
 mod sync;
 
 // What a provider supplies.

@@ -454,12 +454,7 @@ impl Recv {
 impl Task {
     fn op(self) -> WcOp {
         match self {
-            Task::Transfer(SendOp::Send { .. }) => WcOp::Send,
-            Task::Transfer(SendOp::Write(_)) => WcOp::Write,
-            Task::Transfer(SendOp::Read(_) | SendOp::ReadToWindow(_)) => WcOp::Read,
-            Task::Transfer(SendOp::WriteImm { .. }) => WcOp::WriteImm,
-            Task::Transfer(SendOp::FetchAdd { .. }) => WcOp::FetchAdd,
-            Task::Transfer(SendOp::CompareSwap { .. }) => WcOp::CompareSwap,
+            Task::Transfer(op) => op.facts().completes_as,
             Task::Bind(_) => WcOp::Bind,
         }
     }

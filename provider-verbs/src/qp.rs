@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dat_core::provider::cause::LocalUse;
 use dat_core::provider::*;
 use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_TEP};
@@ -20,9 +21,7 @@ use crate::mw::WindowShared;
 use crate::progress::ProgressContext;
 use crate::srq::{self, Srq};
 use crate::work_queue::{PostedRequest, WorkQueue};
-use crate::work_request::{
-    MARKER, RECEIVE, SHARED, datagram, operation, post_error, receive, request,
-};
+use crate::work_request::{MARKER, RECEIVE, SHARED, datagram, post_error, receive, request};
 use crate::{Adapter, map};
 
 /// A queue pair.
@@ -291,7 +290,12 @@ unsafe impl Queue<Adapter> for Qp {
         if pair.is_datagram {
             return Err(PostError::Unsupported);
         }
-        let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
+        let facts = wr.op.facts();
+        // No verb has an RMR context as the sink of a read.
+        if facts.local == LocalUse::WindowSink {
+            return Err(PostError::Unsupported);
+        }
+        let (op, bytes) = (facts.completes_as, wr.segments.iter().map(|s| s.len).sum());
         // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
             if pair.unreported_requests.is_none() {
@@ -300,7 +304,7 @@ unsafe impl Queue<Adapter> for Qp {
             return Ok(());
         };
         pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
-        let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
+        let copies = facts.local == LocalUse::Source;
         // Inline data are copied now and without a check of the keys. The data of a fenced request
         // may come from a read that has not completed, so such a request is not sent inline.
         let inline = copies

@@ -45,6 +45,13 @@ struct RequestSlot {
     hidden: AtomicBool,
 }
 
+impl RequestSlot {
+    #[inline]
+    fn op(&self) -> WcOp {
+        WcOp::ALL[usize::from(self.op.load(Ordering::Relaxed)) % WcOp::ALL.len()]
+    }
+}
+
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostedRequest {
@@ -57,18 +64,6 @@ pub(crate) struct PostedRequest {
     /// that the device frees the request. The consumer gets it only if the request fails.
     pub(crate) hidden: bool,
 }
-
-const OPS: [WcOp; 9] = [
-    WcOp::Send,
-    WcOp::Write,
-    WcOp::Read,
-    WcOp::WriteImm,
-    WcOp::FetchAdd,
-    WcOp::CompareSwap,
-    WcOp::Recv,
-    WcOp::RecvMessageImm,
-    WcOp::Bind,
-];
 
 impl WorkQueue {
     /// Creates a queue for at most `places` outstanding work requests.
@@ -100,7 +95,6 @@ impl WorkQueue {
         slot.bytes.store(bytes, Ordering::Relaxed);
         slot.inaccessible.store(inaccessible, Ordering::Relaxed);
         slot.hidden.store(hidden, Ordering::Relaxed);
-        let op = OPS.iter().position(|&o| o == op).unwrap_or(0);
         slot.op.store(op as u8, Ordering::Relaxed);
         at as u64
     }
@@ -118,7 +112,7 @@ impl WorkQueue {
         let slot = self.slots.get(at)?;
         self.last.store(at, Ordering::Relaxed);
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
-        let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
+        let op = slot.op();
         let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
         let (inaccessible, hidden) =
             (slot.inaccessible.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
@@ -197,11 +191,8 @@ impl WorkQueue {
         let numbers = first.unwrap_or(posted)..posted;
         numbers
             .map(|number| {
-                let RequestSlot { id, op, .. } = &self.slots[slot(number)];
-                (
-                    id.load(Ordering::Relaxed),
-                    OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()],
-                )
+                let slot = &self.slots[slot(number)];
+                (slot.id.load(Ordering::Relaxed), slot.op())
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use dat_core::provider::{Datagram, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp};
+use dat_core::provider::{Datagram, PostError, RecvWr, Remote, Segment, SendOp, SendWr};
 use rdma_core_sys::*;
 
 use crate::Adapter;
@@ -16,19 +16,6 @@ pub(crate) const RECEIVE: u64 = 1 << 62;
 /// The bit of a work request's ID that says that the request is a receive of a shared receive
 /// queue.
 pub(crate) const SHARED: u64 = 1 << 61;
-
-/// Returns the operation of a request as its completion reports it.
-pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
-    Ok(match op {
-        SendOp::Send { .. } => WcOp::Send,
-        SendOp::Write(_) => WcOp::Write,
-        SendOp::Read(_) => WcOp::Read,
-        SendOp::WriteImm { .. } => WcOp::WriteImm,
-        SendOp::FetchAdd { .. } => WcOp::FetchAdd,
-        SendOp::CompareSwap { .. } => WcOp::CompareSwap,
-        SendOp::ReadToWindow(_) => return Err(PostError::Unsupported),
-    })
-}
 
 /// Converts a request. Its completion contains `wr_id`.
 #[inline]

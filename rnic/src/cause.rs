@@ -1,12 +1,12 @@
 //! The [causes](Cause) that the engines report: what they know about a failure when they find it.
 
+use work::ATOMIC_SIZE;
 use work::cause::{Access, AccessKind, Cause, LocalUse, Octets, Refusal};
 
 use crate::key::KeyError;
 use crate::memory::AtomicError;
 use crate::qp::Work;
 use crate::wqe::Wqe;
-use crate::wr::WcOp;
 
 impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Self {
@@ -28,9 +28,6 @@ impl From<AtomicError> for Refusal {
     }
 }
 
-/// The number of octets of an atomic operation.
-const ATOMIC_OCTETS: u64 = 8;
-
 /// An access to these octets, from `to` on, of the region or window with the key `stag`.
 pub(crate) fn access(kind: AccessKind, (stag, to): (u32, u64), octets: Octets) -> Access {
     Access { kind, addr: Some(to), octets: Some(octets), key: Some(stag) }
@@ -38,7 +35,7 @@ pub(crate) fn access(kind: AccessKind, (stag, to): (u32, u64), octets: Octets) -
 
 /// An atomic operation on the memory with the key `stag` at `to`.
 pub(crate) fn atomic_access(to: (u32, u64)) -> Access {
-    access(AccessKind::Atomic, to, octets(ATOMIC_OCTETS, true))
+    access(AccessKind::Atomic, to, octets(ATOMIC_SIZE.into(), true))
 }
 
 /// The invalidation of a key.
@@ -56,13 +53,10 @@ impl Wqe {
     pub(crate) fn access(&self) -> Option<Access> {
         let to = (self.remote_key, self.remote_addr);
         let len = octets(self.len.into(), true);
-        match self.op {
-            WcOp::Write | WcOp::WriteImm => Some(access(AccessKind::Write, to, len)),
-            WcOp::Read => Some(access(AccessKind::Read, to, len)),
-            WcOp::FetchAdd | WcOp::CompareSwap => Some(atomic_access(to)),
-            WcOp::Send if self.has(Wqe::INVALIDATE) => Some(invalidation(self.remote_key)),
-            WcOp::Send | WcOp::Recv | WcOp::RecvMessageImm | WcOp::Bind => None,
-        }
+        self.op.facts().remote.map(|kind| match kind {
+            AccessKind::Invalidate => invalidation(self.remote_key),
+            AccessKind::Write | AccessKind::Read | AccessKind::Atomic => access(kind, to, len),
+        })
     }
 }
 

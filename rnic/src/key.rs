@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use work::Access;
+use work::cause::LocalUse;
 
 use self::window::Windows;
 
@@ -57,6 +58,18 @@ pub enum Right {
     RemoteWrite = 8,
     /// A peer performs an atomic operation on the memory.
     RemoteAtomic = 16,
+}
+
+impl From<LocalUse> for Right {
+    /// The right that segments need for this use.
+    #[inline(always)]
+    fn from(usage: LocalUse) -> Self {
+        match usage {
+            LocalUse::Source => Right::LocalRead,
+            LocalUse::Sink | LocalUse::Receive => Right::LocalWrite,
+            LocalUse::WindowSink => Right::RemoteWrite,
+        }
+    }
 }
 
 /// The [`Right`]s that `access` contains, as bits.

@@ -159,9 +159,9 @@ impl Work {
 
     /// Places octets in segments, starting `offset` octets into them. `by` is what
     /// [`recv_segments`](Self::recv_segments) returns with the right [`Right::LocalWrite`], or for
-    /// the segments of a request [`scope`](Self::scope) with that right, or with
-    /// [`Right::RemoteWrite`] if the request is [`TO_WINDOW`](crate::Wqe::TO_WINDOW). No other
-    /// right permits this.
+    /// the segments of a request [`scope`](Self::scope) with the right for their use
+    /// ([`OpFacts::local`](crate::OpFacts::local)). Only [`Right::LocalWrite`] and
+    /// [`Right::RemoteWrite`] permit this.
     #[inline]
     pub fn scatter(
         &self,

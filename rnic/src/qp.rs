@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use work::cause::Cause;
+use work::{ATOMIC_SIZE, OpKind};
 
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, RingSlot};
 use crate::srq::Srq;
 use crate::wqe::{Received, Rqe, Wqe};
-use crate::wr::{
-    BindWr, DatagramWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
-    post_error,
-};
+use crate::wr::{BindWr, DatagramWr, PostError, RecvWr, Segment, SendWr, Wc, WcStatus, post_error};
 
 /// Configuration of a queue pair.
 pub struct QpCfg {
@@ -55,9 +53,6 @@ pub struct Qp {
     /// The position of the first flushed request.
     flushed: AtomicUsize,
 }
-
-/// The number of octets that an atomic operation changes.
-const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
 impl Qp {
     /// Creates a queue pair and returns its two halves. The queue pair accepts immediate data and
@@ -118,36 +113,14 @@ impl Qp {
     /// may call this function.
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
-        let (mut op_flags, mut operands) = (0, [0; 2]);
-        let (op, right, remote) = match wr.op {
-            SendOp::Send { invalidate: None } => (WcOp::Send, Right::LocalRead, Remote::default()),
-            SendOp::Send { invalidate: Some(key) } => {
-                op_flags = Wqe::INVALIDATE;
-                (WcOp::Send, Right::LocalRead, Remote { addr: 0, key })
-            }
-            SendOp::Write(remote) => (WcOp::Write, Right::LocalRead, remote),
-            SendOp::Read(remote) => (WcOp::Read, Right::LocalWrite, remote),
-            SendOp::ReadToWindow(remote) => {
-                op_flags = Wqe::TO_WINDOW;
-                (WcOp::Read, Right::RemoteWrite, remote)
-            }
-            _ if !self.extended.load(Ordering::Relaxed) => return Err(PostError::Unsupported),
-            SendOp::WriteImm { to, immediate } => {
-                operands[0] = immediate.into();
-                (WcOp::WriteImm, Right::LocalRead, to)
-            }
-            SendOp::FetchAdd { at, add } => {
-                operands[0] = add;
-                (WcOp::FetchAdd, Right::LocalWrite, at)
-            }
-            SendOp::CompareSwap { at, compare, swap } => {
-                operands = [compare, swap];
-                (WcOp::CompareSwap, Right::LocalWrite, at)
-            }
-        };
+        let (op, remote, operands) = wr.op.parts();
+        let facts = op.facts();
+        if facts.is_extended && !self.extended.load(Ordering::Relaxed) {
+            return Err(PostError::Unsupported);
+        }
+        let right = Right::from(facts.local);
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-        let flags = op_flags
-            | flag(wr.signalled, Wqe::SIGNALLED)
+        let flags = flag(wr.signalled, Wqe::SIGNALLED)
             | flag(wr.solicited, Wqe::SOLICITED)
             | flag(wr.fence, Wqe::FENCE)
             | flag(wr.quiet, Wqe::QUIET);
@@ -157,7 +130,7 @@ impl Qp {
             let (len, segments) =
                 write_segments(&self.sq, slot, &self.keys, self.scope, right, wr.segments)?;
             let len = u32::try_from(len).map_err(|_| PostError::Bounds)?;
-            if matches!(op, WcOp::FetchAdd | WcOp::CompareSwap) && len != ATOMIC_SIZE {
+            if facts.is_atomic() && len != ATOMIC_SIZE {
                 return Err(PostError::Bounds);
             }
             slot.header().write(Wqe {
@@ -213,7 +186,7 @@ impl Qp {
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
             let flag = |set: bool, flag: u16| if set { flag } else { 0 };
             let flags = flag(wr.signalled, Wqe::SIGNALLED) | flag(wr.quiet, Wqe::QUIET);
-            let (op, operands) = (WcOp::Bind, [0; 2]);
+            let (op, operands) = (OpKind::Bind, [0; 2]);
             slot.header().write(Wqe {
                 id: wr.id,
                 remote_addr: 0,
@@ -490,7 +463,7 @@ impl Work {
                 }
                 let wqe = sq.slot(at).header().read();
                 sq.release(at.wrapping_add(1));
-                if wqe.op == WcOp::Bind {
+                if wqe.op == OpKind::Bind {
                     self.qp.keys.cancel(wqe.remote_key);
                 }
                 let status = failed
@@ -632,7 +605,7 @@ impl Work {
     #[inline]
     fn complete_request(&self, wqe: &Wqe, octets: u32, status: WcStatus) {
         if let Some(cq) = &self.request_cq {
-            let (qp, op) = (self.token, wqe.op);
+            let (qp, op) = (self.token, wqe.op.facts().completes_as);
             let (bytes, invalidated, immediate) = (octets, None, None);
             let wc = Wc { id: wqe.id, qp, bytes, invalidated, immediate, op, status };
             // SAFETY: the engine lock is held.
@@ -679,7 +652,7 @@ impl Drop for Work {
         self.stop_waiting();
         let mut at = self.oldest_request();
         while let Some((&wqe, _)) = self.request(at) {
-            if wqe.op == WcOp::Bind {
+            if wqe.op == OpKind::Bind {
                 self.qp.keys.cancel(wqe.remote_key);
             }
             at = at.wrapping_add(1);

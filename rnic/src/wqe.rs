@@ -1,7 +1,7 @@
 //! Work requests and receive buffers as an engine sees them: the headers of the slots of a send
 //! queue and of a receive queue.
 
-use crate::wr::WcOp;
+use crate::wr::{OpKind, WcOp};
 
 /// A request in its slot of the send queue. [`Work::request`](crate::Work::request) returns it
 /// together with its segments.
@@ -12,13 +12,14 @@ pub struct Wqe {
     pub id: u64,
     /// The address of the remote memory of an RDMA request or an atomic operation.
     pub remote_addr: u64,
-    /// The STag of that memory, or the STag that the peer invalidates ([`Wqe::INVALIDATE`]) or that
-    /// a bind makes valid. For a datagram, the number of the queue pair.
+    /// The STag of that memory, or the STag that the peer invalidates or that a bind makes valid.
+    /// For a datagram, the number of the queue pair.
     pub remote_key: u32,
     /// The Q_Key of a datagram.
     pub q_key: u32,
-    /// Further operands: the immediate data of a write, the addend of a fetch-and-add, or the
-    /// expected value and the replacement of a compare-and-swap.
+    /// Further operands: the immediate data, the addend of a fetch-and-add, or the expected value
+    /// and the replacement of a compare-and-swap ([`SendOp::parts`](crate::SendOp::parts)). For a
+    /// datagram, the address.
     pub operands: [u64; 2],
     /// The total length in octets.
     pub len: u32,
@@ -26,8 +27,8 @@ pub struct Wqe {
     pub flags: u16,
     /// The number of non-empty segments.
     pub segments: u8,
-    /// The operation, which the completion returns.
-    pub op: WcOp,
+    /// The operation.
+    pub op: OpKind,
 }
 
 // The queues of all queue pairs consist of these.
@@ -40,18 +41,14 @@ impl Wqe {
     pub const SOLICITED: u16 = 1 << 1;
     /// The flag of a request that waits for earlier reads and atomic operations to complete.
     pub const FENCE: u16 = 1 << 2;
-    /// The flag of a message with an STag that the peer invalidates.
-    pub const INVALIDATE: u16 = 1 << 3;
-    /// The flag of a read whose segments have remote keys, of windows or regions.
-    pub const TO_WINDOW: u16 = 1 << 4;
     /// The flag of a request whose successful completion is not solicited.
-    pub const QUIET: u16 = 1 << 5;
+    pub const QUIET: u16 = 1 << 3;
     /// The flag of a datagram.
-    pub const DATAGRAM: u16 = 1 << 6;
+    pub const DATAGRAM: u16 = 1 << 4;
     /// The flag of a datagram with immediate data.
-    pub const IMMEDIATE: u16 = 1 << 7;
+    pub const IMMEDIATE: u16 = 1 << 5;
     /// The flag of a request that has been carried out and waits for earlier ones to complete.
-    pub(crate) const DONE: u16 = 1 << 8;
+    pub(crate) const DONE: u16 = 1 << 6;
 
     /// Whether the request has this flag.
     #[inline]

@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 
-pub use work::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus};
+pub use work::{
+    OpFacts, OpKind, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
+};
 
 use crate::key::KeyError;
 use crate::key::window::{Mw, View};
@@ -48,7 +50,7 @@ pub struct DatagramWr<'a> {
     pub id: u64,
     /// The receiver.
     pub to: Destination,
-    /// A number for the receiver's completion, as in [`SendOp::WriteImm`].
+    /// A number for the receiver's completion.
     pub immediate: Option<u32>,
     /// Local memory, in the order of transfer.
     pub segments: &'a [Segment],

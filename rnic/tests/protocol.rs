@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use rnic::{
-    Access, Cq, KeyError, Keys, Mr, Qp, QpCfg, Received, RecvWr, Remote, Right, Segment, SendOp,
-    SendWr, Wc, WcOp, WcStatus, Work, Wqe,
+    Access, Cq, KeyError, Keys, Mr, OpKind, Qp, QpCfg, Received, RecvWr, Remote, Right, Segment,
+    SendOp, SendWr, Wc, WcOp, WcStatus, Work, Wqe,
 };
 
 /// Carries out the oldest request of `near` at `far`. Returns false if no request is posted.
@@ -33,7 +33,7 @@ fn attempt(near: &Work, far: &mut Work, at: usize, wqe: &Wqe) -> Result<(), WcSt
     let (to, mut octets) = ((wqe.remote_key, wqe.remote_addr), vec![0; wqe.len as usize]);
     let local = (near.scope(), Right::LocalWrite);
     match wqe.op {
-        WcOp::Send => {
+        OpKind::Send => {
             near.gather(segments, 0, &mut octets).map_err(|_| WcStatus::LocalProtection)?;
             let buffer = far.take_recv().ok_or(WcStatus::ReceiverNotReady)?;
             if !far.may_take() || buffer.len < wqe.len.into() {
@@ -46,16 +46,16 @@ fn attempt(near: &Work, far: &mut Work, at: usize, wqe: &Wqe) -> Result<(), WcSt
             let solicited = wqe.has(Wqe::SOLICITED);
             far.finish_recv(Received::octets(wqe.len), WcStatus::Success, solicited);
         }
-        WcOp::Write => {
+        OpKind::Write => {
             near.gather(segments, 0, &mut octets).map_err(|_| WcStatus::LocalProtection)?;
             far.store(to, wqe.len.into(), &octets).map_err(|_| WcStatus::RemoteAccess)?;
         }
-        WcOp::Read => {
+        OpKind::Read => {
             far.fetch(to, wqe.len.into(), &mut octets).map_err(|_| WcStatus::RemoteAccess)?;
             let placed = near.scatter(local, segments, 0, &octets);
             placed.map_err(|_| WcStatus::LocalProtection)?;
         }
-        WcOp::FetchAdd => {
+        OpKind::FetchAdd => {
             let [addend, _] = wqe.operands;
             let before = far.update(to, |value| value.wrapping_add(addend));
             let before = before.map_err(|_| WcStatus::RemoteAccess)?.to_ne_bytes();

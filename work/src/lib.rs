@@ -6,8 +6,10 @@
 
 pub mod cause;
 mod connection;
+mod operation;
 
 pub use connection::{Close, ReadDepth, ResolveFailure, ServiceType};
+pub use operation::{ATOMIC_SIZE, OpFacts, OpKind, SendOp, WcOp};
 
 /// What a memory region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,56 +52,6 @@ pub struct Remote {
     pub addr: u64,
     /// The peer's remote key (iWARP: the STag).
     pub key: u32,
-}
-
-/// The operation of a request.
-///
-/// [`WriteImm`](SendOp::WriteImm) and the operations after it work only if the transport and the
-/// peer support them. If they do not, the post is refused with [`PostError::Unsupported`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendOp {
-    /// Sends to the peer's next receive buffer, and may invalidate a remote key there.
-    Send {
-        /// The remote key that the peer invalidates.
-        invalidate: Option<u32>,
-    },
-    /// Writes local segments to remote memory.
-    Write(Remote),
-    /// Reads remote memory into local segments. The number of bytes is the sum of the segments'
-    /// lengths.
-    Read(Remote),
-    /// Works like [`Read`](SendOp::Read), but the segments name memory of this side by remote keys.
-    /// A remote key belongs to a window or region that lets peers write.
-    ReadToWindow(Remote),
-    /// Writes local segments to remote memory, then consumes the peer's next receive buffer, of
-    /// whatever size. The completion of that buffer contains a number. This is one request with one
-    /// completion at each end.
-    WriteImm {
-        /// The memory to write to.
-        to: Remote,
-        /// The number, which is called immediate data.
-        immediate: u32,
-    },
-    /// Adds to a 64-bit word of remote memory, aligned to 8 bytes. Its previous value goes to the
-    /// local segments, which have eight bytes in all. The operation is atomic with respect to all
-    /// other atomic operations at the peer's adapter.
-    FetchAdd {
-        /// The word to add to.
-        at: Remote,
-        /// The number to add.
-        add: u64,
-    },
-    /// Replaces a 64-bit word of remote memory if it has the expected value. The rules for
-    /// alignment, the previous value and atomicity are the same as for
-    /// [`FetchAdd`](SendOp::FetchAdd).
-    CompareSwap {
-        /// The word to compare and replace.
-        at: Remote,
-        /// The expected value.
-        compare: u64,
-        /// The replacement.
-        swap: u64,
-    },
 }
 
 /// A request.
@@ -208,44 +160,6 @@ impl<Q> Wc<Q> {
     pub fn map_qp<R>(self, f: impl FnOnce(Q) -> R) -> Wc<R> {
         let Wc { id, qp, bytes, invalidated, immediate, op, status } = self;
         Wc { id, qp: f(qp), bytes, invalidated, immediate, op, status }
-    }
-}
-
-/// The kind of a completed work request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WcOp {
-    /// A send.
-    Send,
-    /// An RDMA write.
-    Write,
-    /// An RDMA read.
-    Read,
-    /// An RDMA write with immediate data.
-    WriteImm,
-    /// An atomic addition.
-    FetchAdd,
-    /// An atomic comparison and replacement.
-    CompareSwap,
-    /// A receive. If it has immediate data, they came with an RDMA write or a datagram.
-    Recv,
-    /// A receive that has taken a message with immediate data.
-    RecvMessageImm,
-    /// The bind of a window.
-    Bind,
-}
-
-impl WcOp {
-    /// Whether the work request is a receive.
-    #[inline(always)]
-    pub const fn is_recv(self) -> bool {
-        matches!(self, Self::Recv | Self::RecvMessageImm)
-    }
-
-    /// Whether the peer answers the request with data. Then the request completes when the response
-    /// has arrived.
-    #[inline]
-    pub const fn awaits_response(self) -> bool {
-        matches!(self, Self::Read | Self::FetchAdd | Self::CompareSwap)
     }
 }
 

@@ -7,10 +7,7 @@ use super::Ep;
 use super::post::length;
 use crate::error::{Error, Result};
 use crate::handle::Node;
-use crate::provider::{Remote, Segment, SendOp, Transport};
-
-/// The number of bytes that an atomic operation works on.
-const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
+use crate::provider::{ATOMIC_SIZE, Remote, Segment, SendOp, Transport};
 
 /// An atomic operation.
 #[derive(Clone, Copy, Debug)]

@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::Node;
 use crate::log;
+use crate::operation::Constants;
 use crate::provider::{Queue, Transport, Wc, WcOp, WcStatus};
 use crate::srq::SrqShare;
 
@@ -216,7 +217,7 @@ impl Flow {
             operation: match self.is_datagram {
                 true => datagram_operation(wc),
                 false if is_recv => recv_operation(wc),
-                false => request_operation(wc.op),
+                false => Constants::of(wc.op).dto,
             },
             rmr_context: wc.invalidated.unwrap_or(0),
         };
@@ -346,19 +347,6 @@ fn datagram_operation(wc: &Wc) -> DAT_DTOS {
         (WcOp::Recv, None) => DAT_IB_DTO_RECV_UD,
         (WcOp::Recv, Some(_)) => DAT_IB_DTO_RECV_UD_IMMED,
         _ => DAT_IB_DTO_SEND_UD,
-    }
-}
-
-const fn request_operation(op: WcOp) -> DAT_DTOS {
-    match op {
-        WcOp::Send => DAT_DTO_SEND,
-        WcOp::Write => DAT_DTO_RDMA_WRITE,
-        WcOp::Read => DAT_DTO_RDMA_READ,
-        WcOp::WriteImm => DAT_IB_DTO_RDMA_WRITE_IMMED,
-        WcOp::FetchAdd => DAT_IB_DTO_FETCH_ADD,
-        WcOp::CompareSwap => DAT_IB_DTO_CMP_SWAP,
-        WcOp::Recv | WcOp::RecvMessageImm => DAT_DTO_RECEIVE,
-        WcOp::Bind => DAT_DTO_BIND_MW,
     }
 }
 

@@ -10,9 +10,10 @@ use super::state::{State, States};
 use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
-use crate::provider::cause::LocalUse;
+use crate::operation::Constants;
+use crate::provider::cause::{AccessKind, LocalUse};
 use crate::provider::{
-    PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, ServiceType, Transport,
+    OpFacts, PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, ServiceType, Transport,
 };
 
 /// The maximum number of segments in one post. No adapter supports more. A post with more segments
@@ -146,6 +147,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         flags_arg: u32,
     ) -> Result<()> {
+        let facts = op.facts();
         let state = self.shared.state.check(States::POST_REQUEST)?;
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
@@ -155,16 +157,16 @@ impl<T: Transport> Node<Ep<T>> {
         }
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
-        let known = REQUEST_FLAGS | bound.unsignalled | solicited_flag(op);
+        let known = REQUEST_FLAGS | bound.unsignalled | solicited_flag(&facts);
         if flags & !known != 0 {
             return Err(Error::arg(flags_arg));
         }
-        let (max_segments, max_size) = match op {
-            SendOp::Read(_) | SendOp::ReadToWindow(_) => (bound.max_read_iov, bound.max_rdma),
-            SendOp::Write(_) | SendOp::WriteImm { .. } => (bound.max_write_iov, bound.max_rdma),
-            SendOp::Send { .. } => (bound.max_send_iov, bound.max_message),
+        let (max_segments, max_size) = match facts.remote {
+            Some(AccessKind::Read) => (bound.max_read_iov, bound.max_rdma),
+            Some(AccessKind::Write) => (bound.max_write_iov, bound.max_rdma),
             // An atomic operation is neither a message nor an RDMA, and its size is fixed.
-            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => (bound.max_send_iov, u64::MAX),
+            Some(AccessKind::Atomic) => (bound.max_send_iov, u64::MAX),
+            Some(AccessKind::Invalidate) | None => (bound.max_send_iov, bound.max_message),
         };
         if segments.len() > max_segments {
             return Err(Error::arg(2));
@@ -173,7 +175,7 @@ impl<T: Transport> Node<Ep<T>> {
         if length > max_size {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
-        if awaits_response(op)
+        if facts.awaits_response()
             && self.shared.read_depth.load(Ordering::Acquire) == 0
             && state == State::Connected
         {
@@ -196,22 +198,17 @@ impl<T: Transport> Node<Ep<T>> {
         // completes, and that no other thread posts requests during this call.
         unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
             flow.requests.withdraw(&claim);
-            self.shared.keep_refused_post(usage_of(op), e);
-            if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
-        })?;
-        let (posts, bytes) = match op {
-            SendOp::Send { .. } => (DCNT_EP_POST_SEND, Some(DCNT_EP_POST_SEND_DATA)),
-            SendOp::Write(_) => (DCNT_EP_POST_WRITE, Some(DCNT_EP_POST_WRITE_DATA)),
-            SendOp::WriteImm { .. } => (DCNT_EP_POST_WRITE_IMM, Some(DCNT_EP_POST_WRITE_IMM_DATA)),
-            SendOp::Read(_) | SendOp::ReadToWindow(_) => {
-                (DCNT_EP_POST_READ, Some(DCNT_EP_POST_READ_DATA))
+            self.shared.keep_refused_post(facts.local, e);
+            match facts.local {
+                LocalUse::WindowSink => sink_post_error(e),
+                _ => post_error(e),
             }
-            SendOp::FetchAdd { .. } => (DCNT_EP_POST_FETCH_ADD, None),
-            SendOp::CompareSwap { .. } => (DCNT_EP_POST_CMP_SWAP, None),
-        };
-        let tally = &*flow.tally;
-        tally.add(posts, 1);
-        if let Some(bytes) = bytes {
+        })?;
+        let (tally, constants) = (&*flow.tally, Constants::of(facts.completes_as));
+        if let Some(posts) = constants.posts {
+            tally.add(posts, 1);
+        }
+        if let Some(bytes) = constants.bytes {
             tally.add(bytes, length);
         }
         Ok(())
@@ -305,25 +302,10 @@ impl<T: Transport> Node<Ep<T>> {
 /// operations, which the standard does not define, OFED's extension lists no flags, so this flag is
 /// permitted.
 #[inline]
-const fn solicited_flag(op: SendOp) -> DAT_COMPLETION_FLAGS {
-    match op {
-        SendOp::Write(_) | SendOp::Read(_) | SendOp::ReadToWindow(_) => 0,
-        SendOp::Send { .. }
-        | SendOp::WriteImm { .. }
-        | SendOp::FetchAdd { .. }
-        | SendOp::CompareSwap { .. } => DAT_COMPLETION_SOLICITED_WAIT_FLAG,
-    }
-}
-
-/// Whether the peer answers the operation, so that the read depth limits it.
-#[inline]
-const fn awaits_response(op: SendOp) -> bool {
-    match op {
-        SendOp::Read(_)
-        | SendOp::ReadToWindow(_)
-        | SendOp::FetchAdd { .. }
-        | SendOp::CompareSwap { .. } => true,
-        SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => false,
+const fn solicited_flag(facts: &OpFacts) -> DAT_COMPLETION_FLAGS {
+    match facts.takes_receive || facts.is_atomic() {
+        true => DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+        false => 0,
     }
 }
 
@@ -359,15 +341,6 @@ fn shorten<'a>(
         }
     }
     Ok(&into[..used])
-}
-
-/// How a request uses local memory.
-fn usage_of(op: SendOp) -> LocalUse {
-    match op {
-        SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => LocalUse::Source,
-        SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => LocalUse::Sink,
-        SendOp::ReadToWindow(_) => LocalUse::WindowSink,
-    }
 }
 
 /// Converts the transport's reason for refusing a post to the standard's error (uDAPL 1.2,

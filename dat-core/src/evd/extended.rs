@@ -3,40 +3,33 @@
 
 use dat_sys::ib::*;
 
+use crate::operation::Constants;
 use crate::provider::{Wc, WcOp, WcStatus};
 
-/// Whether the event of a completion carries extension data.
+/// The type of the extension data in the event of a completion, if the event has any.
+/// `is_datagram` says whether the completion is one of a queue pair that sends and receives
+/// datagrams.
 #[inline(always)]
-pub(super) fn is_extended(wc: &Wc) -> bool {
+pub(super) fn data_type(is_datagram: bool, wc: &Wc) -> Option<DAT_IB_EXT_TYPE> {
     match wc.op {
-        WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind => false,
-        WcOp::Recv => wc.immediate.is_some(),
-        WcOp::RecvMessageImm | WcOp::WriteImm | WcOp::FetchAdd | WcOp::CompareSwap => true,
+        WcOp::Recv if is_datagram => Some(DAT_IB_UD_RECV),
+        _ if is_datagram => Some(DAT_IB_UD_SEND),
+        WcOp::Recv => wc.immediate.map(|_| DAT_IB_RDMA_WRITE_IMMED_DATA),
+        op => Constants::of(op).extension,
     }
 }
 
-/// Writes the extension data of an event. `is_datagram` says whether the completion is one of a
-/// queue pair that sends and receives datagrams.
+/// Writes the extension data of an event.
 ///
 /// # Safety
 /// `data` may be written to.
 #[cold]
 pub(super) unsafe fn write(
-    is_datagram: bool,
-    (op, immediate, status): (WcOp, Option<u32>, WcStatus),
+    what: DAT_IB_EXT_TYPE,
+    (immediate, status): (Option<u32>, WcStatus),
     data: *mut DAT_IB_EXTENSION_EVENT_DATA,
 ) {
-    let (what, immediate) = match op {
-        WcOp::Recv if is_datagram => (DAT_IB_UD_RECV, immediate.unwrap_or(0)),
-        _ if is_datagram => (DAT_IB_UD_SEND, 0),
-        WcOp::Recv => (DAT_IB_RDMA_WRITE_IMMED_DATA, immediate.unwrap_or(0)),
-        WcOp::RecvMessageImm => (DAT_IB_RECV_IMMED_DATA, immediate.unwrap_or(0)),
-        WcOp::FetchAdd => (DAT_IB_FETCH_AND_ADD, 0),
-        WcOp::CompareSwap => (DAT_IB_CMP_AND_SWAP, 0),
-        WcOp::Send | WcOp::Write | WcOp::Read | WcOp::Bind | WcOp::WriteImm => {
-            (DAT_IB_RDMA_WRITE_IMMED, 0)
-        }
-    };
+    let immediate = immediate.unwrap_or(0);
     // SAFETY: the caller guarantees that `data` may be written to.
     unsafe {
         data.write(DAT_IB_EXTENSION_EVENT_DATA {

@@ -381,14 +381,10 @@ impl<T: Transport> Evd<T> {
                 return;
             }
             let mut number = DAT_DTO_COMPLETION_EVENT;
-            let is_datagram = flow.is_datagram();
-            if is_datagram || extended::is_extended(wc) {
+            if let Some(what) = extended::data_type(flow.is_datagram(), wc) {
                 number = DAT_IB_DTO_EVENT;
-                extended::write(
-                    is_datagram,
-                    (wc.op, wc.immediate, wc.status),
-                    (&raw mut (*event).event_extension_data).cast(),
-                );
+                let data = (&raw mut (*event).event_extension_data).cast();
+                extended::write(what, (wc.immediate, wc.status), data);
             }
             (&raw mut (*event).event_number).write(number);
             (&raw mut (*event).event_data.dto_completion_event_data).write(flow.retire(wc));

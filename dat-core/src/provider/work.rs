@@ -3,8 +3,8 @@
 
 pub use work::cause::{self, Cause};
 pub use work::{
-    Access, BindState, Close, PostError, ReadDepth, RecvWr, Remote, ResolveFailure, Segment,
-    SendOp, SendWr, ServiceType, WcOp, WcStatus,
+    ATOMIC_SIZE, Access, BindState, Close, OpFacts, OpKind, PostError, ReadDepth, RecvWr, Remote,
+    ResolveFailure, Segment, SendOp, SendWr, ServiceType, WcOp, WcStatus,
 };
 
 use super::{Token, Transport};

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Connection, Id, Objects, OwnedUpcall, QpCore, QpState, QueuedRequest, Recv, Task};
 use crate::memory::{View, Window, copy, length};
 use dat_core::provider::cause::{Access, AccessKind, LocalUse, Octets, Refusal};
-use dat_core::provider::{Cause, PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use dat_core::provider::{
+    ATOMIC_SIZE, Cause, PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
+};
 
 /// The outcome of carrying out the request at the head of a queue.
 enum Outcome {
@@ -32,7 +34,7 @@ impl Objects {
         }
         let core = qp.core.clone();
         self.local(qp_id, core.pd, wr.op, wr.segments)?;
-        if is_atomic(wr.op) && length(wr.segments)? != ATOMIC_SIZE {
+        if wr.op.facts().is_atomic() && length(wr.segments)? != ATOMIC_SIZE {
             return Err(PostError::Bounds);
         }
         // A fence has no effect, because requests are carried out one after the other anyway.
@@ -110,14 +112,10 @@ impl Objects {
         op: SendOp,
         segments: &[Segment],
     ) -> std::result::Result<Vec<Segment>, PostError> {
-        match op {
-            SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => {
-                self.memory.local(pd, segments, false)
-            }
-            SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
-                self.memory.local(pd, segments, true)
-            }
-            SendOp::ReadToWindow(_) => self.memory.locate_sink(pd, qp, segments),
+        match op.facts().local {
+            LocalUse::Source => self.memory.local(pd, segments, false),
+            LocalUse::Sink | LocalUse::Receive => self.memory.local(pd, segments, true),
+            LocalUse::WindowSink => self.memory.locate_sink(pd, qp, segments),
         }
     }
 
@@ -192,11 +190,7 @@ impl Objects {
         let local = match self.local(id, core.pd, op, &request.segments) {
             Ok(local) => local,
             Err(error) => {
-                let usage = match request.task.op() {
-                    op if op.awaits_response() => LocalUse::Sink,
-                    _ => LocalUse::Source,
-                };
-                let causes = [local_cause(usage, error), Cause::PeerFailed];
+                let causes = [local_cause(op.facts().local, error), Cause::PeerFailed];
                 return Outcome::Failed(WcStatus::LocalProtection, Some(causes));
             }
         };
@@ -217,7 +211,7 @@ impl Objects {
                     Err(why) => refused(AccessKind::Write, to, request.bytes, why),
                 }
             }
-            op if is_atomic(op) && connection.reads == 0 => {
+            op if op.facts().awaits_response() && connection.reads == 0 => {
                 Outcome::Failed(WcStatus::LocalEp, None)
             }
             SendOp::FetchAdd { at, add } => {
@@ -238,9 +232,6 @@ impl Objects {
                     Ok(to) => unsafe { copy_segments(&local, &[to]) },
                     Err(why) => refused(AccessKind::Write, to, request.bytes, why),
                 }
-            }
-            SendOp::Read(_) | SendOp::ReadToWindow(_) if connection.reads == 0 => {
-                Outcome::Failed(WcStatus::LocalEp, None)
             }
             SendOp::Read(from) | SendOp::ReadToWindow(from) => {
                 match self.memory.remote(peer.pd, connection.peer, from, request.bytes, false) {
@@ -373,9 +364,6 @@ impl Objects {
     }
 }
 
-/// The number of bytes that an atomic operation works on.
-const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
-
 /// The failure of a request that the peer does not permit.
 fn refused(kind: AccessKind, at: Remote, bytes: u32, why: Refusal) -> Outcome {
     let status = match why {
@@ -405,10 +393,6 @@ pub(super) fn local_cause(usage: LocalUse, error: PostError) -> Cause {
 /// The octets of a whole message or access.
 fn whole(bytes: u32) -> Octets {
     Octets { count: bytes.into(), whole: true }
-}
-
-fn is_atomic(op: SendOp) -> bool {
-    matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
 }
 
 /// Copies from one list of segments to another.

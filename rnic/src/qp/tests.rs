@@ -1,5 +1,5 @@
 use super::*;
-use crate::Access;
+use crate::{Access, Remote, SendOp};
 
 fn pair(max_requests: usize, max_recvs: usize, keys: &Arc<Keys>, pd: Pd) -> (Arc<Qp>, Work) {
     let cfg = QpCfg {

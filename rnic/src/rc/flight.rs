@@ -297,7 +297,7 @@ impl Flight {
                 break;
             }
             let Some((wqe, _)) =
-                work.request(oldest.at).filter(|(wqe, _)| !wqe.op.awaits_response())
+                work.request(oldest.at).filter(|(wqe, _)| !wqe.op.facts().awaits_response())
             else {
                 whole = false;
                 break;
@@ -475,7 +475,8 @@ impl Flight {
     /// Sends the oldest packet again, and more packets if the flight lacks many.
     fn send_missing(&mut self, work: &Work, mtu: PathMtu, now: Instant) {
         let Cursor { at, psn, .. } = self.cursors.oldest();
-        let awaits_response = work.request(at).is_some_and(|(wqe, _)| wqe.op.awaits_response());
+        let awaits_response =
+            work.request(at).is_some_and(|(wqe, _)| wqe.op.facts().awaits_response());
         // A part of a READ that exceeds the window is repeated in pieces.
         if awaits_response
             && (self.peer_keeps == PeerKeeps::Unknown
@@ -541,7 +542,9 @@ impl Flight {
         let psn = at.psn + EARLY_PSNS;
         while at.psn.is_before(psn) {
             match work.request(at.at) {
-                Some((wqe, _)) if at.psn.is_before(end.psn) && !wqe.op.awaits_response() => {
+                Some((wqe, _))
+                    if at.psn.is_before(end.psn) && !wqe.op.facts().awaits_response() =>
+                {
                     let packets = packets(wqe, mtu);
                     at.step((packets - at.index).min(psn.distance(at.psn) as u32), packets);
                 }

@@ -36,7 +36,6 @@ use super::request_packets::{Cursor, push_acknowledged_write};
 use super::requester::Requester;
 use super::types::Path;
 use crate::qp::Work;
-use crate::wr::WcOp;
 
 /// The connection fails after this number of retransmissions in a row that the peer has not
 /// received although it has answered the question that accompanied each of them. In a full queue
@@ -205,9 +204,9 @@ impl Oldest {
     pub(super) fn of(requester: &Requester, work: &Work, path: &Path) -> Option<Self> {
         let Cursor { at, index, psn } = requester.cursors().oldest();
         let (wqe, _) = work.request(at)?;
-        let has_packets = !matches!(wqe.op, WcOp::FetchAdd | WcOp::CompareSwap | WcOp::Bind);
+        let facts = wqe.op.facts();
         let end = (u64::from(index) + 1) * path.mtu.octets() as u64;
-        let is_full = has_packets && end <= u64::from(wqe.len);
-        Some(Oldest { psn, is_full, is_read: wqe.op == WcOp::Read })
+        let is_full = !facts.is_atomic() && !facts.is_local() && end <= u64::from(wqe.len);
+        Some(Oldest { psn, is_full, is_read: facts.is_read() })
     }
 }

@@ -4,13 +4,13 @@
 use wire::rocev2::{
     AtomicEth, Extension, ExtensionKind, Opcode, PathMtu, Position, Psn, Reth, SendKind, packet_len,
 };
-use work::cause::LocalUse;
+use work::cause::{AccessKind, LocalUse};
 
 use super::burst::Burst;
 use super::types::Path;
 use crate::qp::Work;
 use crate::wqe::Wqe;
-use crate::wr::{Segment, WcOp, WcStatus};
+use crate::wr::{OpFacts, OpKind, Segment, WcStatus};
 
 /// A request in the send queue: its header and its segments.
 pub(super) type Request<'a> = (&'a Wqe, &'a [Segment]);
@@ -42,11 +42,7 @@ impl Cursor {
 /// each of them.
 #[inline]
 pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
-    match wqe.op {
-        WcOp::Bind => 0,
-        WcOp::FetchAdd | WcOp::CompareSwap => 1,
-        _ => mtu.packets(wqe.len),
-    }
+    if wqe.op.facts().is_local() { 0 } else { mtu.packets(wqe.len) }
 }
 
 /// Adds the packet of a SEND or WRITE that is at the cursor. The request has `packets` packets.
@@ -66,8 +62,7 @@ pub(super) fn push_message(
     let opcode = opcode(wqe, position);
     let mut bth = path.bth(opcode, at.psn);
     bth.ack_request = requests_ack;
-    // A WRITE without immediate data causes no completion at the peer.
-    bth.solicited = position.ends() && wqe.has(Wqe::SOLICITED) && wqe.op != WcOp::Write;
+    bth.solicited = position.ends() && wqe.has(Wqe::SOLICITED) && wqe.op.facts().takes_receive;
     let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
         return Ok(false);
     };
@@ -103,7 +98,7 @@ pub(super) fn push_read(
 pub(super) fn push_atomic(wqe: &Wqe, psn: Psn, path: &Path, burst: &mut Burst) -> bool {
     let (va, r_key, [first, second]) = (wqe.remote_addr, wqe.remote_key, wqe.operands);
     let (opcode, swap_or_add, compare) = match wqe.op {
-        WcOp::CompareSwap => (Opcode::CompareSwap, second, first),
+        OpKind::CompareSwap => (Opcode::CompareSwap, second, first),
         _ => (Opcode::FetchAdd, first, 0),
     };
     let atomic = AtomicEth { va, r_key, swap_or_add, compare };
@@ -129,10 +124,11 @@ pub(super) fn push_acknowledged_write(
 /// The opcode of a packet of a SEND or WRITE.
 #[inline]
 fn opcode(wqe: &Wqe, position: Position) -> Opcode {
-    match wqe.op {
-        WcOp::Write => Opcode::write(position, false),
-        WcOp::WriteImm => Opcode::write(position, true),
-        _ if wqe.has(Wqe::INVALIDATE) => Opcode::send(position, SendKind::Invalidate),
+    let OpFacts { remote, has_immediate, .. } = wqe.op.facts();
+    match remote {
+        Some(AccessKind::Write) => Opcode::write(position, has_immediate),
+        Some(AccessKind::Invalidate) => Opcode::send(position, SendKind::Invalidate),
+        _ if has_immediate => Opcode::send(position, SendKind::Immediate),
         _ => Opcode::send(position, SendKind::Plain),
     }
 }
@@ -177,17 +173,14 @@ impl OldestPacket {
         let position = Position::new(index == 0, index + 1 == packets(wqe, mtu));
         let offset = index as usize * mtu.octets();
         let payload_len = (wqe.len as usize).saturating_sub(offset).min(mtu.octets());
-        Some(match wqe.op {
-            WcOp::Read => {
+        let facts = wqe.op.facts();
+        Some(match facts.remote {
+            Some(AccessKind::Read) => {
                 OldestPacket::Response(packet_len(Opcode::read_response(position), payload_len))
             }
-            WcOp::FetchAdd | WcOp::CompareSwap => {
-                OldestPacket::Request(packet_len(Opcode::FetchAdd, 0))
-            }
-            WcOp::Bind => return None,
-            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
-                OldestPacket::Request(packet_len(opcode(wqe, position), payload_len))
-            }
+            Some(AccessKind::Atomic) => OldestPacket::Request(packet_len(Opcode::FetchAdd, 0)),
+            _ if facts.is_local() => return None,
+            _ => OldestPacket::Request(packet_len(opcode(wqe, position), payload_len)),
         })
     }
 }

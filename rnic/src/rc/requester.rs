@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use wire::rocev2::{Extension, NakCode, Operation, Packet, PathMtu, Psn, RnrTimer, Syndrome};
-use work::cause::{Cause, LocalUse, Octets};
+use work::cause::{AccessKind, Cause, LocalUse, Octets};
 
 use super::burst::Burst;
 use super::challenge::Challenges;
@@ -23,7 +23,7 @@ use crate::cause::octets;
 use crate::key::{KeyError, Right};
 use crate::qp::Work;
 use crate::wqe::Wqe;
-use crate::wr::{WcOp, WcStatus};
+use crate::wr::WcStatus;
 
 /// The requester's state.
 ///
@@ -121,14 +121,13 @@ impl Requester {
         if next.index == 0 && wqe.has(Wqe::FENCE) && reads.is_any_awaited() {
             return None;
         }
-        let step = match wqe.op {
-            WcOp::Bind => alone.then_some(Step::Bind),
-            op if op.awaits_response() && !reads.may_start() => None,
-            WcOp::Read => flight.next_part(wqe, mtu).map(Step::Read),
-            WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
-            WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv | WcOp::RecvMessageImm => {
-                Some(Step::Message)
-            }
+        let facts = wqe.op.facts();
+        let step = match facts.remote {
+            _ if facts.awaits_response() && !reads.may_start() => None,
+            Some(AccessKind::Read) => flight.next_part(wqe, mtu).map(Step::Read),
+            Some(AccessKind::Atomic) => Some(Step::Atomic),
+            _ if facts.is_local() => alone.then_some(Step::Bind),
+            _ => Some(Step::Message),
         };
         step.map(|step| (step, request))
     }
@@ -175,7 +174,7 @@ impl Requester {
         let (oldest, first_unsent) = (self.cursors().oldest(), self.cursors().first_unsent());
         let all_sent = |(wqe, _): (&Wqe, _)| {
             let left = packets(wqe, mtu) - oldest.index;
-            wqe.op != WcOp::Bind && !(oldest.psn + left).is_after(first_unsent)
+            !wqe.op.facts().is_local() && !(oldest.psn + left).is_after(first_unsent)
         };
         match self.peer_close {
             PeerClose::Open => false,
@@ -454,8 +453,8 @@ impl Requester {
         let is_oldest = self.flight.on_ack(work, path.mtu, psn, now);
         let oldest = self.cursors().oldest();
         let ahead = psn.distance(oldest.psn) as u32;
-        let Some((wqe, segments)) = work.request(oldest.at).filter(|(wqe, _)| wqe.op == WcOp::Read)
-        else {
+        let request = work.request(oldest.at).filter(|(wqe, _)| wqe.op.facts().is_read());
+        let Some((wqe, segments)) = request else {
             if !is_oldest {
                 self.flight.on_loss(psn, now);
                 return Ok(());
@@ -475,7 +474,7 @@ impl Requester {
         if !fits || is_oldest && !self.flight.reads().may_end(ends, oldest.psn) {
             return Err(self.bad_response(work));
         }
-        let right = if wqe.has(Wqe::TO_WINDOW) { Right::RemoteWrite } else { Right::LocalWrite };
+        let right = wqe.op.facts().local.into();
         if let Err(error) = work.scatter((work.scope(), right), segments, offset, packet.payload) {
             return Err(self.local_memory_gone(work, error));
         }
@@ -505,9 +504,8 @@ impl Requester {
             self.flight.on_loss(psn, now);
             return Ok(());
         }
-        let is_atomic = |op| matches!(op, WcOp::FetchAdd | WcOp::CompareSwap);
         let at = self.cursors().oldest().at;
-        let request = work.request(at).filter(|(wqe, _)| is_atomic(wqe.op));
+        let request = work.request(at).filter(|(wqe, _)| wqe.op.facts().is_atomic());
         let (Some((_, segments)), Extension::AtomicAck(_, answer)) = (request, packet.extension)
         else {
             return Err(self.bad_response(work));
@@ -659,7 +657,9 @@ fn refused(code: NakCode, request: Option<&Wqe>) -> Cause {
             Cause::RefusedByPeer { access: request.and_then(Wqe::access), why: None }
         }
         (NakCode::InvalidRequest, Some(wqe)) => {
-            Cause::InvalidAtPeer { is_message: wqe.op == WcOp::Send, octets: wqe.len }
+            let facts = wqe.op.facts();
+            let is_message = facts.takes_receive && !facts.is_write();
+            Cause::InvalidAtPeer { is_message, octets: wqe.len }
         }
         (NakCode::RemoteOperational, _) => Cause::PeerFailed,
         (code, _) => Cause::Protocol { by_peer: true, what: code.to_string() },

@@ -13,7 +13,7 @@ use wire::iwarp::{Cause, Header, TaggedOpcode, Terminate};
 
 use super::stream::{Failure, Stream};
 use crate::wqe::Wqe;
-use crate::wr::{WcOp, WcStatus};
+use crate::wr::WcStatus;
 
 /// The marked writes of both sides.
 pub(super) struct Writes {
@@ -50,7 +50,7 @@ impl Writes {
     /// Returns whether a request is a write that completes when the peer has reported it.
     #[inline]
     pub(super) fn awaits_report(&self, wqe: &Wqe) -> bool {
-        self.marks && wqe.has(Wqe::SIGNALLED) && matches!(wqe.op, WcOp::Write | WcOp::WriteImm)
+        self.marks && wqe.has(Wqe::SIGNALLED) && wqe.op.facts().is_write()
     }
 }
 

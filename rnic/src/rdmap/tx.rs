@@ -10,7 +10,7 @@ use wire::iwarp::{
     AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Placement, Queue,
     ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
-use work::cause::{Cause as Told, LocalUse, Refusal};
+use work::cause::{AccessKind, Cause as Told, LocalUse, Refusal};
 
 use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
@@ -20,7 +20,7 @@ use super::stream::{Failure, Reads, Stream};
 use super::vec::{GatherId, TxVec};
 use crate::key::KeyError;
 use crate::wqe::Wqe;
-use crate::wr::{WcOp, WcStatus};
+use crate::wr::{OpKind, WcStatus};
 
 /// The number of answers to the peer's requests that are sent in a row while requests of this side
 /// wait.
@@ -232,15 +232,16 @@ impl Stream {
         if wqe.has(Wqe::FENCE) && state.reads > 0 {
             return answer;
         }
-        match wqe.op {
-            WcOp::Bind if state.reads > 0 => answer,
-            WcOp::Bind => Some(Kind::Bind),
-            op if op.awaits_response() && state.reads >= self.ord => answer,
-            WcOp::Read => Some(Kind::Read),
-            WcOp::FetchAdd | WcOp::CompareSwap => Some(Kind::Atomic),
-            WcOp::Write => Some(Kind::Write),
-            WcOp::WriteImm => Some(Kind::WriteFirst),
-            WcOp::Send | WcOp::Recv | WcOp::RecvMessageImm => Some(Kind::Send),
+        let facts = wqe.op.facts();
+        match facts.remote {
+            _ if facts.awaits_response() && state.reads >= self.ord => answer,
+            Some(AccessKind::Read) => Some(Kind::Read),
+            Some(AccessKind::Atomic) => Some(Kind::Atomic),
+            Some(AccessKind::Write) if facts.has_immediate => Some(Kind::WriteFirst),
+            Some(AccessKind::Write) => Some(Kind::Write),
+            _ if !facts.is_local() => Some(Kind::Send),
+            _ if state.reads > 0 => answer,
+            _ => Some(Kind::Bind),
         }
     }
 
@@ -315,7 +316,7 @@ impl Stream {
         let (layout, (to, result)) = match kind {
             Kind::Send => {
                 let (wqe, segments) = request()?;
-                let invalidates = wqe.has(Wqe::INVALIDATE);
+                let invalidates = wqe.op.facts().remote == Some(AccessKind::Invalidate);
                 let opcode = UntaggedOpcode::send(wqe.has(Wqe::SOLICITED), invalidates);
                 let invalidate = if invalidates { wqe.remote_key } else { 0 };
                 let layout = MessageLayout::untagged(mulpdu, wqe.len as usize);
@@ -356,7 +357,7 @@ impl Stream {
                     stag: wqe.remote_key,
                     to: wqe.remote_addr,
                     op: match wqe.op {
-                        WcOp::CompareSwap => AtomicOp::cmp_swap(first, second),
+                        OpKind::CompareSwap => AtomicOp::cmp_swap(first, second),
                         _ => AtomicOp::fetch_add(first),
                     },
                 };

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::wqe::Wqe;
-use crate::wr::{DatagramWr, Destination, WcOp};
+use crate::wr::{DatagramWr, Destination, OpKind};
 
 /// The mask of a queue pair's number.
 const QPN_MASK: u32 = 0xFF_FFFF;
@@ -56,7 +56,7 @@ impl Wqe {
             operands: address,
             len,
             segments,
-            op: WcOp::Send,
+            op: OpKind::Send,
             flags: Wqe::DATAGRAM
                 | flag(wr.immediate.is_some(), Wqe::IMMEDIATE)
                 | flag(wr.signalled, Wqe::SIGNALLED)

@@ -9,7 +9,7 @@ use super::super::stream::{Failure, Stream};
 use crate::cause::{access, octets};
 use crate::key::{KeyError, Right};
 use crate::memory::{pieces, place};
-use crate::wqe::{Received, Wqe};
+use crate::wqe::Received;
 use crate::wr::WcStatus;
 
 impl Stream {
@@ -44,10 +44,7 @@ impl Stream {
                 let read = self.work.request(self.reads.oldest);
                 let placed = self.reads.placed as usize;
                 let (segments, right) = match read {
-                    Some((wqe, segments)) if wqe.has(Wqe::TO_WINDOW) => {
-                        (segments, Right::RemoteWrite)
-                    }
-                    Some((_, segments)) => (segments, Right::LocalWrite),
+                    Some((wqe, segments)) => (segments, wqe.op.facts().local.into()),
                     None => (&[][..], Right::LocalWrite),
                 };
                 pieces(

@@ -14,7 +14,7 @@ use super::{Body, Frame, HEADER_BUFFER_SIZE, Start, State};
 use crate::cause;
 use crate::key::KeyError;
 use crate::wqe::{Received, Rqe, Wqe};
-use crate::wr::{Arrival, WcOp, WcStatus};
+use crate::wr::{Arrival, WcStatus};
 
 impl Stream {
     /// Parses the start of a frame and decides what happens to its payload.
@@ -179,7 +179,7 @@ impl Stream {
 
     #[inline]
     fn start_response(&mut self, last: bool, stag: u32, to: u64) -> Result<(), Failure> {
-        let Some(wqe) = self.oldest_read().filter(|wqe| wqe.op == WcOp::Read) else {
+        let Some(wqe) = self.oldest_read().filter(|wqe| wqe.op.facts().is_read()) else {
             return Err(self.refuse(Cause::TAGGED_STAG));
         };
         let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;
@@ -275,7 +275,7 @@ impl Stream {
 
     fn start_atomic_response(&mut self, response: AtomicResponse) -> Result<(), Failure> {
         match self.oldest_read() {
-            Some(wqe) if matches!(wqe.op, WcOp::FetchAdd | WcOp::CompareSwap) => {
+            Some(wqe) if wqe.op.facts().is_atomic() => {
                 if response.id == self.reads.oldest_msn() {
                     return Ok(());
                 }
@@ -360,7 +360,7 @@ impl Stream {
             loop {
                 reads.oldest = reads.oldest.wrapping_add(1);
                 match self.work.request(reads.oldest) {
-                    Some((wqe, _)) if !wqe.op.awaits_response() => {}
+                    Some((wqe, _)) if !wqe.op.facts().awaits_response() => {}
                     _ => break,
                 }
             }
@@ -397,7 +397,7 @@ impl Stream {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
             }
             // RFC 7306, section 8.2: the target is not aligned.
-            Some(wqe) if wqe.op != WcOp::Read && cause == Cause::STREAM_CATASTROPHIC => {
+            Some(wqe) if wqe.op.facts().is_atomic() && cause == Cause::STREAM_CATASTROPHIC => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteResponder);
             }
             _ => {}
