@@ -31,6 +31,7 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
         SendOp::Send { invalidate: Some(key) } => {
             (IBV_WR_SEND_WITH_INV, key, ibv_wr_target::zeroed())
         }
+        SendOp::SendImm { immediate } => (IBV_WR_SEND_WITH_IMM, immediate, ibv_wr_target::zeroed()),
         SendOp::Write(to) => (IBV_WR_RDMA_WRITE, 0, rdma(to)),
         SendOp::Read(from) | SendOp::ReadToWindow(from) => (IBV_WR_RDMA_READ, 0, rdma(from)),
         SendOp::WriteImm { to, immediate } => (IBV_WR_RDMA_WRITE_WITH_IMM, immediate, rdma(to)),

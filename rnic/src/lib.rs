@@ -143,8 +143,8 @@ pub use srq::Srq;
 pub use ud::{DatagramQp, UdCfg};
 pub use wqe::{Received, Rqe, Wqe};
 pub use wr::{
-    Arrival, BindWr, DatagramWr, Destination, OpFacts, OpKind, PostError, RecvWr, Remote, Segment,
-    SendOp, SendWr, Wc, WcOp, WcStatus,
+    Arrival, BindWr, DatagramWr, Destination, OpFacts, OpKind, OpSet, PostError, RecvWr, Remote,
+    Segment, SendOp, SendWr, Wc, WcOp, WcStatus,
 };
 
 #[cfg(all(test, loom))]

@@ -1,10 +1,10 @@
 //! Queue pairs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use work::cause::Cause;
-use work::{ATOMIC_SIZE, OpKind};
+use work::{ATOMIC_SIZE, OpKind, OpSet};
 
 use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
@@ -44,9 +44,9 @@ pub struct Qp {
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
-    /// Whether immediate data and atomic operations (RFC 7306) may be posted. This is true if the
-    /// peer supports them, or if the connection has ended and all posts are flushed.
-    extended: AtomicBool,
+    /// The [`OpSet`] of the operations that may be posted: those that the protocol and the peer
+    /// support, or all of them if the connection has ended and all posts are flushed.
+    operations: AtomicU8,
     /// Whether datagrams may be posted, because the engine is a
     /// [`DatagramQp`](crate::DatagramQp).
     datagrams: AtomicBool,
@@ -55,8 +55,8 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// Creates a queue pair and returns its two halves. The queue pair accepts immediate data and
-    /// atomic operations while it is connected to a peer that supports them, and after its
+    /// Creates a queue pair and returns its two halves. The queue pair accepts operations that are
+    /// not [basic](OpSet::Basic) while it is connected to a peer that supports them, and after its
     /// connection has ended.
     ///
     /// # Safety
@@ -85,7 +85,7 @@ impl Qp {
             scope,
             sq,
             rq,
-            extended: AtomicBool::new(false),
+            operations: AtomicU8::new(OpSet::Basic as u8),
             datagrams: AtomicBool::new(false),
             flushed: AtomicUsize::new(usize::MAX),
         });
@@ -115,7 +115,8 @@ impl Qp {
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
         let (op, remote, operands) = wr.op.parts();
         let facts = op.facts();
-        if facts.is_extended && !self.extended.load(Ordering::Relaxed) {
+        let is_basic = facts.set == OpSet::Basic;
+        if !is_basic && facts.set as u8 > self.operations.load(Ordering::Relaxed) {
             return Err(PostError::Unsupported);
         }
         let right = Right::from(facts.local);
@@ -426,7 +427,7 @@ impl Work {
     pub fn flush(&mut self) {
         // All work that is posted from now on is only flushed, so every kind of request is
         // accepted.
-        self.set_extended(true);
+        self.permit(OpSet::All);
         self.stop_waiting();
         self.flush_requests();
         if let Some(rqe) = self.recv.take() {
@@ -622,10 +623,11 @@ impl Work {
         }
     }
 
-    /// Sets whether immediate data and atomic operations (RFC 7306) may be posted. An engine calls
-    /// this when the connection starts, if its protocol and its peer support them.
-    pub fn set_extended(&self, extended: bool) {
-        self.qp.extended.store(extended, Ordering::Relaxed);
+    /// Permits these operations to be posted. An engine calls this when the connection starts, with
+    /// the operations that its protocol and its peer support. Before that, only the basic ones may
+    /// be posted.
+    pub fn permit(&self, operations: OpSet) {
+        self.qp.operations.store(operations as u8, Ordering::Relaxed);
     }
 
     /// Permits datagrams to be posted. An engine of a datagram queue pair calls this at its start.

@@ -45,10 +45,8 @@ impl Wqe {
     pub const QUIET: u16 = 1 << 3;
     /// The flag of a datagram.
     pub const DATAGRAM: u16 = 1 << 4;
-    /// The flag of a datagram with immediate data.
-    pub const IMMEDIATE: u16 = 1 << 5;
     /// The flag of a request that has been carried out and waits for earlier ones to complete.
-    pub(crate) const DONE: u16 = 1 << 6;
+    pub(crate) const DONE: u16 = 1 << 5;
 
     /// Whether the request has this flag.
     #[inline]

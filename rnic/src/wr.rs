@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 pub use work::{
-    OpFacts, OpKind, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
+    OpFacts, OpKind, OpSet, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
 };
 
 use crate::key::KeyError;

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use rnic::{
-    Access, Cq, KeyError, Keys, Mr, OpKind, Qp, QpCfg, Received, RecvWr, Remote, Right, Segment,
-    SendOp, SendWr, Wc, WcOp, WcStatus, Work, Wqe,
+    Access, Cq, KeyError, Keys, Mr, OpKind, OpSet, Qp, QpCfg, Received, RecvWr, Remote, Right,
+    Segment, SendOp, SendWr, Wc, WcOp, WcStatus, Work, Wqe,
 };
 
 /// Carries out the oldest request of `near` at `far`. Returns false if no request is posted.
@@ -92,7 +92,7 @@ impl End {
         };
         // SAFETY: everything runs in one thread.
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
-        work.set_extended(true);
+        work.permit(OpSet::All);
         let mut memory = Box::new([0; 8]);
         let access = Access {
             local_read: true,

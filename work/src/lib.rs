@@ -9,7 +9,7 @@ mod connection;
 mod operation;
 
 pub use connection::{Close, ReadDepth, ResolveFailure, ServiceType};
-pub use operation::{ATOMIC_SIZE, OpFacts, OpKind, SendOp, WcOp};
+pub use operation::{ATOMIC_SIZE, OpFacts, OpKind, OpSet, SendOp, WcOp};
 
 /// What a memory region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use crate::cause::{AccessKind, LocalUse};
 
 /// The operation of a request.
 ///
-/// An operation that is [extended](OpFacts::is_extended) works only if the transport and the peer
-/// support it. If they do not, the post is refused with
+/// An operation that is not [basic](OpFacts::set) works only if the transport and the peer support
+/// it. If they do not, the post is refused with
 /// [`PostError::Unsupported`](crate::PostError::Unsupported).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
@@ -18,6 +18,11 @@ pub enum SendOp {
     Send {
         /// The remote key that the peer invalidates.
         invalidate: Option<u32>,
+    },
+    /// Sends to the peer's next receive buffer. The completion of that buffer contains a number.
+    SendImm {
+        /// The number, which is called immediate data.
+        immediate: u32,
     },
     /// Writes local segments to remote memory.
     Write(Remote),
@@ -33,7 +38,7 @@ pub enum SendOp {
     WriteImm {
         /// The memory to write to.
         to: Remote,
-        /// The number, which is called immediate data.
+        /// The immediate data.
         immediate: u32,
     },
     /// Adds to a 64-bit word of remote memory, aligned to 8 bytes. Its previous value goes to the
@@ -64,11 +69,13 @@ impl SendOp {
     /// data is the first number.
     #[inline(always)]
     pub const fn parts(self) -> (OpKind, Remote, [u64; 2]) {
+        const NOWHERE: Remote = Remote { addr: 0, key: 0 };
         match self {
-            SendOp::Send { invalidate: None } => (OpKind::Send, Remote { addr: 0, key: 0 }, [0; 2]),
+            SendOp::Send { invalidate: None } => (OpKind::Send, NOWHERE, [0; 2]),
             SendOp::Send { invalidate: Some(key) } => {
                 (OpKind::SendInvalidate, Remote { addr: 0, key }, [0; 2])
             }
+            SendOp::SendImm { immediate } => (OpKind::SendImm, NOWHERE, [immediate as u64, 0]),
             SendOp::Write(to) => (OpKind::Write, to, [0; 2]),
             SendOp::Read(from) => (OpKind::Read, from, [0; 2]),
             SendOp::ReadToWindow(from) => (OpKind::ReadToWindow, from, [0; 2]),
@@ -98,6 +105,8 @@ pub enum OpKind {
     Send,
     /// A send that invalidates a remote key.
     SendInvalidate,
+    /// A send with immediate data.
+    SendImm,
     /// An RDMA write.
     Write,
     /// An RDMA write with immediate data.
@@ -131,8 +140,19 @@ pub struct OpFacts {
     pub takes_receive: bool,
     /// Whether the completion of that receive buffer contains a number of the request.
     pub has_immediate: bool,
-    /// Whether some protocols lack the operation.
-    pub is_extended: bool,
+    /// The smallest set of operations that contains it.
+    pub set: OpSet,
+}
+
+/// The operations that a protocol has. Each set contains the sets before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpSet {
+    /// The operations that all protocols have (iWARP: RFC 5040).
+    Basic,
+    /// Also immediate data with an RDMA write, and atomic operations (RFC 7306).
+    Extended,
+    /// Also immediate data with a send: all operations (IBA).
+    All,
 }
 
 impl OpKind {
@@ -142,19 +162,21 @@ impl OpKind {
     pub const fn facts(self) -> OpFacts {
         use AccessKind::{Atomic, Invalidate, Read, Write};
         use LocalUse::{Sink, Source, WindowSink};
+        use OpSet::{All, Basic, Extended};
         const NO: bool = false;
         const YES: bool = true;
-        // completes as, local, remote, takes a receive, has immediate data, is extended
+        // completes as, local, remote, takes a receive, has immediate data, set
         match self {
-            OpKind::Send           => row(WcOp::Send, Source, None, YES, NO, NO),
-            OpKind::SendInvalidate => row(WcOp::Send, Source, Some(Invalidate), YES, NO, NO),
-            OpKind::Write          => row(WcOp::Write, Source, Some(Write), NO, NO, NO),
-            OpKind::WriteImm       => row(WcOp::WriteImm, Source, Some(Write), YES, YES, YES),
-            OpKind::Read           => row(WcOp::Read, Sink, Some(Read), NO, NO, NO),
-            OpKind::ReadToWindow   => row(WcOp::Read, WindowSink, Some(Read), NO, NO, NO),
-            OpKind::FetchAdd       => row(WcOp::FetchAdd, Sink, Some(Atomic), NO, NO, YES),
-            OpKind::CompareSwap    => row(WcOp::CompareSwap, Sink, Some(Atomic), NO, NO, YES),
-            OpKind::Bind           => row(WcOp::Bind, Source, None, NO, NO, NO),
+            OpKind::Send           => row(WcOp::Send, Source, None, YES, NO, Basic),
+            OpKind::SendInvalidate => row(WcOp::Send, Source, Some(Invalidate), YES, NO, Basic),
+            OpKind::SendImm        => row(WcOp::Send, Source, None, YES, YES, All),
+            OpKind::Write          => row(WcOp::Write, Source, Some(Write), NO, NO, Basic),
+            OpKind::WriteImm       => row(WcOp::WriteImm, Source, Some(Write), YES, YES, Extended),
+            OpKind::Read           => row(WcOp::Read, Sink, Some(Read), NO, NO, Basic),
+            OpKind::ReadToWindow   => row(WcOp::Read, WindowSink, Some(Read), NO, NO, Basic),
+            OpKind::FetchAdd       => row(WcOp::FetchAdd, Sink, Some(Atomic), NO, NO, Extended),
+            OpKind::CompareSwap    => row(WcOp::CompareSwap, Sink, Some(Atomic), NO, NO, Extended),
+            OpKind::Bind           => row(WcOp::Bind, Source, None, NO, NO, Basic),
         }
     }
 }
@@ -166,9 +188,9 @@ const fn row(
     remote: Option<AccessKind>,
     takes_receive: bool,
     has_immediate: bool,
-    is_extended: bool,
+    set: OpSet,
 ) -> OpFacts {
-    OpFacts { completes_as, local, remote, takes_receive, has_immediate, is_extended }
+    OpFacts { completes_as, local, remote, takes_receive, has_immediate, set }
 }
 
 impl OpFacts {

@@ -199,7 +199,11 @@ impl Objects {
         };
         match op {
             SendOp::Send { invalidate } => {
-                self.send(id, connection.peer, &peer, (request, &local), invalidate)
+                self.send(id, connection.peer, &peer, (request, &local), (invalidate, None))
+            }
+            SendOp::SendImm { immediate } => {
+                let carries = (None, Some(immediate));
+                self.send(id, connection.peer, &peer, (request, &local), carries)
             }
             SendOp::WriteImm { to, immediate } => {
                 let place = self.memory.remote(peer.pd, connection.peer, to, request.bytes, true);
@@ -311,10 +315,11 @@ impl Objects {
         to: Id,
         peer: &QpCore,
         (request, local): (&QueuedRequest, &[Segment]),
-        invalidate: Option<u32>,
+        (invalidate, immediate): (Option<u32>, Option<u32>),
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
-        let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
+        let op = if immediate.is_some() { WcOp::RecvMessageImm } else { WcOp::Recv };
+        let mut wc = peer.wc(recv.id, op, WcStatus::Success);
         if let Some(failed) = self.count_held(to, peer, &recv) {
             return failed;
         }
@@ -347,7 +352,7 @@ impl Objects {
                 // SAFETY: both lists were just checked against live regions.
                 unsafe { copy(local, &sink) };
                 wc.bytes = request.bytes;
-                wc.invalidated = invalidate;
+                (wc.invalidated, wc.immediate) = (invalidate, immediate);
                 (WcStatus::Success, WcStatus::Success)
             }
         };

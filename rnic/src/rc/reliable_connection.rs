@@ -17,7 +17,7 @@ use super::responder::Responder;
 use super::responder_resources::RepeatedRead;
 use super::types::{Failure, Path, RcCfg, Stats};
 use crate::qp::Work;
-use crate::wr::{Arrival, WcStatus};
+use crate::wr::{Arrival, OpSet, WcStatus};
 
 /// The engine of a connection. It is used under the engine lock (see the crate's page).
 ///
@@ -65,8 +65,7 @@ pub struct ReliableConnection {
 impl ReliableConnection {
     /// The engine of a connection on which nothing has been sent or received yet.
     pub fn new(work: Work, cfg: RcCfg, now: Instant) -> Self {
-        // RC always supports immediate data and atomic operations.
-        work.set_extended(true);
+        work.permit(OpSet::All);
         ReliableConnection {
             path: Path { mtu: cfg.mtu, peer_qpn: cfg.peer_qpn, p_key: cfg.p_key },
             requester: Requester::new(work.oldest_request(), &cfg, now),

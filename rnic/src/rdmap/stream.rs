@@ -11,7 +11,7 @@ use super::rx::Rx;
 use super::tx::Tx;
 use super::vec::{RxVec, TxVec};
 use crate::qp::Work;
-use crate::wr::Arrival;
+use crate::wr::{Arrival, OpSet};
 
 /// The parameters that the setup of the connection has negotiated.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,11 @@ pub struct StreamCfg {
 impl StreamCfg {
     fn mulpdu(&self) -> usize {
         self.mulpdu.clamp(fpdu::MIN_MULPDU, fpdu::MAX_ULPDU)
+    }
+
+    /// The operations that both sides support.
+    fn operations(&self) -> OpSet {
+        if self.extended { OpSet::Extended } else { OpSet::Basic }
     }
 }
 
@@ -193,7 +198,7 @@ impl Stream {
             placed: 0,
             sink_stag: RandomState::new().hash_one(0) as u32 | 1,
         };
-        work.set_extended(cfg.extended);
+        work.permit(cfg.operations());
         Stream {
             tx: Tx::new(work.oldest_request(), cfg.mulpdu(), cfg.segment),
             rx: Rx::new(),
@@ -217,7 +222,7 @@ impl Stream {
     /// those for an OpenDAT, because the peer has proved to be one
     /// ([`Recognition`](super::setup::Recognition)). Nothing may have been sent or received yet.
     pub fn peer_is_opendat(&mut self, cfg: &StreamCfg) {
-        self.work.set_extended(cfg.extended);
+        self.work.permit(cfg.operations());
         self.tx.set_sizes(cfg.mulpdu(), cfg.segment);
         (self.extended, self.waits) = (cfg.extended, cfg.waits);
         self.writes = Writes::new(cfg.extended && cfg.completes_placed);

@@ -56,9 +56,8 @@ impl Wqe {
             operands: address,
             len,
             segments,
-            op: OpKind::Send,
+            op: if wr.immediate.is_some() { OpKind::SendImm } else { OpKind::Send },
             flags: Wqe::DATAGRAM
-                | flag(wr.immediate.is_some(), Wqe::IMMEDIATE)
                 | flag(wr.signalled, Wqe::SIGNALLED)
                 | flag(wr.solicited, Wqe::SOLICITED)
                 | flag(wr.quiet, Wqe::QUIET),
@@ -82,7 +81,7 @@ impl Wqe {
 
     #[inline]
     pub(super) fn immediate(&self) -> Option<u32> {
-        self.has(Wqe::IMMEDIATE).then_some(self.remote_addr as u32)
+        self.op.facts().has_immediate.then_some(self.remote_addr as u32)
     }
 
     #[inline]

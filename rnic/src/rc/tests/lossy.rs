@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use netem::Probability;
 
 use super::*;
-use crate::{WcOp, WcStatus};
+use crate::{SendOp, WcOp, WcStatus};
 
 /// The number of requests of each end in each run.
 const REQUESTS: usize = 30;
@@ -48,6 +48,7 @@ struct Traffic {
 struct Arrival {
     octets: Vec<u8>,
     immediate: Option<u32>,
+    op: WcOp,
 }
 
 impl Traffic {
@@ -81,9 +82,14 @@ impl Traffic {
         let octets = &self.source.octets()[from..from + len];
         let to = self.rng.below(MAX);
         let (mut wr, op, total) = match self.rng.below(6) {
-            0 | 1 => {
-                self.arrivals.push_back(Arrival { octets: octets.to_vec(), immediate: None });
+            0 => {
+                self.arrive(octets.to_vec(), None, WcOp::Recv);
                 (send(id, &segments), WcOp::Send, len)
+            }
+            1 => {
+                let immediate = id as u32;
+                self.arrive(octets.to_vec(), Some(immediate), WcOp::RecvMessageImm);
+                (request(id, SendOp::SendImm { immediate }, &segments), WcOp::Send, len)
             }
             2 => {
                 self.target_octets[to..to + len].copy_from_slice(octets);
@@ -91,8 +97,7 @@ impl Traffic {
             }
             3 => {
                 self.target_octets[to..to + len].copy_from_slice(octets);
-                self.arrivals
-                    .push_back(Arrival { octets: vec![0; len], immediate: Some(id as u32) });
+                self.arrive(vec![0; len], Some(id as u32), WcOp::Recv);
                 (write_imm(id, &segments, self.target.remote(to), id as u32), WcOp::WriteImm, len)
             }
             4 => {
@@ -125,6 +130,10 @@ impl Traffic {
         self.expect(id, op, total);
     }
 
+    fn arrive(&mut self, octets: Vec<u8>, immediate: Option<u32>, op: WcOp) {
+        self.arrivals.push_back(Arrival { octets, immediate, op });
+    }
+
     fn expect(&mut self, id: u64, op: WcOp, octets: usize) {
         self.posted += 1;
         self.completions.push_back(wc(id, op, octets, WcStatus::Success));
@@ -144,9 +153,9 @@ impl Traffic {
             assert_eq!(Some(wc), self.completions.pop_front());
         }
         for got in responder.received() {
-            let Arrival { octets, immediate } =
+            let Arrival { octets, immediate, op } =
                 self.arrivals.pop_front().expect("a message must have been sent");
-            let expected = wc(*taken as u64, WcOp::Recv, octets.len(), WcStatus::Success);
+            let expected = wc(*taken as u64, op, octets.len(), WcStatus::Success);
             assert_eq!(got, Wc { immediate, ..expected });
             let placed = &self.receives.octets()[*taken * MAX..][..octets.len()];
             assert_eq!(

@@ -176,6 +176,31 @@ fn solicited_completions_wake() {
 }
 
 #[test]
+fn a_send_takes_immediate_data_along() {
+    let mut pair = Pair::new();
+    let len = 3 * OCTETS;
+    let (near, far) = (pair.a.buf(len).filled(&mut Rng(5)), pair.b.buf(len));
+    pair.b.recv(1, &[far.seg(0, len)]);
+    pair.b.recv(2, &[]);
+    assert!(arm(&pair.b.recvs, true));
+    pair.a.post(request(3, SendOp::SendImm { immediate: 0xABCD }, &[near.seg(0, len)]));
+    pair.drive().unwrap();
+    assert_eq!(pair.a.completions(), [wc(3, WcOp::Send, len, WcStatus::Success)]);
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0);
+    let empty = request(4, SendOp::SendImm { immediate: 7 }, &[]);
+    pair.a.post(SendWr { solicited: true, ..empty });
+    pair.drive().unwrap();
+    assert_eq!(pair.a.completions(), [wc(4, WcOp::Send, 0, WcStatus::Success)]);
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 1);
+    let received = |id, octets, immediate| {
+        let wc = wc(id, WcOp::RecvMessageImm, octets, WcStatus::Success);
+        Wc { immediate: Some(immediate), ..wc }
+    };
+    assert_eq!(pair.b.received(), [received(1, len, 0xABCD), received(2, 0, 7)]);
+    assert_eq!(far.octets(), near.octets());
+}
+
+#[test]
 fn a_window_opens_and_closes_memory_to_the_peer() {
     let mut pair = Pair::new();
     let (near, shown) = (pair.a.buf(64).filled(&mut Rng(3)), pair.b.buf(64));

@@ -315,6 +315,13 @@ fn unsupported_operations_are_not_sent() {
         assert_eq!(unsafe { pair.a.qp.post_send(wr) }, Err(PostError::Unsupported));
     }
     assert!(!pair.a.stream.wants_tx());
+    // RFC 7306 has no immediate data for a send.
+    let extended = Pair::new(extended_cfg(), 0);
+    let segments = [extended.a.buf(8).seg(0, 8)];
+    let send_imm = request(4, SendOp::SendImm { immediate: 1 }, &segments);
+    // SAFETY: the request is refused.
+    assert_eq!(unsafe { extended.a.qp.post_send(&send_imm) }, Err(PostError::Unsupported));
+    assert!(!extended.a.stream.wants_tx());
     // After the end of the connection, every request that is posted is flushed.
     pair.a.stream.flush();
     all.iter().for_each(|&wr| pair.a.post(wr));
