@@ -285,7 +285,16 @@ unsafe fn write_segments<H: Copy>(
 /// ([`Stream`](crate::Stream), [`ReliableConnection`](crate::ReliableConnection),
 /// [`DatagramQp`](crate::DatagramQp)) use no other interface to the queues and to memory, so an
 /// engine for another protocol can be written outside of this crate. `rnic/tests/protocol.rs` is
-/// an example.
+/// an example that carries out all operations.
+///
+/// # Start and end
+///
+/// [`Qp::new`] returns a `Work` and the [`Qp`] that consumers post to. At the start of the
+/// connection, [`permit`](Self::permit) says which operations the protocol and the peer have. Posts
+/// wake nobody: whoever serves the engine calls it after a post, and the engine then looks whether
+/// [`request`](Self::request) returns a new request or [`has_recv`](Self::has_recv) a buffer.
+/// Requests and receives that are posted before the connection wait. After the end,
+/// [`flush`](Self::flush) completes them. Drop the `Work` when no more work is posted.
 ///
 /// # Requests of this side
 ///
@@ -303,8 +312,19 @@ unsafe fn write_segments<H: Copy>(
 ///
 /// A request stays in its place until [`retire`](Self::retire) completes it. Until then it can be
 /// sent again as often as needed. [`done`](Self::done) may be called for requests in any order, and
-/// `retire` completes them in the order in which they were posted. A bind is carried out by
-/// [`Keys::bind`] when all earlier requests are done.
+/// `retire` completes them in the order in which they were posted.
+///
+/// [`Wqe::op`] has a row in the table of operations, [`OpKind::facts`], which says what to do:
+///
+/// | if | then |
+/// |---|---|
+/// | [`is_local`](work::OpFacts::is_local) | When all earlier requests have completed, call [`carry_out_local`](Self::carry_out_local). Send nothing, and no later request before it. |
+/// | [`takes_receive`](work::OpFacts::takes_receive) | The peer takes a receive buffer. With [`Wqe::SOLICITED`] its completion is solicited. |
+/// | [`has_immediate`](work::OpFacts::has_immediate) | The first of [`Wqe::operands`] goes to that completion. |
+/// | [`remote`](work::OpFacts::remote) | The peer makes this access to [`Wqe::remote_addr`] with [`Wqe::remote_key`], or invalidates this key. |
+/// | [`awaits_response`](work::OpFacts::awaits_response) | The response is placed with the right `facts.local.into()`. The protocol limits how many of these requests are outstanding. |
+///
+/// A request with [`Wqe::FENCE`] waits until no earlier request awaits a response.
 ///
 /// # Messages of the peer
 ///
@@ -318,9 +338,15 @@ unsafe fn write_segments<H: Copy>(
 /// ```
 ///
 /// One message at a time can be placed. [`fetch`](Self::fetch), [`store`](Self::store) and
-/// [`update`](Self::update) are the peer's accesses to memory; they need no receive buffer, except
-/// for a write with immediate data. Each access to memory is checked against its key when it is
-/// made, because the memory may be deregistered at any time.
+/// [`update`](Self::update) are the peer's accesses to memory, and [`Keys::invalidate`] with
+/// [`scope`](Self::scope) is its invalidation of a key. They need no receive buffer, unless the
+/// operation takes one: a write with immediate data takes a buffer and places nothing in it. Each
+/// access to memory is checked against its key when it is made, because the memory may be
+/// deregistered at any time.
+///
+/// If no buffer is posted, the protocol decides: the connection fails, or the message waits, which
+/// [`wait_for_recv`](Self::wait_for_recv) records. On a shared receive queue
+/// [`next_waiting`](Self::next_waiting) then says whose turn it is.
 ///
 /// # Failures
 ///
@@ -612,6 +638,22 @@ impl Work {
             // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, !wqe.has(Wqe::QUIET)) };
         }
+    }
+
+    /// Carries out and completes a request that concerns only this side: a bind. It must be the
+    /// oldest request. Returns the number of completed requests, or `None` if the request has
+    /// failed.
+    pub fn carry_out_local(&mut self, at: usize) -> Option<u64> {
+        let (wqe, _) = self.request(at)?;
+        if self.keys().bind(wqe.remote_key).is_err() {
+            self.report(Cause::BindFailed);
+            self.fail(at, WcStatus::BindFailed);
+            return None;
+        }
+        self.done(at);
+        let retired = self.retire();
+        self.announce();
+        Some(retired)
     }
 
     /// Notifies the owners of armed completion queues of the completions that were pushed.

@@ -5,69 +5,90 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use rnic::{
-    Access, Cq, KeyError, Keys, Mr, OpKind, OpSet, Qp, QpCfg, Received, RecvWr, Remote, Right,
-    Segment, SendOp, SendWr, Wc, WcOp, WcStatus, Work, Wqe,
+    Access, BindWr, Cq, KeyError, Keys, Mr, Mw, OpKind, OpSet, Pd, Qp, QpCfg, Received, RecvWr,
+    Remote, Right, Segment, SendOp, SendWr, View, Wc, WcOp, WcStatus, Work, Wqe,
 };
+use work::cause::{AccessKind, LocalUse};
 
 /// Carries out the oldest request of `near` at `far`. Returns false if no request is posted.
 fn carry_out(near: &mut Work, far: &mut Work) -> bool {
     let at = near.oldest_request();
     let Some((&wqe, _)) = near.request(at) else { return false };
-    match attempt(near, far, at, &wqe) {
-        Ok(()) => {
+    let result = if wqe.op.facts().is_local() {
+        near.carry_out_local(at).ok_or(WcStatus::BindFailed).map(drop)
+    } else {
+        attempt(near, far, at, &wqe).map(|()| {
             near.done(at);
             near.retire();
-        }
-        Err(status) => {
-            near.fail(at, status);
-            near.flush();
-        }
+        })
+    };
+    if let Err(status) = result {
+        near.fail(at, status);
+        near.flush();
     }
     near.announce();
     far.announce();
     true
 }
 
+/// What each request does at the peer, as the table of operations says.
 fn attempt(near: &Work, far: &mut Work, at: usize, wqe: &Wqe) -> Result<(), WcStatus> {
+    let refused = |_| WcStatus::RemoteAccess;
+    let facts = wqe.op.facts();
     let (_, segments) = near.request(at).expect("the request is posted");
     let (to, mut octets) = ((wqe.remote_key, wqe.remote_addr), vec![0; wqe.len as usize]);
-    let local = (near.scope(), Right::LocalWrite);
-    match wqe.op {
-        OpKind::Send => {
-            near.gather(segments, 0, &mut octets).map_err(|_| WcStatus::LocalProtection)?;
-            let buffer = far.take_recv().ok_or(WcStatus::ReceiverNotReady)?;
-            if !far.may_take() || buffer.len < wqe.len.into() {
-                far.finish_recv(Received::NOTHING, WcStatus::LocalLength, true);
-                return Err(WcStatus::RemoteResponder);
-            }
+    if facts.local == LocalUse::Source {
+        near.gather(segments, 0, &mut octets).map_err(|_| WcStatus::LocalProtection)?;
+    }
+    let mut received = Received::octets(wqe.len);
+    if facts.takes_receive {
+        let buffer = far.take_recv().ok_or(WcStatus::ReceiverNotReady)?;
+        let is_message = !facts.is_write();
+        if !far.may_take() || is_message && buffer.len < wqe.len.into() {
+            far.finish_recv(Received::NOTHING, WcStatus::LocalLength, true);
+            return Err(WcStatus::RemoteResponder);
+        }
+        if is_message {
             let (scope, buffers) = far.recv_segments();
             let placed = far.scatter((scope, Right::LocalWrite), buffers, 0, &octets);
             placed.map_err(|_| WcStatus::RemoteResponder)?;
-            let solicited = wqe.has(Wqe::SOLICITED);
-            far.finish_recv(Received::octets(wqe.len), WcStatus::Success, solicited);
         }
-        OpKind::Write => {
-            near.gather(segments, 0, &mut octets).map_err(|_| WcStatus::LocalProtection)?;
-            far.store(to, wqe.len.into(), &octets).map_err(|_| WcStatus::RemoteAccess)?;
+        received.immediate = facts.has_immediate.then_some(wqe.operands[0] as u32);
+        if facts.has_immediate && is_message {
+            received.op = WcOp::RecvMessageImm;
         }
-        OpKind::Read => {
-            far.fetch(to, wqe.len.into(), &mut octets).map_err(|_| WcStatus::RemoteAccess)?;
-            let placed = near.scatter(local, segments, 0, &octets);
-            placed.map_err(|_| WcStatus::LocalProtection)?;
+    }
+    match facts.remote {
+        None => {}
+        Some(AccessKind::Write) => far.store(to, wqe.len.into(), &octets).map_err(refused)?,
+        Some(AccessKind::Read) => far.fetch(to, wqe.len.into(), &mut octets).map_err(refused)?,
+        Some(AccessKind::Atomic) => {
+            let [first, second] = wqe.operands;
+            let before = far.update(to, |value| match wqe.op {
+                OpKind::CompareSwap if value == first => second,
+                OpKind::CompareSwap => value,
+                _ => value.wrapping_add(first),
+            });
+            let before = before.map_err(|_| WcStatus::RemoteAccess)?;
+            octets.copy_from_slice(&before.to_ne_bytes());
         }
-        OpKind::FetchAdd => {
-            let [addend, _] = wqe.operands;
-            let before = far.update(to, |value| value.wrapping_add(addend));
-            let before = before.map_err(|_| WcStatus::RemoteAccess)?.to_ne_bytes();
-            let placed = near.scatter(local, segments, 0, &before);
-            placed.map_err(|_| WcStatus::LocalProtection)?;
+        Some(AccessKind::Invalidate) => {
+            far.keys().invalidate(wqe.remote_key, far.scope()).map_err(refused)?;
+            received.invalidated = Some(wqe.remote_key);
         }
-        _ => return Err(WcStatus::RemoteResponder),
+    }
+    if facts.awaits_response() {
+        let placed = near.scatter((near.scope(), facts.local.into()), segments, 0, &octets);
+        placed.map_err(|_| WcStatus::LocalProtection)?;
+    }
+    if facts.takes_receive {
+        far.finish_recv(received, WcStatus::Success, wqe.has(Wqe::SOLICITED));
     }
     Ok(())
 }
 
 struct End {
+    pd: Pd,
     qp: Arc<Qp>,
     work: Work,
     cq: Arc<Cq>,
@@ -103,7 +124,7 @@ impl End {
         };
         // SAFETY: the memory lives as long as the region, and the test reads it between the calls.
         let mr = unsafe { Mr::new(keys, pd, memory.as_mut_ptr().cast(), 64, access, true) };
-        End { qp, work, cq, memory, mr: mr.unwrap() }
+        End { pd, qp, work, cq, memory, mr: mr.unwrap() }
     }
 
     /// Eight octets of the memory.
@@ -121,6 +142,21 @@ impl End {
         let wr = SendWr { id, op, segments: &segments, signalled, solicited, fence, quiet };
         // SAFETY: everything runs in one thread, and the memory outlives the requests.
         unsafe { self.qp.post_send(&wr) }.unwrap();
+    }
+
+    fn receive(&self, id: u64, at: usize) {
+        let wr = RecvWr { id, segments: &[self.segment(at)], quiet: false };
+        // SAFETY: everything runs in one thread, and the memory outlives the receive.
+        unsafe { self.qp.post_recv(&wr) }.unwrap();
+    }
+
+    /// Binds a window to eight octets of the memory. Returns its key.
+    fn bind(&self, id: u64, window: &Mw, at: usize) -> u32 {
+        let access = Access { remote_write: true, ..Access::default() };
+        let view = View { region: &self.mr, addr: 8 * at as u64, len: 8, access, zero_based: true };
+        let wr = BindWr { id, window, view: Some(view), signalled: true, quiet: false };
+        // SAFETY: everything runs in one thread.
+        unsafe { self.qp.post_bind(&wr) }.unwrap()
     }
 
     fn completions(&self) -> Vec<(u64, WcOp, WcStatus)> {
@@ -141,8 +177,7 @@ fn a_protocol_outside_of_the_crate() {
     let keys = Arc::new(Keys::new());
     let (mut a, mut b) = (End::new(&keys), End::new(&keys));
     (a.memory[0], a.memory[1], b.memory[2], b.memory[3]) = (11, 12, 13, 14);
-    // SAFETY: everything runs in one thread, and the memory outlives the receive.
-    unsafe { b.qp.post_recv(&RecvWr { id: 9, segments: &[b.segment(0)], quiet: false }) }.unwrap();
+    b.receive(9, 0);
     a.post(1, SendOp::Send { invalidate: None }, 0);
     a.post(2, SendOp::Write(b.remote(1)), 1);
     a.post(3, SendOp::Read(b.remote(2)), 2);
@@ -154,6 +189,26 @@ fn a_protocol_outside_of_the_crate() {
     let expected: Vec<_> = (1..).zip(ops).map(|(id, op)| (id, op, WcStatus::Success)).collect();
     assert_eq!(a.completions(), expected);
     assert_eq!(b.completions(), [(9, WcOp::Recv, WcStatus::Success)]);
+
+    // Immediate data, a swap, and a window, which the peer binds and this side invalidates.
+    let window = Mw::new(&keys, b.pd, true);
+    let key = b.bind(10, &window, 4);
+    while carry_out(&mut b.work, &mut a.work) {}
+    for id in 11..14 {
+        b.receive(id, 6);
+    }
+    let (to, at) = (Remote { addr: 0, key }, b.remote(3));
+    a.post(14, SendOp::WriteImm { to, immediate: 5 }, 0);
+    a.post(15, SendOp::SendImm { immediate: 6 }, 1);
+    a.post(16, SendOp::CompareSwap { at, compare: 114, swap: 1 }, 2);
+    a.post(17, SendOp::Send { invalidate: Some(key) }, 1);
+    while carry_out(&mut a.work, &mut b.work) {}
+    assert_eq!((b.memory[3], b.memory[4], b.memory[6], a.memory[2]), (1, 11, 12, 114));
+    let success = |id, op| (id, op, WcStatus::Success);
+    let ops = [(14, WcOp::WriteImm), (15, WcOp::Send), (16, WcOp::CompareSwap), (17, WcOp::Send)];
+    assert_eq!(a.completions(), ops.map(|(id, op)| success(id, op)));
+    let ops = [(10, WcOp::Bind), (11, WcOp::Recv), (12, WcOp::RecvMessageImm), (13, WcOp::Recv)];
+    assert_eq!(b.completions(), ops.map(|(id, op)| success(id, op)));
 
     // A right to read does not permit writing.
     let (by, segments) = ((a.work.scope(), Right::LocalRead), [a.segment(0)]);

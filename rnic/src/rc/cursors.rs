@@ -25,7 +25,7 @@ const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
 /// | `go_back` | all packets in flight are lost | | to `oldest` | cleared |
 /// | `repeat` | only some packets are lost | | to `oldest` | set |
 /// | `skip_to` | packets were late and not lost | | forward | cleared |
-/// | `pass_bind` | a memory window is bound | forward | forward | |
+/// | `pass_local` | a request that sends nothing is done | forward | forward | |
 pub(super) struct Cursors {
     /// The oldest packet that is not acknowledged, or whose response has not arrived.
     oldest: Cursor,
@@ -199,8 +199,8 @@ impl Cursors {
         skips
     }
 
-    /// Records that the oldest request, which is also the next one, was a bind and is done.
-    pub(super) fn pass_bind(&mut self) {
+    /// Records that the oldest request, which is also the next one, sends nothing and is done.
+    pub(super) fn pass_local(&mut self) {
         debug_assert_eq!(self.oldest, self.next);
         self.next.step(0, 0);
         self.oldest = self.next;

@@ -272,9 +272,9 @@ impl Flight {
         stats.sent_again += 1;
     }
 
-    /// Records that the oldest request, which is also the next one, was a bind and is done.
-    pub(super) fn pass_bind(&mut self) {
-        self.cursors.pass_bind();
+    /// Records that the oldest request, which is also the next one, sends nothing and is done.
+    pub(super) fn pass_local(&mut self) {
+        self.cursors.pass_local();
     }
 
     /// Records that all packets before `until` are acknowledged. If one of these packets belongs to

@@ -62,7 +62,8 @@ enum Step {
     /// Send a READ request for this number of packets.
     Read(u32),
     Atomic,
-    Bind,
+    /// Carry out a request that concerns only this side. All earlier requests are done.
+    Local,
     /// Fail with [`Requester::failed_request`].
     Fail,
 }
@@ -126,7 +127,7 @@ impl Requester {
             _ if facts.awaits_response() && !reads.may_start() => None,
             Some(AccessKind::Read) => flight.next_part(wqe, mtu).map(Step::Read),
             Some(AccessKind::Atomic) => Some(Step::Atomic),
-            _ if facts.is_local() => alone.then_some(Step::Bind),
+            _ if facts.is_local() => alone.then_some(Step::Local),
             _ => Some(Step::Message),
         };
         step.map(|step| (step, request))
@@ -230,9 +231,9 @@ impl Requester {
                     }
                     Ok(is_sent)
                 }
-                Step::Bind => {
-                    let key = wqe.remote_key;
-                    self.bind(work, key, stats)?;
+                Step::Local => {
+                    stats.tx_messages += work.carry_out_local(next.at).ok_or(Failure::Local)?;
+                    self.flight.pass_local();
                     Ok(true)
                 }
             };
@@ -286,22 +287,6 @@ impl Requester {
         {
             self.flight.on_missing_requested(count, now, stats);
         }
-    }
-
-    /// Binds a memory window. The bind is at the head of the send queue, so all earlier requests
-    /// are done.
-    fn bind(&mut self, work: &mut Work, key: u32, stats: &mut Stats) -> Result<(), Failure> {
-        let at = self.cursors().next().at;
-        if work.keys().bind(key).is_err() {
-            work.report(Cause::BindFailed);
-            work.fail(at, WcStatus::BindFailed);
-            return Err(Failure::Local);
-        }
-        work.done(at);
-        stats.tx_messages += work.retire();
-        work.announce();
-        self.flight.pass_bind();
-        Ok(())
     }
 
     #[cold]

@@ -10,7 +10,7 @@ use wire::iwarp::{
     AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Placement, Queue,
     ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
 };
-use work::cause::{AccessKind, Cause as Told, LocalUse, Refusal};
+use work::cause::{AccessKind, LocalUse, Refusal};
 
 use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
@@ -73,8 +73,8 @@ enum Kind {
     Immediate,
     Read,
     Atomic,
-    /// A bind, which causes no octets to be sent.
-    Bind,
+    /// A request that concerns only this side, so that no octets are sent for it.
+    Local,
 }
 
 /// The octets of one message that a [`TxVec`] holds, from `from` to `to`.
@@ -130,7 +130,7 @@ impl GatherState {
                 return;
             }
             Kind::Send | Kind::Immediate => self.send_msn = self.send_msn.wrapping_add(1),
-            Kind::Write | Kind::Bind => {}
+            Kind::Write | Kind::Local => {}
             Kind::Read | Kind::Atomic => {
                 self.read_msn = self.read_msn.wrapping_add(1);
                 self.reads += 1;
@@ -241,7 +241,7 @@ impl Stream {
             Some(AccessKind::Write) => Some(Kind::Write),
             _ if !facts.is_local() => Some(Kind::Send),
             _ if state.reads > 0 => answer,
-            _ => Some(Kind::Bind),
+            _ => Some(Kind::Local),
         }
     }
 
@@ -263,13 +263,13 @@ impl Stream {
         let (mut partial, mut pos) = (self.tx.partial, self.tx.pos);
         while tx.octets() < TxVec::MAX_OCTETS {
             let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
-            if kind == Kind::Bind {
-                // The bind waits until all gathered octets have been accepted. The next gathering
-                // then finds it here again.
+            if kind == Kind::Local {
+                // The request waits until all gathered octets have been accepted. The next
+                // gathering then finds it here again.
                 if tx.octets() > 0 {
                     break;
                 }
-                self.bind()?;
+                self.carry_out_local()?;
                 state = self.gather_state();
                 continue;
             }
@@ -403,8 +403,7 @@ impl Stream {
                 }
                 Answer::Atomic { .. } => return None,
             },
-            // A bind causes no octets to be sent.
-            Kind::Bind => return None,
+            Kind::Local => return None,
             Kind::Rtr => {
                 // A zero-length write may name any STag and offset (RFC 6581, section 9.1). Towards
                 // another implementation, these are the ones that siw uses.
@@ -427,20 +426,11 @@ impl Stream {
         Some(Framed { layout, to, result })
     }
 
-    /// Binds a window at the head of the send queue, when all earlier requests have completed.
-    fn bind(&mut self) -> Result<(), Failure> {
-        let bound = match self.work.request(self.tx.next) {
-            Some((wqe, _)) => self.work.keys().bind(wqe.remote_key),
-            None => Ok(()),
-        };
-        if bound.is_err() {
-            self.work.report(Told::BindFailed);
-            self.work.fail(self.tx.next, WcStatus::BindFailed);
+    /// Carries out a request that concerns only this side, when all earlier ones have completed.
+    fn carry_out_local(&mut self) -> Result<(), Failure> {
+        if self.work.carry_out_local(self.tx.next).is_none() {
             return Err(self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)));
         }
-        self.work.done(self.tx.next);
-        self.work.retire();
-        self.work.announce();
         self.tx.next = self.tx.next.wrapping_add(1);
         self.tx.answered = 0;
         Ok(())
@@ -547,7 +537,7 @@ impl Stream {
             }
             Kind::Send => self.tx.send_msn = self.tx.send_msn.wrapping_add(1),
             Kind::Write => is_done = !self.await_report(),
-            Kind::Bind => {}
+            Kind::Local => {}
             Kind::Read | Kind::Atomic => {
                 is_done = false;
                 if self.reads.outstanding == 0 {
