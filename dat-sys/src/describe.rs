@@ -69,7 +69,7 @@ pub const RECORDS: &[&[Record]] = &[
     crate::connection::RECORDS,
     crate::evd::RECORDS,
     crate::event::RECORDS,
-    crate::provider::RECORDS,
+    crate::functions::RECORDS,
     crate::ib::RECORDS,
 ];
 

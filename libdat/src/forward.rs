@@ -80,29 +80,40 @@ pub fn find(
     found.ok_or(status)
 }
 
-/// Defines and exports functions that are forwarded to a provider. Each line has the name, the kind
-/// of the first argument, the other arguments and the entry of the table. `DAT_PROVIDER` and the
-/// argument types are those that are in scope where the macro is called.
+/// Defines and exports the functions that are forwarded to a provider, from the list
+/// [`dat_sys::provider_functions!`]. `DAT_PROVIDER` and the argument types are those that are in
+/// scope where the list is invoked.
 ///
 /// If the thread is cancelled in the provider's function, the stack is unwound through the function
 /// defined here. So its frame catches no panics and has nothing with a destructor when it calls the
 /// provider.
 #[macro_export]
 macro_rules! forward {
-    ($version:literal; $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)*) => {$(
+    (
+        $version:literal
+        $(
+            registry { $($own:tt)* }
+            forwarded { $(
+                $(#[$remark:meta])*
+                $abi:literal $name:ident($kind:ident $object:ident: $object_type:ty
+                    $(, $arg:ident: $type:ty)*) => $member:ident: $signature:ident
+                    $(, $changed:ident)?;
+            )* }
+        )*
+    ) => {$($(
         #[doc = concat!("`", stringify!($name), "`.")]
         #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
         #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
-            type Function = unsafe extern "C-unwind" fn(DAT_HANDLE $(, $type)*) -> DAT_RETURN;
+        unsafe extern "C-unwind" fn $name($object: $object_type $(, $arg: $type)*) -> DAT_RETURN {
+            type Function = unsafe extern "C-unwind" fn($object_type $(, $type)*) -> DAT_RETURN;
             let (library, kind) = const { (&crate::LIBRARY, &$crate::forward::$kind) };
-            let (object, table) = match $crate::forward::find(library, kind, handle) {
+            let ($object, table) = match $crate::forward::find(library, kind, $object) {
                 Ok((object, table)) => (object, table.cast::<DAT_PROVIDER>()),
                 Err(status) => return status,
             };
             // SAFETY: this is the table of a registered provider of this version, which an open IA
             // keeps in memory.
-            match unsafe { (*table).$slot } {
+            match unsafe { (*table).$member } {
                 Some(function) => {
                     // SAFETY: the types differ at most in whether an unwinding may pass the
                     // function.
@@ -110,11 +121,11 @@ macro_rules! forward {
                     let function: Function = unsafe { std::mem::transmute(function) };
                     // SAFETY: this calls the provider's function with its own object. The consumer
                     // guarantees the other arguments.
-                    unsafe { function(object $(, $arg)*) }
+                    unsafe { function($object $(, $arg)*) }
                 }
                 None => library.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
             }
         }
         $crate::version!($version, $name);
-    )*};
+    )*)*};
 }

@@ -2,9 +2,9 @@
 //! uDAPL 2.0).
 //!
 //! A function on an object is forwarded to the object's provider ([`forward!`]). A [`Library`]
-//! implements the other functions with the registry. [`functions!`] defines all functions that both
-//! versions have. Each function is exported under the library's symbol version ([`export!`]). A
-//! library that uses these macros has a `static LIBRARY: Library` at its root.
+//! implements the other functions with the registry ([`functions!`]). Each function is exported
+//! under the library's symbol version ([`export!`]). A library that uses these macros has a `static
+//! LIBRARY: Library` at its root.
 
 #![expect(clippy::crate_in_macro_def, reason = "LIBRARY belongs to the calling library")]
 

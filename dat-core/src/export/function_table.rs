@@ -10,7 +10,7 @@ use crate::provider::Transport;
 /// Creates the table of a transport, which has 81 words. `device_name` is the IA name and must
 /// outlive the table. `THREAD_SAFE` says whether several threads may call functions on one handle
 /// at a time.
-pub(super) fn table<T: Transport, const THREAD_SAFE: bool>(
+pub(super) const fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
 ) -> DAT_PROVIDER {
     DAT_PROVIDER {

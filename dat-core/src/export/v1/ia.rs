@@ -30,6 +30,11 @@ pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
 }
 
 v1_functions! {
+    /// dat_ia_close.
+    fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
+        ia::ia_close::<T>(ia, flags)
+    }
+
     /// dat_ia_query. One call queries both the adapter and the provider.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,
