@@ -24,9 +24,8 @@ pub mod rdmap;
 pub mod terminate;
 
 pub use atomic::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, UnknownAtomic};
-pub use crc::Crc32c;
 pub use ddp::Queue;
-pub use mpa::fpdu::{CrcError, Fpdu, Trailer};
+pub use mpa::fpdu::{CrcError, Fpdu};
 pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress};
 pub use rdmap::{Header, HeaderError, Placement, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};

@@ -5,8 +5,8 @@
 
 use std::ptr::with_exposed_provenance_mut;
 
-use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, Trailer};
-use wire::iwarp::{Crc32c, Header, ReadRequest, crc::crc32c};
+use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, trailer_len, write_crc};
+use wire::iwarp::{Header, ReadRequest};
 
 use super::message::{Frame, MessageLayout};
 use super::vec::TxVec;
@@ -207,8 +207,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
             }
         })?;
         if self.crc {
-            let (covered, crc) = out.split_at_mut(wire_len - Crc32c::SIZE);
-            crc.copy_from_slice(&crc32c(covered).to_le_bytes());
+            write_crc(out);
         }
         tx.push_staged(wire_len - skip);
         Ok(())
@@ -236,7 +235,7 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
     /// The number of octets of a frame's pad and CRC.
     #[inline]
     fn trailer(&self, frame: Frame) -> usize {
-        Trailer::size(self.layout.ulpdu(frame.payload))
+        trailer_len(self.layout.ulpdu(frame.payload))
     }
 
     /// Writes the ULPDU length and the header of a frame.

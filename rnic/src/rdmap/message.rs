@@ -4,8 +4,8 @@
 //! message on the wire completely describes the progress of a sender. Nothing else is stored for a
 //! frame that is partly sent.
 
-use wire::iwarp::mpa::fpdu::{self, Trailer};
-use wire::iwarp::{Crc32c, ddp};
+use wire::iwarp::mpa::fpdu;
+use wire::iwarp::{crc, ddp};
 
 /// The layout of a message on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl MessageLayout {
     /// The number of octets on the wire of each FPDU except the last.
     #[inline]
     fn full_frame(&self) -> usize {
-        self.header + self.payload + Crc32c::SIZE
+        self.header + self.payload + crc::SIZE
     }
 
     /// The number of FPDUs before the last.
@@ -120,7 +120,7 @@ impl MessageLayout {
     /// The number of octets on the wire of an FPDU with this payload.
     #[inline]
     pub(super) fn wire_len(&self, payload: usize) -> usize {
-        self.header + payload + Trailer::size(self.ulpdu(payload))
+        self.header + payload + fpdu::trailer_len(self.ulpdu(payload))
     }
 }
 

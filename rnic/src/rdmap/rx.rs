@@ -18,7 +18,7 @@ mod destination;
 mod partial_fpdu;
 mod rules;
 
-use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, Trailer, fpdu_len};
+use wire::iwarp::mpa::fpdu::{Fpdu, LENGTH_SIZE, fpdu_len, trailer_len};
 use wire::iwarp::{
     AtomicRequest, AtomicResponse, Header, Immediate, MAX_HEADER, Placement, ReadRequest,
     TaggedOpcode, Terminate, ddp,
@@ -320,7 +320,7 @@ impl Stream {
                     if self.rx.frame.left > 0 {
                         return Ok(0);
                     }
-                    self.rx.state = State::Trailer(Trailer::size(self.rx.frame.ulpdu_len));
+                    self.rx.state = State::Trailer(trailer_len(self.rx.frame.ulpdu_len));
                 }
                 State::Trailer(left) => {
                     let n = left.min(data.len());

@@ -5,10 +5,10 @@
 //! exception: if a frame with a CRC is partly sent, the rest of the frame is kept. If it were built
 //! again from memory that has changed, the CRC would not match.
 
-use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
+use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len, write_crc};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, Cause, Crc32c, Header, Immediate, Placement, Queue,
-    ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode, crc::crc32c,
+    AtomicOp, AtomicRequest, AtomicResponse, Cause, Header, Immediate, Placement, Queue,
+    ReadRequest, TaggedOpcode, Terminate, UntaggedOpcode,
 };
 use work::cause::{AccessKind, LocalUse, Refusal};
 
@@ -593,8 +593,7 @@ impl Stream {
         let at = LENGTH_SIZE + header.emit(&mut frame[LENGTH_SIZE..]);
         terminate.emit(&mut frame[at..]);
         if self.crc {
-            let (covered, crc) = frame.split_at_mut(fpdu_len(ulpdu_len) - Crc32c::SIZE);
-            crc.copy_from_slice(&crc32c(covered).to_le_bytes());
+            write_crc(frame);
         }
         out
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use wire::iwarp::mpa::fpdu::{self, LENGTH_SIZE};
 use wire::iwarp::{
-    Crc32c, Fpdu, Header, MAX_HEADER, ReadRequest, Setup, SetupKind, SetupProgress, TaggedOpcode,
-    Trailer, UntaggedOpcode,
+    Fpdu, Header, MAX_HEADER, ReadRequest, Setup, SetupKind, SetupProgress, TaggedOpcode,
+    UntaggedOpcode,
 };
 
 use crate::capture::{captures, root};
@@ -157,7 +157,7 @@ impl Counts {
                 self.add("crc");
             }
             let (whole, end) =
-                (reencode(&fpdu, crc), frame.len() - Trailer::size(fpdu.ulpdu().len()));
+                (reencode(&fpdu, crc), frame.len() - fpdu::trailer_len(fpdu.ulpdu().len()));
             let junk_pad =
                 frame[end..][..fpdu::pad(fpdu.ulpdu().len())].iter().any(|&octet| octet != 0);
             if junk_pad {
@@ -220,13 +220,9 @@ fn reencode(fpdu: &Fpdu<'_>, crc: bool) -> Vec<u8> {
         _ => frame.extend_from_slice(payload),
     }
 
-    let trailer = if crc {
-        let mut crc = Crc32c::new();
-        crc.update(&frame);
-        Trailer::with_crc(ulpdu.len(), &mut crc)
-    } else {
-        Trailer::without_crc(ulpdu.len())
-    };
-    frame.extend_from_slice(trailer.as_bytes());
+    frame.resize(fpdu::fpdu_len(ulpdu.len()), 0);
+    if crc {
+        fpdu::write_crc(&mut frame);
+    }
     frame
 }

@@ -4,12 +4,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use wire::iwarp::mpa::fpdu::{check_trailer, fpdu_len};
+use wire::iwarp::mpa::fpdu::{fpdu_len, write_crc};
 use wire::iwarp::mpa::{MAX_PRIVATE_DATA, MAX_SETUP};
 use wire::iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Crc32c, Enhanced, Fpdu, Header,
-    Immediate, Placement, ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress,
-    TaggedOpcode, Terminate, TerminatedHeader, Trailer, UntaggedOpcode,
+    AtomicOp, AtomicRequest, AtomicResponse, BitOrder, Cause, Enhanced, Fpdu, Header, Immediate,
+    Placement, ReadDepth, ReadRequest, Revision, Setup, SetupKind, SetupProgress, TaggedOpcode,
+    Terminate, TerminatedHeader, UntaggedOpcode,
 };
 
 proptest! {
@@ -172,10 +172,8 @@ proptest! {
     fn frames_come_back(ulpdu in vec(any::<u8>(), 0..5000), flip in any::<prop::sample::Index>()) {
         let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
         frame.extend_from_slice(&ulpdu);
-        let mut crc = Crc32c::new();
-        crc.update(&frame);
-        frame.extend_from_slice(Trailer::with_crc(ulpdu.len(), &mut crc).as_bytes());
-        prop_assert_eq!(frame.len(), fpdu_len(ulpdu.len()));
+        frame.resize(fpdu_len(ulpdu.len()), 0);
+        write_crc(&mut frame);
 
         let fpdu = Fpdu::parse(&frame).unwrap();
         prop_assert_eq!((fpdu.ulpdu(), fpdu.len(), fpdu.check_crc()), (&ulpdu[..], frame.len(), Ok(())));
@@ -184,10 +182,6 @@ proptest! {
         let bit = 16 + flip.index((frame.len() - 2) * 8);
         frame[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(Fpdu::parse(&frame).unwrap().check_crc().is_err());
-        let (start, trailer) = frame.split_at(2 + ulpdu.len());
-        crc.reset();
-        crc.update(start);
-        prop_assert!(check_trailer(&mut crc, trailer).is_err());
     }
 
     #[test]

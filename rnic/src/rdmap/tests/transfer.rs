@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use wire::iwarp::Cause;
-use wire::iwarp::mpa::fpdu::{Trailer, fpdu_len};
+use wire::iwarp::mpa::fpdu::{fpdu_len, trailer_len};
 
 use super::*;
 
@@ -454,7 +454,7 @@ fn no_crc_lies_across_two_segments() {
         let mut at = 0;
         while at < octets.len() {
             let ulpdu = u16::from_be_bytes([octets[at], octets[at + 1]]).into();
-            let trailer = Trailer::size(ulpdu);
+            let trailer = trailer_len(ulpdu);
             at += fpdu_len(ulpdu);
             let start = starts[starts.partition_point(|start| *start < at) - 1];
             let over = (at - start) % MSS;

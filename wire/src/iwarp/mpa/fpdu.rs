@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::iwarp::crc::{Crc32c, crc32c};
+use crate::iwarp::crc::{self, crc32c};
 use crate::iwarp::rdmap::Header;
 use crate::iwarp::terminate::Cause;
 
@@ -15,8 +15,6 @@ pub const MAX_MULPDU: usize = 64768;
 /// The smallest MULPDU (maximum ULPDU length) in octets. It applies even if the TCP segment is
 /// smaller (RFC 5044, section 4.5).
 pub const MIN_MULPDU: usize = 128;
-/// The maximum size of a [`Trailer`] in octets.
-pub const MAX_TRAILER: usize = 3 + Crc32c::SIZE;
 
 /// The number of pad octets after a ULPDU, 0 to 3. Length, ULPDU and pad together are a multiple of
 /// four.
@@ -28,14 +26,14 @@ pub const fn pad(ulpdu_len: usize) -> usize {
 /// The number of octets of the whole FPDU: length, ULPDU, pad and CRC.
 #[inline]
 pub const fn fpdu_len(ulpdu_len: usize) -> usize {
-    LENGTH_SIZE + ulpdu_len + pad(ulpdu_len) + Crc32c::SIZE
+    LENGTH_SIZE + ulpdu_len + trailer_len(ulpdu_len)
 }
 
 /// The longest ULPDU whose FPDU without markers fits one TCP segment of `mss` octets (MULPDU, RFC
 /// 5044, section 4.5).
 #[inline]
 pub const fn mulpdu_for_mss(mss: usize) -> usize {
-    let mulpdu = mss.saturating_sub(LENGTH_SIZE + Crc32c::SIZE + mss % 4);
+    let mulpdu = mss.saturating_sub(LENGTH_SIZE + crc::SIZE + mss % 4);
     match mulpdu {
         ..MIN_MULPDU => MIN_MULPDU,
         MAX_MULPDU.. => MAX_MULPDU,
@@ -43,57 +41,20 @@ pub const fn mulpdu_for_mss(mss: usize) -> usize {
     }
 }
 
-/// The pad and the CRC, which follow a ULPDU. The trailer owns its octets, so that it can be the
-/// last part of a gather write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trailer {
-    bytes: [u8; MAX_TRAILER],
-    len: u8,
+/// The number of octets after a ULPDU of this length, its pad and the CRC: 4 to 7.
+#[inline]
+pub const fn trailer_len(ulpdu_len: usize) -> usize {
+    pad(ulpdu_len) + crc::SIZE
 }
 
-impl Trailer {
-    /// The size of the trailer of a ULPDU of this length: 4 to 7 octets.
-    #[inline]
-    pub const fn size(ulpdu_len: usize) -> usize {
-        pad(ulpdu_len) + Crc32c::SIZE
-    }
-
-    /// The trailer if CRCs are off. All its octets are zero.
-    #[inline]
-    pub const fn without_crc(ulpdu_len: usize) -> Self {
-        Self { bytes: [0; MAX_TRAILER], len: Self::size(ulpdu_len) as u8 }
-    }
-
-    /// The trailer if CRCs are on. `crc` must already cover the length and the ULPDU. This function
-    /// updates it with the pad.
-    #[inline]
-    pub fn with_crc(ulpdu_len: usize, crc: &mut Crc32c) -> Self {
-        let mut trailer = Self::without_crc(ulpdu_len);
-        let pad = pad(ulpdu_len);
-        crc.update(&trailer.bytes[..pad]);
-        trailer.bytes[pad..][..Crc32c::SIZE].copy_from_slice(&crc.to_wire());
-        trailer
-    }
-
-    /// The octets to send.
-    #[inline]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-}
-
-/// Checks the CRC of a received frame. `crc` must already cover the length and the ULPDU. This
-/// function updates it with the pad. `trailer` consists of the [`Trailer::size`] octets after the
-/// ULPDU.
+/// Writes the CRC field, the last octets of a whole FPDU.
 ///
 /// # Panics
-/// If `trailer` is shorter than a CRC.
+/// If `frame` is shorter than the field.
 #[inline]
-pub fn check_trailer(crc: &mut Crc32c, trailer: &[u8]) -> Result<(), CrcError> {
-    let (pad, found) = trailer.split_last_chunk().expect("a trailer holds at least the CRC");
-    debug_assert!(pad.len() < 4, "a trailer holds at most three octets of pad");
-    crc.update(pad);
-    compare(u32::from_le_bytes(*found), crc.value())
+pub fn write_crc(frame: &mut [u8]) {
+    let (covered, field) = frame.split_last_chunk_mut().expect("an FPDU ends in its CRC field");
+    *field = crc::to_wire(covered);
 }
 
 fn compare(found: u32, computed: u32) -> Result<(), CrcError> {
@@ -117,8 +78,7 @@ impl CrcError {
     }
 }
 
-/// A whole FPDU in memory. Readers that place payload while it arrives use [`check_trailer`]
-/// instead.
+/// A whole FPDU in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fpdu<'a> {
     bytes: &'a [u8],
@@ -172,14 +132,12 @@ mod tests {
     use crate::iwarp::UntaggedOpcode;
 
     /// The frame of figure 5 of RFC 5044, without its marker: SEND, MSN 1, 24 zero octets.
-    fn send_frame(trailer: impl FnOnce(&[u8]) -> Trailer) -> Vec<u8> {
-        let mut frame = vec![0; 44];
+    fn send_frame() -> Vec<u8> {
+        let mut frame = vec![0; fpdu_len(42)];
         frame[..2].copy_from_slice(&[0x00, 0x2A]);
         let opcode = UntaggedOpcode::Send;
         Header::Untagged { last: true, opcode, invalidate: 0, qn: 0, msn: 1, mo: 0 }
             .emit(&mut frame[2..]);
-        let trailer = trailer(&frame);
-        frame.extend_from_slice(trailer.as_bytes());
         frame
     }
 
@@ -187,8 +145,8 @@ mod tests {
     fn frames_are_multiples_of_four() {
         for ulpdu_len in (0..=MAX_ULPDU).step_by(if cfg!(miri) { 251 } else { 1 }) {
             let (pad, total) = (pad(ulpdu_len), fpdu_len(ulpdu_len));
-            assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + Trailer::size(ulpdu_len));
-            assert_eq!(Trailer::without_crc(ulpdu_len).as_bytes().len(), pad + 4);
+            assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + trailer_len(ulpdu_len));
+            assert_eq!(trailer_len(ulpdu_len), pad + 4);
         }
         // The two lengths are those of rping's frames with 64 octets: READ request and READ
         // response.
@@ -210,47 +168,38 @@ mod tests {
 
     #[test]
     fn crc_is_written_and_checked() {
-        let mut crc = Crc32c::new();
-        let frame = send_frame(|start| {
-            crc.update(start);
-            Trailer::with_crc(0x2A, &mut crc)
-        });
+        let mut frame = send_frame();
+        write_crc(&mut frame);
         let fpdu = Fpdu::parse(&frame).unwrap();
         assert_eq!(fpdu.len(), frame.len());
         assert_eq!(fpdu.check_crc(), Ok(()));
 
-        for at in 0..frame.len() {
+        for at in 2..frame.len() {
             let mut damaged = frame.clone();
             damaged[at] ^= 0x10;
-            crc.reset();
-            crc.update(&damaged[..44]);
-            let error = check_trailer(&mut crc, &damaged[44..]).unwrap_err();
-            assert_eq!(error.cause(), Cause::MPA_CRC);
-            if at >= 2 {
-                assert_eq!(Fpdu::parse(&damaged).unwrap().check_crc(), Err(error), "octet {at}");
-            }
+            let error = Fpdu::parse(&damaged).unwrap().check_crc().unwrap_err();
+            assert_eq!(error.cause(), Cause::MPA_CRC, "octet {at}");
         }
     }
 
     #[test]
     fn pad_is_covered() {
         for ulpdu_len in 18..22 {
-            let mut frame = vec![0; 2 + ulpdu_len];
+            let mut frame = vec![0; fpdu_len(ulpdu_len)];
             frame[1] = ulpdu_len as u8;
-            let mut crc = Crc32c::new();
-            crc.update(&frame);
-            let trailer = Trailer::with_crc(ulpdu_len, &mut crc);
-            frame.extend_from_slice(trailer.as_bytes());
+            write_crc(&mut frame);
             assert_eq!(Fpdu::parse(&frame).unwrap().check_crc(), Ok(()));
-            crc.reset();
-            crc.update(&frame[..2 + ulpdu_len]);
-            assert_eq!(check_trailer(&mut crc, trailer.as_bytes()), Ok(()));
+            for at in 2 + ulpdu_len..frame.len() {
+                let mut damaged = frame.clone();
+                damaged[at] ^= 1;
+                assert!(Fpdu::parse(&damaged).unwrap().check_crc().is_err(), "octet {at}");
+            }
         }
     }
 
     #[test]
     fn incomplete_frames_wait() {
-        let frame = send_frame(|_| Trailer::without_crc(0x2A));
+        let frame = send_frame();
         for len in 0..frame.len() {
             assert_eq!(Fpdu::parse(&frame[..len]), None);
         }
