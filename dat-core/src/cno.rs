@@ -120,7 +120,8 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<C
         // SAFETY: no object depends on the CNO, and no thread waits on it any more.
         drop(unsafe { retired.reclaim() });
     };
-    ia.free_later(later).map(|()| None)
+    ia.free_later(later);
+    Ok(None)
 }
 
 impl<T: Transport> Drop for Cno<T> {

@@ -153,7 +153,8 @@ pub fn create<T: Transport>(
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
     // SAFETY: the caller guarantees that nobody uses a reference to the EVD after this call if it
     // succeeds.
-    end_free(unsafe { begin_free(evd) }?)
+    end_free(unsafe { begin_free(evd) }?);
+    Ok(())
 }
 
 /// The first half of dat_evd_free: makes the handle stale.
@@ -177,13 +178,13 @@ pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Reti
 
 /// The second half of dat_evd_free: frees the EVD when no thread waits on it. The caller holds no
 /// lock, because the thread that waits may be in a signal handler that needs a lock.
-pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
+pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) {
     let ia = evd.ia.clone();
     if nesting::interrupted_activity() == Activity::Nothing || evd.shared.waiter_slot.is_vacant() {
         finish_free(evd);
-        return Ok(());
+    } else {
+        ia.free_later(move || finish_free(evd));
     }
-    ia.free_later(move || finish_free(evd))
 }
 
 /// Frees an EVD that is marked as dead, as soon as no thread waits on it.

@@ -3,11 +3,12 @@
 mod close;
 mod objects;
 mod open;
+mod pending_frees;
 mod query;
 mod sharing;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::describe::event_name;
@@ -21,10 +22,11 @@ pub use self::close::close;
 pub(crate) use self::close::{begin_close, end_close};
 use self::objects::Objects;
 pub use self::open::{AsyncEvd, open, open_with_transport};
+use self::pending_frees::PendingFrees;
 use self::query::QueryData;
 use crate::counters::IaCounters;
 use crate::ep::FreedFlows;
-use crate::error::{Result, no_memory};
+use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, HandleSlot, Node, Object, Ref};
 use crate::mem::mapping::Mappings;
@@ -54,9 +56,7 @@ pub struct Ia<T: Transport> {
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
     control: Mutex<FreedFlows>,
-    /// The number of objects that another thread will free later, because a thread that a signal
-    /// handler has interrupted still uses them.
-    pending_frees: Arc<AtomicUsize>,
+    pending_frees: Arc<PendingFrees>,
     objects: Objects,
     /// The open file that lists the process's memory mappings. dat_lmr_create checks with it
     /// whether memory may be registered.
@@ -167,22 +167,17 @@ impl<T: Transport> Ia<T> {
 
     /// Frees an object later, in another thread. A signal handler calls this while the wait that it
     /// has interrupted still uses the object. `free` waits until that wait has ended. The object is
-    /// no longer registered.
-    pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
+    /// no longer registered. If no thread can be started, the object is freed when the next thread
+    /// starts or the adapter is closed.
+    pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) {
+        self.pending_frees.add(Box::new(free));
         let pending_frees = Arc::clone(&self.pending_frees);
-        pending_frees.fetch_add(1, Ordering::AcqRel);
-        let deferred = nesting::in_other_thread(move |done| {
+        let started = nesting::in_other_thread(move |done| {
             drop(done);
-            free();
-            pending_frees.fetch_sub(1, Ordering::AcqRel);
+            pending_frees.do_one();
         });
-        deferred.map_err(no_memory)
-    }
-
-    /// Blocks until all objects that were passed to [`free_later`](Self::free_later) are freed.
-    fn await_pending_frees(&self) {
-        while self.pending_frees.load(Ordering::Acquire) != 0 {
-            std::thread::yield_now();
+        if let Err(error) = started {
+            warn!(target: "dat::ia", ia = self.name, %error, "an object is freed at the close");
         }
     }
 

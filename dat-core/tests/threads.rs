@@ -6,7 +6,8 @@ mod client;
 #[path = "support/queried_registry.rs"]
 mod queried_registry;
 
-use std::ffi::{CString, c_int};
+use std::cell::Cell;
+use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -147,5 +148,101 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     });
     let answer = client::result(STATUS.load(Ordering::SeqCst)).unwrap_err();
     assert_eq!(answer.kind(), DAT_INVALID_HANDLE);
+    dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+}
+
+thread_local! {
+    /// Whether this thread cannot start threads.
+    static NO_THREADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes the place of the C library's function.
+///
+/// # Safety
+///
+/// The requirements are those of pthread_create.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    body: *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    if NO_THREADS.get() {
+        return libc::EAGAIN;
+    }
+    // SAFETY: the C library has a function of this name and type.
+    let create: Create =
+        unsafe { std::mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr())) };
+    // SAFETY: the caller fulfils the contract of this function.
+    unsafe { create(thread, attributes, body, argument) }
+}
+
+static WAITED: AtomicUsize = AtomicUsize::new(0);
+static FREED: AtomicU32 = AtomicU32::new(NOT_CALLED);
+
+extern "C" fn free_without_a_thread(_: c_int) {
+    let evd = WAITED.load(Ordering::SeqCst) as DAT_EVD_HANDLE;
+    // SAFETY: the table belongs to the test and is never freed.
+    let free = unsafe { (*TABLE_OF_WAITED.load(Ordering::SeqCst)).evd_free_func }
+        .expect("the table has the function");
+    NO_THREADS.set(true);
+    // SAFETY: any word may be the handle.
+    FREED.store(unsafe { free(evd) }, Ordering::SeqCst);
+    NO_THREADS.set(false);
+}
+
+static TABLE_OF_WAITED: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
+
+/// A signal handler frees the EVD on which its thread waits. No thread can be started that would
+/// free the EVD when the wait has ended, so dat_ia_close frees it.
+#[test]
+fn an_evd_that_no_thread_can_free_is_freed_at_the_close() {
+    let (table, name) = loopback(true);
+    let side = Side::new(table, &name);
+    let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
+    TABLE_OF_WAITED.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
+    WAITED.store(evd as usize, Ordering::SeqCst);
+    let handler = free_without_a_thread as extern "C" fn(c_int);
+    // SAFETY: the handler interrupts no allocation, so it may call functions that allocate memory.
+    unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+    thread::scope(|s| {
+        let address = evd as usize;
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = s.spawn(move || {
+            // SAFETY: pthread_self returns the identity of this thread.
+            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+            let evd = address as DAT_EVD_HANDLE;
+            dat!(table, evd_wait_func(evd, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more))
+        });
+        let thread = told.recv().unwrap();
+        let mut event = DAT_EVENT::zeroed();
+        let mut dequeue = || dat!(table, evd_dequeue_func(evd, &mut event)).unwrap_err();
+        while dequeue() != Error::state(DAT_INVALID_STATE_EVD_WAITER) {
+            thread::yield_now();
+        }
+        // The free is refused if the signal comes before the thread sleeps.
+        let mut status = NOT_CALLED;
+        while status != DAT_SUCCESS {
+            FREED.store(NOT_CALLED, Ordering::SeqCst);
+            // SAFETY: the thread has not ended, since its wait has not ended.
+            assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
+            while FREED.load(Ordering::SeqCst) == NOT_CALLED {
+                thread::yield_now();
+            }
+            status = FREED.load(Ordering::SeqCst);
+            let kind = DAT_GET_TYPE(status);
+            assert!(matches!(kind, DAT_SUCCESS | DAT_INSUFFICIENT_RESOURCES), "{status:#x}");
+        }
+        assert_eq!(waiter.join().expect("no panic"), Err(Error::of(DAT_ABORT)));
+    });
+    assert!(handle::live_slot(evd).is_err(), "the handle is that of an EVD that is freed");
     dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 }

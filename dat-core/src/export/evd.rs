@@ -111,7 +111,8 @@ control_functions! {
     fn evd_free<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
         defer_if_working(evd, |evd| {
             let begun = handle::with_exclusive(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
-            evd::end_free(begun)
+            evd::end_free(begun);
+            Ok(())
         })
     }
 

@@ -125,7 +125,7 @@ fn finish_close<T: Transport>(
         unsafe { cno::free(cno) }
     };
     for_each_object(&ia, free_cno, drop);
-    ia.await_pending_frees();
+    ia.pending_frees.finish();
     // Wait for calls of other threads that have freed the last objects but have not returned yet.
     while ia.object_count() == 0 && ia.in_use() {
         std::thread::yield_now();
