@@ -279,16 +279,19 @@ fn a_message_without_a_receive_is_logged_once() {
 
 #[test]
 fn each_line_is_as_its_schema_says() {
+    if !json_schema::is_installed() {
+        return;
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace.json");
     let schema = serde_json::from_str(&std::fs::read_to_string(path).expect("the file exists"))
         .expect("JSON");
     let output = trace(&["--json", "--log", "trace"], PING);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    let lines: Vec<Value> = text.lines().map(parse).collect();
+    assert_eq!(json_schema::errors(&schema, &lines), [""; 0], "{text}");
     let mut targets: Vec<String> = Vec::new();
-    for line in String::from_utf8_lossy(&output.stderr).lines() {
-        let line: Value =
-            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let errors = json_schema::errors(&schema, &line);
-        assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
+    for line in lines {
         assert_eq!(line["version"], env!("CARGO_PKG_VERSION"), "{line:#}");
         targets.push(line["target"].as_str().expect("a target").to_owned());
         if line["message"] == "state" {

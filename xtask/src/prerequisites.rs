@@ -58,6 +58,12 @@ const PREREQUISITES: &[Prerequisite] = &[
         "an independent implementation of the ICRC",
     ),
     any_run(
+        "jsonschema",
+        "/usr/lib/python3/dist-packages/jsonschema/__init__.py",
+        "python3-jsonschema",
+        "the schemas of the output of `dat`",
+    ),
+    any_run(
         "ip",
         "/usr/bin/ip",
         "iproute2",
