@@ -1,6 +1,6 @@
 //! The engines of an adapter.
 //!
-//! An adapter begins with one engine and gets more as the consumer creates endpoints, up to a
+//! An adapter begins with one engine and gets more as the consumer creates queue pairs, up to a
 //! limit. Each engine has a lock, a poller and a progress thread of its own, so threads that use
 //! different engines do not meet. An endpoint stays with one engine. Endpoints that share a
 //! completion queue or a shared receive queue have the same engine. There is one exception: a
@@ -88,7 +88,7 @@ pub(crate) struct Engines<E: MakeProgress> {
     placing: Mutex<Placing>,
 }
 
-/// What a thread that places an endpoint needs.
+/// What a thread that places a queue pair needs.
 struct Placing {
     /// The number of engines that the adapter may have.
     limit: usize,
@@ -218,7 +218,7 @@ impl<E: MakeProgress> Engines<E> {
         thread.join().ok()?
     }
 
-    /// Runs `f` while this thread holds the locks of some engines, and no endpoint is placed.
+    /// Runs `f` while this thread holds the locks of some engines, and no queue pair is placed.
     pub(crate) fn exclude<R>(&self, set: impl FnOnce() -> EngineSet, f: impl FnOnce() -> R) -> R {
         let _placing = lock(&self.placing);
         self.with_locks(set(), f)

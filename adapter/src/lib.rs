@@ -4,30 +4,31 @@
 //!
 //! # Example
 //!
-//! A provider opens an adapter. First it parses the ia_params of the entry, which contain an
-//! address, keys that all providers have, and keys of its own such as `crc`:
+//! A user describes an adapter in words: an address, keys that all adapters have, and keys of its
+//! protocol such as `crc`. Its [`Config`] and its protocol's configuration come from them:
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use adapter::params;
+//! use adapter::params::{self, Words};
 //!
-//! let parse = |ia_params: &str| {
+//! let parse = |text| {
 //!     let mut crc = true;
 //!     let own = |_key: &str, value: &str| {
 //!         crc = params::on(value)?;
 //!         Ok(())
 //!     };
-//!     // `strict=on` is the value of OPENDAT_PARAMS, with the defaults of all adapters.
-//!     params::parse(ia_params, "strict=on", &["spin", "strict", "crc"], own).map(|p| (p, crc))
+//!     // `crc=off` is the value of OPENDAT_PARAMS, with the defaults of all adapters.
+//!     let words = Words { name: "the entry", text, defaults: "crc=off", keys: &["spin", "crc"] };
+//!     params::parse(&words, own).map(|config| (config, crc))
 //! };
-//! let (params, crc) = parse("127.0.0.1 spin=50 crc=off")?;
-//! assert_eq!(params.bind, Some("127.0.0.1:0".parse()?));
-//! assert_eq!(params.spin(), Duration::from_micros(50));
-//! assert!(params.strict && !crc);
+//! let (config, crc) = parse("127.0.0.1 spin=50")?;
+//! assert_eq!(config.bind, Some("127.0.0.1:0".parse()?));
+//! assert_eq!(config.spin(), Duration::from_micros(50));
+//! assert!(!crc);
 //!
 //! let error = parse("127.0.0.1 crc=maybe").unwrap_err();
-//! assert_eq!(error.reason, "ia_params: crc=maybe: expected on or off");
+//! assert_eq!(error.reason, "the entry: crc=maybe: expected on or off");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -55,14 +56,15 @@
 //! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
 //! | [`octet_ring`] | a ring of octets in memory that two processes share |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
-//! | [`params`] | the common part of ia_params |
+//! | [`params`] | parameters in words, from which a [`Config`] comes |
+//! | `config` | the configuration that all adapters have in common: [`Config`] |
 //! | [`netdev`] | the host's network devices and addresses |
 //! | `local_failure` | the reasons why this host cannot connect to a peer: [`LocalFailure`] |
 //! | `error` | the errors of calls: [`Error`], [`OpenError`] |
 //! | [`half_open`] | lists of callers that have connected and not sent a request yet |
 //! | `slab` | a table that names objects by small numbers: [`Slab`] |
 //!
-//! # How to build a provider on this
+//! # How to build an adapter on this
 //!
 //! 1. Write an [`Engine`], which also implements [`MakeProgress`]. The engine holds the sockets,
 //!    connections and timers of one open adapter as plain data. It never locks, blocks or starts a
@@ -84,19 +86,16 @@
 //! 3. Before the engine lock is released, [`MakeProgress::remaining`] returns what is left to do:
 //!    more work at once, or a deadline. A pass must end soon, so the engine limits its bursts and
 //!    leaves the rest for the next pass.
-//! 4. Parse ia_params with [`params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
-//!    common keys, and asks for the provider's own keys.
-//! 5. Implement `Provider` of dat-core. Its transport is a `dat_adapter::Adapter<YourEngine>`, and
-//!    its `open` is little more than [`Adapter::open`] and `dat_adapter::Adapter::new`.
-//! 6. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
-//!    `dat-adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
+//! 4. Write a function that opens an adapter with [`Adapter::open`], as the crates `iwarp` and
+//!    `roce` do.
 //!
-//! `examples/provider-loop` is a small provider; docs/writing-a-provider.md explains it.
+//! The crate `dat-adapter` says how to make the adapter a provider of DAT, and how to test it.
 //!
 //! The compiler specializes everything for the one engine: there is no dynamic dispatch between
 //! this crate and the engine.
 
 mod adapter;
+mod config;
 mod connection_request;
 mod context;
 mod counts;
@@ -122,6 +121,7 @@ mod slab;
 mod sync;
 
 pub use adapter::{Adapter, Limits, UnusedQps};
+pub use config::Config;
 pub use connection_request::{Backlog, ConnectionRequest};
 pub use context::{Context, EngineWaker};
 pub use counts::Counts;
@@ -131,7 +131,6 @@ pub use event::{Event, PeerAddress, RemoteQp, Sink};
 pub use link_phase::LinkPhase;
 pub use local_failure::LocalFailure;
 pub use objects::{ConcurrentCq, Cq, Listener, Mr, Mw, Qp, QpCfg, Srq};
-pub use params::Params;
 pub use progress::{MakeProgress, Progress, Remaining};
 pub use qp_shared::QpShared;
 pub use reactor::progress_thread::abort_on_panic;

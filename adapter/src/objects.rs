@@ -26,6 +26,7 @@ pub use self::queue::{Qp, QpCfg};
 pub use self::receive::Srq;
 
 use crate::adapter::{Adapter, Limits, UnusedQps};
+use crate::config::Config;
 use crate::connection_request::ConnectionRequest;
 use crate::context::Context;
 use crate::engine::Engine;
@@ -33,7 +34,6 @@ use crate::engine_shared::{EngineShared, WAKER};
 use crate::engines::{EngineSet, Engines};
 use crate::error::{Error, OpenError, Result, no_memory, no_resources};
 use crate::event::{Event, Sink};
-use crate::params::Params;
 use crate::reactor::Reactor;
 
 impl<E: Engine> Adapter<E> {
@@ -46,15 +46,15 @@ impl<E: Engine> Adapter<E> {
     /// [`Error::InvalidArgument`] if there is a capture file that cannot be written.
     pub fn open(
         name: &str,
-        params: &Params,
+        config: &Config,
         limits: Limits,
         engine: impl Fn(Context<E>) -> std::result::Result<E, OpenError> + Send + Sync + 'static,
     ) -> std::result::Result<Self, OpenError> {
-        let capture = params.capture.as_deref().map(|file| Capture::open(file, name)).transpose();
-        // The name of the capture file comes from ia_params or from OPENDAT_PARAMS.
+        let capture = config.capture.as_deref().map(|file| Capture::open(file, name)).transpose();
+        // The name of the capture file comes from the user.
         let no_capture = |e| OpenError::new(Error::InvalidArgument, format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
-        let (limit, spin) = (if E::CAN_BE_SEVERAL { params.engines() } else { 1 }, params.spin());
+        let (limit, spin) = (if E::CAN_BE_SEVERAL { config.engines() } else { 1 }, config.spin());
         let unused = UnusedQps::default();
         let of_engines = unused.clone();
         let create = move || create_engine(capture.clone(), spin, of_engines.clone(), &engine);

@@ -92,7 +92,7 @@ pub(crate) struct Reactor<E: MakeProgress> {
     /// The consumer's thread that makes progress with this engine ([`nesting::thread`]), or 0 if
     /// there was none yet. See [`crate::engines`].
     pub(crate) served_by: AtomicUsize,
-    /// The number of endpoints and shared receive queues that are placed with this engine.
+    /// The number of queue pairs and shared receive queues that are placed with this engine.
     pub(crate) placed: AtomicUsize,
     pub(crate) progress_thread: ProgressThread,
 }

@@ -13,8 +13,8 @@
 mod kernel;
 mod netlink;
 
-use adapter::params::{defaults, invalid};
-use dat_adapter::open_error;
+use adapter::params::defaults;
+use dat_adapter::params::invalid;
 use dat_core::OpenError;
 use dat_core::export::Opened;
 use provider_softroce::Params;
@@ -38,9 +38,9 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
             // OPENDAT_PARAMS is also meant for other engines, so a key that only the engine in user
             // space supports is an error only in ia_params.
             if let Some(key) = parse(text, "")?.1.user_only_key {
-                return Err(open_error(invalid(format!(
+                return Err(invalid(format!(
                     "{key}: only the engine in user space supports this, not engine=kernel"
-                ))));
+                )));
             }
             kernel::open_or_create(ia, &params)
         }
@@ -49,8 +49,7 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
 
 /// Checks ia_params and the value of `OPENDAT_PARAMS` without opening an adapter.
 pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
-    let checked = Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop));
-    checked.map_err(open_error)
+    Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop))
 }
 
 /// Returns the names of all keys of softroce.
@@ -64,7 +63,7 @@ fn parse(text: &str, defaults: &str) -> Result<(Engine, Params), OpenError> {
         engine = engine_of(value)?;
         Ok(())
     });
-    Ok((engine, params.map_err(open_error)?))
+    Ok((engine, params?))
 }
 
 /// Parses the value of the key `engine`.
@@ -80,7 +79,7 @@ fn engine_of(value: &str) -> Result<Engine, String> {
 /// Uses the kernel's engine if there is an rxe device that supports the parameters and can be
 /// opened. Otherwise uses the engine in user space.
 fn auto(ia: &str, params: Params) -> Result<Opened, OpenError> {
-    let Some(rxe) = kernel::find(params.adapter.bind) else {
+    let Some(rxe) = kernel::find(params.common.adapter.bind) else {
         return user(ia, params, "the kernel has no rxe device here");
     };
     let name = &rxe.name;

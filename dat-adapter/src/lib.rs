@@ -10,14 +10,25 @@
 //! | `receive` | shared receive queues: [`Srq`] |
 //! | `memory` | protection domains, regions and windows: [`Pd`], [`Mr`], [`Mw`] |
 //! | `upcall` | events of an engine as upcalls of dat-core |
+//! | [`params`] | the parameters of an entry: [`Params`] |
 //! | `error` | errors of an adapter as errors of DAT: [`error`], [`open_error`] |
 //!
-//! A provider over this crate opens an [`adapter::Adapter`] and passes it to [`Adapter::new`];
-//! `adapter` says how to write the engine.
+//! # How to write a provider over this
+//!
+//! 1. Write an [`adapter::Engine`]; the crate `adapter` says how.
+//! 2. Parse ia_params with [`Params::parse`], which handles addresses, `OPENDAT_PARAMS` and the
+//!    common keys, and asks for the provider's own keys.
+//! 3. Implement `Provider` of dat-core. Its transport is an `Adapter<YourEngine>`. Its `open` opens
+//!    an [`adapter::Adapter`] and passes it to [`Adapter::new`].
+//! 4. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
+//!    `dat-adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
+//!
+//! `examples/provider-loop` is a small provider; docs/writing-a-provider.md explains it.
 
 mod completion;
 mod error;
 mod memory;
+pub mod params;
 mod queue;
 mod receive;
 mod transport;
@@ -26,6 +37,7 @@ mod upcall;
 pub use completion::Cq;
 pub use error::{error, open_error};
 pub use memory::{Mr, Mw, Pd};
+pub use params::Params;
 pub use queue::Qp;
 pub use receive::Srq;
 pub use transport::Adapter;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adapter::{ConnectionRequest, Engine, Limits, Listener, Params, PeerAddress, QpCfg, netdev};
+use adapter::{ConnectionRequest, Engine, Limits, Listener, PeerAddress, QpCfg, netdev};
 use dat_core::provider::{self, Access, Attrs, Mem, Sink, Transport, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION, DAT_RMR_SCOPE_ANY};
@@ -15,6 +15,7 @@ use waiting::{Wake, WakeReason};
 use crate::completion::Cq;
 use crate::error::error;
 use crate::memory::{Mr, Mw, Pd};
+use crate::params::Params;
 use crate::queue::Qp;
 use crate::receive::Srq;
 use crate::upcall::sink;
@@ -54,8 +55,8 @@ fn attrs(
     Attrs {
         adapter: ia.to_owned(),
         vendor: "OpenDAT".to_owned(),
-        address: params.address,
-        interface: params.bind.map_or(0, netdev::interface_of),
+        address: params.adapter.address,
+        interface: params.adapter.bind.map_or(0, netdev::interface_of),
         max_eps,
         max_dtos: 1 << 16,
         max_segments: 32,

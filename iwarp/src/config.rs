@@ -4,7 +4,7 @@ use crate::shm::TRANSFERS_BEFORE_OFFER;
 use crate::socket::PeerTimeout;
 
 /// The configuration of an iWARP adapter, except for what all adapters have in common
-/// ([`adapter::Params`]).
+/// ([`adapter::Config`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Whether this side requests CRCs. If not, which is the default, CRCs are used only if the

@@ -2,10 +2,10 @@
 //! space, without privileges. It knows no programming interface.
 //!
 //! ```
-//! use adapter::{Sink, params};
+//! use adapter::Sink;
 //! use iwarp::Config;
 //!
-//! let address = params::parse("127.0.0.1", "", &[], |_, _| Ok(()))?;
+//! let address = adapter::Config::new(Some("127.0.0.1"))?;
 //! let config = Config { crc: true, ..Config::default() };
 //! let adapter = iwarp::open("iwarp0", &address, config)?;
 //! assert_eq!(adapter.limits().max_message, u32::MAX);
@@ -60,7 +60,7 @@ use crate::unconfirmed::Unconfirmed;
 /// [`Error::InvalidArgument`] if the system does not allow the congestion control.
 pub fn open(
     name: &str,
-    address: &adapter::Params,
+    address: &adapter::Config,
     config: Config,
 ) -> Result<Adapter<Engine>, OpenError> {
     if let Some(cc) = &config.cc {

@@ -1,9 +1,9 @@
-//! Limits how many endpoints one address occupies without having confirmed the acceptance.
+//! Limits how many queue pairs one address occupies without having confirmed the acceptance.
 //!
-//! An accepted caller that has promised an RTR frame occupies an endpoint until this frame arrives,
-//! which may take [`REQUEST_TIMEOUT`](rnic::rdmap::setup::REQUEST_TIMEOUT). So a request of an
-//! address that has its share of the endpoints ([`may_hold_another`]) is deferred. The consumer
-//! gets it when one of the acceptances of this address is confirmed or ends.
+//! An accepted caller that has promised an RTR frame occupies a queue pair until this frame
+//! arrives, which may take [`REQUEST_TIMEOUT`](rnic::rdmap::setup::REQUEST_TIMEOUT). So a request
+//! of an address that has its share of the queue pairs ([`may_hold_another`]) is deferred. The
+//! consumer gets it when one of the acceptances of this address is confirmed or ends.
 //!
 //! A consumer may wait for several requests before it accepts one. So whenever it has accepted none
 //! of an address for [`RETRY_AFTER`], it gets as many again.
@@ -57,7 +57,7 @@ pub(crate) struct UnconfirmedRequest {
 }
 
 impl Unconfirmed {
-    /// Admits a request of this address while `free` endpoints are not in use. Returns `None` if
+    /// Admits a request of this address while `free` queue pairs are not in use. Returns `None` if
     /// the request must be deferred. `is_last_look` says whether the request is refused otherwise.
     pub(crate) fn admit(
         self: &Arc<Self>,
@@ -151,18 +151,18 @@ mod tests {
     }
 
     /// Admits as many requests of this address as possible. The consumer accepts each at once, if
-    /// `accepts`, with one of the endpoints.
+    /// `accepts`, with one of the queue pairs.
     fn fill(
         all: &Arc<Unconfirmed>,
         address: IpAddr,
-        endpoints: &mut usize,
+        free: &mut usize,
         accepts: bool,
     ) -> Vec<UnconfirmedRequest> {
         let mut places = Vec::new();
-        while let Some(mut place) = all.admit(address, *endpoints, start(), false) {
+        while let Some(mut place) = all.admit(address, *free, start(), false) {
             if accepts {
                 place.accept();
-                *endpoints -= 1;
+                *free -= 1;
             }
             places.push(place);
         }
@@ -172,12 +172,12 @@ mod tests {
     #[test]
     fn an_address_leaves_endpoints_to_others() {
         for accepts in [true, false] {
-            let (all, mut endpoints) = (Arc::new(Unconfirmed::default()), 16);
-            let held = fill(&all, ATTACKER, &mut endpoints, accepts);
+            let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
+            let held = fill(&all, ATTACKER, &mut free, accepts);
             assert_eq!(held.len(), 8, "accepted at once: {accepts}");
-            assert_eq!(fill(&all, OTHER, &mut endpoints, accepts).len(), 4);
+            assert_eq!(fill(&all, OTHER, &mut free, accepts).len(), 4);
             drop(held);
-            assert!(all.admit(ATTACKER, endpoints, start(), false).is_some());
+            assert!(all.admit(ATTACKER, free, start(), false).is_some());
             assert!(all.state().by_address.is_empty() && all.state().undecided == 0);
         }
     }
@@ -185,42 +185,42 @@ mod tests {
     /// Whenever the consumer has accepted none of an address for some time, it gets as many again.
     #[test]
     fn a_deferred_request_waits_for_acceptances_but_not_for_the_consumer() {
-        let (all, mut endpoints) = (Arc::new(Unconfirmed::default()), 16);
-        let mut held = fill(&all, ATTACKER, &mut endpoints, false);
+        let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
+        let mut held = fill(&all, ATTACKER, &mut free, false);
         let mut now = start();
         for expected in [16, 32, 64] {
             now += RETRY_AFTER;
             let just_before = now - Duration::from_nanos(1);
-            assert!(all.admit(ATTACKER, endpoints, just_before, false).is_none());
-            held.extend(std::iter::from_fn(|| all.admit(ATTACKER, endpoints, now, false)));
+            assert!(all.admit(ATTACKER, free, just_before, false).is_none());
+            held.extend(std::iter::from_fn(|| all.admit(ATTACKER, free, now, false)));
             assert_eq!(held.len(), expected);
         }
-        held.push(all.admit(ATTACKER, endpoints, now, true).expect("it would be refused"));
+        held.push(all.admit(ATTACKER, free, now, true).expect("it would be refused"));
         held[0].accept();
         now += RETRY_AFTER;
         for is_last_look in [false, true] {
-            let late = all.admit(ATTACKER, endpoints - 1, now, is_last_look);
+            let late = all.admit(ATTACKER, free - 1, now, is_last_look);
             assert!(late.is_none(), "an acceptance is unconfirmed");
         }
     }
 
     /// All acceptances of an address end at the same moment. The many requests that wait meanwhile
-    /// do not take all endpoints.
+    /// do not take all queue pairs.
     #[test]
     fn an_address_whose_acceptances_end_leaves_endpoints_to_others() {
-        let (all, mut endpoints) = (Arc::new(Unconfirmed::default()), 16);
-        let held = fill(&all, ATTACKER, &mut endpoints, true);
-        endpoints += held.len();
+        let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
+        let held = fill(&all, ATTACKER, &mut free, true);
+        free += held.len();
         drop(held);
         let now = start() + Duration::from_secs(5);
-        let next = std::iter::from_fn(|| all.admit(ATTACKER, endpoints, now, false));
+        let next = std::iter::from_fn(|| all.admit(ATTACKER, free, now, false));
         assert_eq!(next.take(100).collect::<Vec<_>>().len(), 8);
     }
 
     #[test]
     fn the_end_of_a_place_is_told_once() {
-        let (all, mut endpoints) = (Arc::new(Unconfirmed::default()), 16);
-        let mut held = fill(&all, ATTACKER, &mut endpoints, true);
+        let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
+        let mut held = fill(&all, ATTACKER, &mut free, true);
         held.pop();
         assert!(!all.take_change(), "nobody waits");
         let woken = Arc::new(AtomicBool::new(false));

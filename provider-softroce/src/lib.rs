@@ -30,7 +30,7 @@ impl Provider for SoftRoce {
         let no_other = |key: &str, _: &str| unreachable!("{key} is not in KEYS");
         let defaults = adapter::params::defaults();
         let params = Params::parse(params, &defaults, Params::KEYS, no_other);
-        open_adapter(ia, params.map_err(open_error)?, "user space")
+        open_adapter(ia, params?, "user space")
     }
 }
 
@@ -51,12 +51,12 @@ pub fn open(ia: &str, params: Params, engine: &str) -> Result<Opened, OpenError>
 }
 
 fn open_adapter(ia: &str, params: Params, engine: &str) -> Result<Roce, OpenError> {
-    let Params { adapter, config, .. } = params;
+    let Params { common, config, .. } = params;
     let named = vec![
         ("transport".to_owned(), "RoCEv2, in user space".to_owned()),
         ("engine".to_owned(), engine.to_owned()),
         ("network".to_owned(), config.conditions.to_string()),
     ];
-    let roce = roce::open(ia, &adapter, config).map_err(open_error)?;
-    Ok(Adapter::new(ia, roce, &adapter, named))
+    let roce = roce::open(ia, &common.adapter, config).map_err(open_error)?;
+    Ok(Adapter::new(ia, roce, &common, named))
 }

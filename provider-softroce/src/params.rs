@@ -1,4 +1,4 @@
-//! The ia_params: the keys of [`adapter::params`] and the following keys.
+//! The ia_params: the keys of [`dat_adapter::params`] and the following keys.
 //!
 //! | key | value | default |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use adapter::OpenError;
+use dat_core::OpenError;
 use roce::Config;
 use wire::cm::Timeout;
 use wire::rocev2::PathMtu;
@@ -26,7 +26,7 @@ use wire::rocev2::PathMtu;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
     /// The parameters that all providers have in common.
-    pub adapter: adapter::Params,
+    pub common: dat_adapter::Params,
     /// The configuration of the engine in user space.
     pub config: Config,
     /// A key in these parameters that only an engine in user space supports. `None` if there is no
@@ -41,11 +41,11 @@ impl Params {
         "capture",
     ];
 
-    /// Parses ia_params; see [`adapter::params::parse`]. `keys` are the keys that the entry may
+    /// Parses ia_params; see [`dat_adapter::Params::parse`]. `keys` are the keys that the entry may
     /// have. `other` is called for each of them that is not in [`Params::KEYS`].
     ///
     /// # Errors
-    /// Those of [`adapter::params::parse`].
+    /// Those of [`dat_adapter::Params::parse`].
     pub fn parse(
         text: &str,
         defaults: &str,
@@ -57,10 +57,10 @@ impl Params {
             seen.insert(key.to_owned());
             set(&mut config, key, value, &mut other)
         };
-        let adapter = adapter::params::parse(text, defaults, keys, own)?;
+        let common = dat_adapter::Params::parse(text, defaults, keys, own)?;
         let user_only_key = [
             ("net", !config.conditions.is_off()),
-            ("capture", adapter.capture.is_some()),
+            ("capture", common.adapter.capture.is_some()),
             ("mtu", seen.contains("mtu")),
             ("gso", config.gso.is_some()),
             ("dscp", seen.contains("dscp")),
@@ -69,14 +69,14 @@ impl Params {
         ];
         let user_only_key =
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
-        Ok(Params { adapter, config, user_only_key })
+        Ok(Params { common, config, user_only_key })
     }
 
     /// Checks ia_params without asking the host for addresses. The arguments are those of
     /// [`Params::parse`].
     ///
     /// # Errors
-    /// Those of [`adapter::params::read`].
+    /// Those of [`dat_adapter::Params::check`].
     pub fn check(
         text: &str,
         defaults: &str,
@@ -85,7 +85,7 @@ impl Params {
     ) -> Result<(), OpenError> {
         let mut config = Config::default();
         let own = |key: &str, value: &str| set(&mut config, key, value, &mut other);
-        adapter::params::read(text, defaults, keys, own).map(drop)
+        dat_adapter::Params::check(text, defaults, keys, own)
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
             (PathMtu::Octets4096, None, 0)
         );
         assert!(
-            params.adapter.bind.is_none()
+            params.common.adapter.bind.is_none()
                 && params.config.conditions.is_off()
                 && params.user_only_key.is_none()
         );

@@ -28,16 +28,16 @@ impl Provider for TcpEmu {
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {
-        let params = Params::parse(params, &adapter::params::defaults()).map_err(open_error)?;
+        let params = Params::parse(params, &adapter::params::defaults())?;
         let crc = if params.config.crc { "requested" } else { "if the peer requests it" };
         let named = vec![
             ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
             ("shm".to_owned(), shared_memory(&params).to_owned()),
             ("crc".to_owned(), crc.to_owned()),
         ];
-        let Params { adapter, config } = params;
-        let iwarp = iwarp::open(ia, &adapter, config).map_err(open_error)?;
-        Ok(Adapter::new(ia, iwarp, &adapter, named))
+        let Params { common, config } = params;
+        let iwarp = iwarp::open(ia, &common.adapter, config).map_err(open_error)?;
+        Ok(Adapter::new(ia, iwarp, &common, named))
     }
 }
 
@@ -54,7 +54,7 @@ fn shared_memory(params: &Params) -> &'static str {
         () if params.config.shm.is_none() => "off",
         () if params.config.crc => "off, because CRCs are requested",
         () if !params.config.extended => "off, because RFC 7306 is off",
-        () if params.adapter.capture.is_some() => "off, because of the capture",
+        () if params.common.adapter.capture.is_some() => "off, because of the capture",
         () => "with processes of this user on this host",
     }
 }
@@ -65,5 +65,5 @@ fn shared_memory(params: &Params) -> &'static str {
 /// The errors with which [`TcpEmu`] would refuse to open an adapter, as far as they are known
 /// without opening one and without the addresses of the host.
 pub fn check(params: &str, defaults: &str) -> Result<(), OpenError> {
-    Params::check(params, defaults).map_err(open_error)
+    Params::check(params, defaults)
 }

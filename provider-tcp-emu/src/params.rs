@@ -1,4 +1,4 @@
-//! The ia_params: the keys of [`adapter::params`], and the following ones.
+//! The ia_params: the keys of [`dat_adapter::params`], and the following ones.
 //!
 //! - `completion`: `placed`: a signalled RDMA write to another OpenDAT completes when it is placed
 //!   in the peer's memory; `local`: it completes when TCP has accepted it. The default is `placed`.
@@ -21,15 +21,15 @@
 //!   socket. The side that connects decides. `on` means 4, and `off` at either side keeps the
 //!   connection with TCP. The default is `on`.
 
-use adapter::OpenError;
 use adapter::params::on;
+use dat_core::OpenError;
 use iwarp::Config;
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
     /// The parameters that all adapters share.
-    pub(crate) adapter: adapter::Params,
+    pub(crate) common: dat_adapter::Params,
     /// The configuration of the adapter.
     pub(crate) config: Config,
 }
@@ -57,19 +57,19 @@ pub const KEYS: &[&str] = &[
 ];
 
 impl Params {
-    /// Parses ia_params; see [`adapter::params::parse`].
+    /// Parses ia_params; see [`dat_adapter::Params::parse`].
     pub(crate) fn parse(text: &str, defaults: &str) -> Result<Self, OpenError> {
         let mut config = Config::default();
         let own = |key: &str, value: &str| set(&mut config, key, value);
-        let adapter = adapter::params::parse(text, defaults, KEYS, own)?;
-        Ok(Params { adapter, config })
+        let common = dat_adapter::Params::parse(text, defaults, KEYS, own)?;
+        Ok(Params { common, config })
     }
 
-    /// Checks ia_params without asking the host for addresses; see [`adapter::params::read`].
+    /// Checks ia_params without asking the host for addresses; see [`dat_adapter::Params::check`].
     pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
         let mut config = Config::default();
         let own = |key: &str, value: &str| set(&mut config, key, value);
-        adapter::params::read(text, defaults, KEYS, own).map(drop)
+        dat_adapter::Params::check(text, defaults, KEYS, own)
     }
 }
 
@@ -120,7 +120,8 @@ fn parse_shm(value: &str) -> Result<Option<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adapter::Error;
+    use dat_core::Error;
+    use dat_sys::DAT_INVALID_PARAMETER;
     use iwarp::PeerTimeout;
     use std::time::Duration;
 
@@ -135,16 +136,17 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse(" ").expect("parses");
-        assert_eq!((params.adapter.bind, params.config), (None, Config::default()));
+        assert_eq!((params.common.adapter.bind, params.config), (None, Config::default()));
     }
 
     #[test]
     fn options() {
         let params = parse("lo crc=on spin=100 cc=reno fpdu=4096").expect("parses");
         assert!(
-            params.config.crc && params.adapter.bind.is_some_and(|bind| bind.ip().is_loopback())
+            params.config.crc
+                && params.common.adapter.bind.is_some_and(|bind| bind.ip().is_loopback())
         );
-        assert_eq!(params.adapter.spin(), Duration::from_micros(100));
+        assert_eq!(params.common.adapter.spin(), Duration::from_micros(100));
         assert_eq!(params.config.cc.as_deref(), Some("reno"));
         assert_eq!(params.config.fpdu, 4096);
         assert!(params.config.extended && !parse("extended=off").expect("parses").config.extended);
@@ -187,6 +189,6 @@ mod tests {
         assert_eq!(reason("rnr=7"), "ia_params: rnr=7: expected wait or terminate");
         assert_eq!(reason("fpdu=1"), "ia_params: fpdu=1: expected 128 to 65536 octets");
         assert_eq!(reason("cc="), "ia_params: cc=: expected the name of a congestion control");
-        assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::InvalidArgument);
+        assert_eq!(parse("crc=maybe").expect_err("bad").code, Error::of(DAT_INVALID_PARAMETER));
     }
 }

@@ -6,16 +6,15 @@
 //!
 //! Without `where`, the adapter uses the first address that has a device. Connections are made
 //! between IP addresses. So an RDMA device and its port (default 1) mean the network device that
-//! the port serves according to sysfs. The remaining syntax is that of [`adapter::params`], except
-//! that this provider cannot capture packets.
+//! the port serves according to sysfs. The remaining syntax is that of [`dat_adapter::params`],
+//! except that this provider cannot capture packets.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use adapter::params::invalid;
-use dat_adapter::open_error;
+use dat_adapter::params::invalid;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
 
@@ -30,14 +29,14 @@ pub struct Params {
     /// The time that a blocking wait polls before it sleeps. The default is zero, because devices
     /// raise interrupts and are fast even if no thread polls.
     pub spin: Duration,
-    /// Whether the adapter is strict: see [`adapter::Params::strict`].
+    /// Whether the adapter is strict: see [`dat_adapter::Params::strict`].
     pub strict: bool,
-    /// Whether the counters are available: see [`adapter::Params::stats`].
+    /// Whether the counters are available: see [`dat_adapter::Params::stats`].
     pub stats: bool,
 }
 
 impl Params {
-    /// Parses ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`], except in tests.
+    /// Parses ia_params; see [`dat_adapter::Params::parse`]. `sysfs` is [`SYSFS`], except in tests.
     ///
     /// # Errors
     /// `DAT_INVALID_ADDRESS` for an address or device that this host does not have,
@@ -55,22 +54,17 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        let adapter =
-            adapter::params::parse(&words.join(" "), defaults, KEYS, own).map_err(open_error)?;
-        Ok(Params {
-            bind: adapter.bind,
-            spin: adapter.spin.unwrap_or_default(),
-            strict: adapter.strict,
-            stats: adapter.stats,
-        })
+        let dat_adapter::Params { adapter, strict, stats } =
+            dat_adapter::Params::parse(&words.join(" "), defaults, KEYS, own)?;
+        Ok(Params { bind: adapter.bind, spin: adapter.spin.unwrap_or_default(), strict, stats })
     }
 }
 
 /// Checks the syntax of ia_params, without checking whether the host has the address or device; see
-/// [`adapter::params::read`].
+/// [`dat_adapter::Params::check`].
 pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
     refuse_capture(text)?;
-    adapter::params::read(text, defaults, KEYS, own).map(drop).map_err(open_error)
+    dat_adapter::Params::check(text, defaults, KEYS, own)
 }
 
 /// The names of all keys.
@@ -84,7 +78,7 @@ fn own(key: &str, _: &str) -> Result<(), String> {
 fn refuse_capture(text: &str) -> Result<(), OpenError> {
     let why = "capture: packets of an RDMA device do not pass through this process; see tcpdump(8)";
     match text.split_whitespace().any(|word| word.starts_with("capture=")) {
-        true => Err(open_error(invalid(why.into()))),
+        true => Err(invalid(why.into())),
         false => Ok(()),
     }
 }

@@ -79,7 +79,7 @@ impl Work {
     #[cold]
     pub fn report_no_receive(&self, octets: Octets) {
         self.report(match self.recv() {
-            Some(_) => Cause::HardWatermark,
+            Some(_) => Cause::ReceiveDeclined,
             None => Cause::NoReceive { octets, on_srq: self.has_srq(), waits: false },
         });
     }

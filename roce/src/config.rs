@@ -5,7 +5,7 @@ use wire::cm::Timeout;
 use wire::rocev2::PathMtu;
 
 /// The configuration of a RoCEv2 adapter, except for what all adapters have in common
-/// ([`adapter::Params`]).
+/// ([`adapter::Config`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The largest path MTU. The interface may have a smaller one. The default is the largest of

@@ -97,7 +97,7 @@ impl Engine {
     /// Opens the address that `adapter` specifies, or the main address of the host.
     pub(crate) fn new(
         context: Context<Engine>,
-        adapter: &adapter::Params,
+        adapter: &adapter::Config,
         config: Config,
         hosts: Arc<HostsOfAdapter>,
         early_pool: Arc<EarlyPool>,

@@ -2,10 +2,10 @@
 //! privileges. It knows no programming interface.
 //!
 //! ```
-//! use adapter::{Sink, params};
+//! use adapter::Sink;
 //! use roce::Config;
 //!
-//! let address = params::parse("127.0.0.1", "", &[], |_, _| Ok(()))?;
+//! let address = adapter::Config::new(Some("127.0.0.1"))?;
 //! let config = Config { conditions: "loss=1%".parse()?, ..Config::default() };
 //! let adapter = roce::open("roce0", &address, config)?;
 //! assert_eq!(adapter.limits().max_message, 1 << 31);
@@ -83,7 +83,7 @@ pub(crate) const MAX_READ_DEPTH: u32 = 128;
 /// [`adapter::Error::NoLocalPort`] if the address or its UDP port cannot be used.
 pub fn open(
     name: &str,
-    address: &adapter::Params,
+    address: &adapter::Config,
     config: Config,
 ) -> Result<Adapter<Engine>, OpenError> {
     let mtu = max_datagram(address, &config);
@@ -105,7 +105,7 @@ pub fn open(
 
 /// The longest datagram of an adapter: the payload of a packet that fits the interface of the
 /// adapter's address.
-fn max_datagram(address: &adapter::Params, config: &Config) -> PathMtu {
+fn max_datagram(address: &adapter::Config, config: &Config) -> PathMtu {
     let ip_mtu = Route::ip_mtu_of(address.address, &address.host);
     PathMtu::of_interface(ip_mtu).unwrap_or(PathMtu::Octets256).min(config.mtu)
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use adapter::params::Words;
 use adapter::{
     Adapter, ConcurrentCq, Error, Event, Mr, Qp, QpCfg, RequesterCfg, ResponderCfg, Sink, Target,
     netdev, params,
@@ -37,12 +38,13 @@ struct Side {
 }
 
 impl Side {
-    fn open(ia_params: &str) -> Side {
-        Side::with(ia_params, Config { numbers_at_creation: true, ..Config::default() })
+    fn open(text: &str) -> Side {
+        Side::with(text, Config { numbers_at_creation: true, ..Config::default() })
     }
 
-    fn with(ia_params: &str, config: Config) -> Side {
-        let address = params::parse(ia_params, "", params::KEYS, |_, _| Ok(()));
+    fn with(text: &str, config: Config) -> Side {
+        let words = Words { name: "the test", text, defaults: "", keys: params::KEYS };
+        let address = params::parse(&words, |_, _| Ok(()));
         let adapter = roce::open("explicit", &address.expect("an address of this host"), config)
             .expect("the adapter opens");
         let ready = Arc::new(AtomicUsize::new(0));

@@ -36,8 +36,8 @@ pub enum Cause {
         /// The octets of the message, if they are known.
         octets: Option<Octets>,
     },
-    /// The queue pair holds more receive buffers than its hard watermark.
-    HardWatermark,
+    /// The owner of the queue pair let a message take no receive buffer, although one is posted.
+    ReceiveDeclined,
     /// The peer may not access memory of this side.
     Refused {
         /// The access.

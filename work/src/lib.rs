@@ -33,7 +33,7 @@ impl Access {
     }
 }
 
-/// One segment of local memory. It has the layout of `DAT_LMR_TRIPLET` (uDAPL 2.0).
+/// One segment of local memory. Its layout is fixed: callers may cast segments of theirs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -172,7 +172,7 @@ pub enum WcStatus {
     Flushed,
     /// The message was longer than the buffer.
     LocalLength,
-    /// The local endpoint failed.
+    /// This side of the connection failed.
     LocalEp,
     /// Local memory was not accessible as needed.
     LocalProtection,

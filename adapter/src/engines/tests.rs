@@ -1,5 +1,5 @@
-//! Tests of where endpoints are placed, which engines a thread serves, and which thread becomes the
-//! leader after a leader has left the poller.
+//! Tests of where queue pairs are placed, which engines a thread serves, and which thread becomes
+//! the leader after a leader has left the poller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn endpoints_are_spread_over_the_engines() {
     let engines = engines(3);
     let place = |bound| engines.place(bound, |_| {});
     assert_eq!([None, None, None, None].map(place), [0, 1, 2, 0]);
-    assert_eq!(place(Some(1)), 1, "an endpoint joins the engine of its queues");
+    assert_eq!(place(Some(1)), 1, "a queue pair joins the engine of its queues");
     engines.leave(2);
     assert_eq!([None, None].map(place), [2, 2], "the engine with the fewest is next");
     assert_eq!(engines.iter().count(), 3);

@@ -79,12 +79,15 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
 /// # Errors
 /// Returns the errors of provider-verbs.
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Opened, OpenError> {
-    let spin =
-        params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
+    let spin = params
+        .common
+        .adapter
+        .spin
+        .map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
     // `strict` and `stats` are always in the parameters, so that OPENDAT_PARAMS does not override
     // their values.
     let on = |switch| if switch { "on" } else { "off" };
-    let (strict, stats) = (on(params.adapter.strict), on(params.adapter.stats));
+    let (strict, stats) = (on(params.common.strict), on(params.common.stats));
     let params = format!("{} {spin} strict={strict} stats={stats}", rxe.address);
     let engine = format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev);
     provider_verbs::open(ia, &params, ("engine", &engine))
@@ -98,7 +101,7 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Op
 /// - `DAT_PROVIDER_NOT_FOUND`: the libraries of provider-verbs are missing.
 /// - The errors of [`open`].
 pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Opened, OpenError> {
-    let bind = params.adapter.bind;
+    let bind = params.common.adapter.bind;
     if let Some(rxe) = find(bind) {
         return open(ia, &rxe, params, "engine=kernel");
     }

@@ -69,7 +69,7 @@ impl fmt::Display for About<'_> {
                      receive buffers, or this side must send shorter messages"
                 )
             }
-            Cause::HardWatermark => f.write_str(
+            Cause::ReceiveDeclined => f.write_str(
                 "the endpoint holds more receive buffers than its hard watermark: dequeue \
                  completions sooner, or raise the mark with dat_ep_set_watermark",
             ),

@@ -324,7 +324,7 @@ impl<T: Transport> EpShared<T> {
     /// Records that the connection is about to be ended because the hard watermark is exceeded.
     pub(super) fn mark_breaking(&self) {
         self.breaking.store(true, Ordering::Release);
-        self.last_cause.keep(Cause::HardWatermark);
+        self.last_cause.keep(Cause::ReceiveDeclined);
     }
 
     /// Prepares the endpoint for its next connection.

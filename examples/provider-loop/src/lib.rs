@@ -16,8 +16,9 @@ mod engine;
 mod link;
 mod message;
 
-use adapter::{Limits, no_resources, params};
-use dat_adapter::{Adapter, open_error};
+use adapter::params::defaults;
+use adapter::{Limits, no_resources};
+use dat_adapter::{Adapter, Params, open_error};
 use dat_core::OpenError;
 use dat_core::export::AnyProvider;
 use dat_core::provider::Provider;
@@ -37,8 +38,7 @@ impl Provider for Loop {
         // There is no socket whose packets could be captured, so `capture` is not among the keys.
         let keys = ["spin", "strict", "stats"];
         let no_other = |_: &str, _: &str| unreachable!("parse() reads these keys");
-        let params = params::parse(params, &params::defaults(), &keys, no_other);
-        let params = params.map_err(open_error)?;
+        let params = Params::parse(params, &defaults(), &keys, no_other)?;
         let limits = Limits {
             max_read_depth: 32,
             max_message: u32::MAX,
@@ -48,8 +48,8 @@ impl Provider for Loop {
         };
         let transport = "iWARP in the memory of one process".to_owned();
         let named = vec![("transport".to_owned(), transport)];
-        let ip = params.address.ip();
-        let adapter = adapter::Adapter::open(ia, &params, limits, move |context| {
+        let ip = params.adapter.address.ip();
+        let adapter = adapter::Adapter::open(ia, &params.adapter, limits, move |context| {
             Engine::new(context, ip).map_err(|e| {
                 adapter::OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
             })

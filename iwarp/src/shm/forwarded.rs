@@ -1,7 +1,7 @@
 //! Offers that arrive at one engine of an adapter and are for connections of another one.
 //!
 //! The first engine of an adapter has the listeners, and so all offers arrive there. But a
-//! connection belongs to the engine of its endpoint.
+//! connection belongs to the engine of its queue pair.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -305,7 +305,7 @@ impl Objects {
         exceeded.hard.then(|| {
             self.complete(peer.recv_cq, peer.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
             let none = Cause::PeerHasNoReceive { octets: None, waits: false };
-            Outcome::Failed(WcStatus::ReceiverNotReady, Some([none, Cause::HardWatermark]))
+            Outcome::Failed(WcStatus::ReceiverNotReady, Some([none, Cause::ReceiveDeclined]))
         })
     }
 

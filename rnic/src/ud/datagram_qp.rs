@@ -44,8 +44,8 @@ pub enum Failure {
     #[error("a received datagram could not be placed in its receive buffer")]
     Receive,
     /// The [watch](Work::watch_receives) has refused a receive buffer.
-    #[error("the queue pair holds more receive buffers than its hard watermark")]
-    HardWatermark,
+    #[error("the owner of the queue pair let the message take no receive buffer")]
+    ReceiveDeclined,
     /// [`DatagramQp::flush`] was called.
     #[error("the queue pair was flushed")]
     Flushed,
@@ -153,9 +153,9 @@ impl DatagramQp {
         let buffer = self.work.take_recv();
         if buffer.is_some() && !self.work.may_take() {
             // The buffer is flushed later with the other buffers.
-            self.work.report(Cause::HardWatermark);
+            self.work.report(Cause::ReceiveDeclined);
             self.stats.rx_failed += 1;
-            return Err(self.fail(Failure::HardWatermark));
+            return Err(self.fail(Failure::ReceiveDeclined));
         }
         Ok(buffer)
     }

@@ -26,7 +26,7 @@ impl Engine {
     /// connection whose packets leave from there.
     pub(super) fn open_main_address(
         &mut self,
-        adapter: &adapter::Params,
+        adapter: &adapter::Config,
     ) -> std::result::Result<(), OpenError> {
         let opened = self.open_local_address(adapter.address, &adapter.host, OPEN_TIMEOUT);
         opened.map(drop).map_err(|error| OpenError::new(code_of(&error), error.to_string()))
@@ -37,7 +37,7 @@ impl Engine {
     /// of the addresses, tries the next slot that is free at the main address.
     pub(super) fn open_addresses_with_one_slot(
         &mut self,
-        adapter: &adapter::Params,
+        adapter: &adapter::Config,
     ) -> std::result::Result<(), OpenError> {
         loop {
             self.open_main_address(adapter)?;

@@ -319,9 +319,9 @@ fn a_datagram_may_be_denied_its_buffer() {
     end.take(&packet(b"long")).unwrap();
     end.take(&packet(b"1")).unwrap();
     assert_eq!((taken.load(Ordering::Relaxed), end.received()), (1, vec![recv_wc(1, 1)]));
-    assert_eq!(end.take(&packet(b"2")), Err(Failure::HardWatermark));
-    assert_eq!(end.take(&packet(b"2")), Err(Failure::HardWatermark));
-    assert_eq!(*causes.lock().unwrap(), [Cause::HardWatermark]);
+    assert_eq!(end.take(&packet(b"2")), Err(Failure::ReceiveDeclined));
+    assert_eq!(end.take(&packet(b"2")), Err(Failure::ReceiveDeclined));
+    assert_eq!(*causes.lock().unwrap(), [Cause::ReceiveDeclined]);
     assert!(end.received().is_empty());
     end.ud.flush();
     let flushed = |id| wc(id, WcOp::Recv, 0, WcStatus::Flushed);
