@@ -14,10 +14,10 @@ use dat_core::export::{self, AnyProvider, Opened};
 use dat_core::provider::Provider;
 use dat_sys::ib::{DAT_IB_CLOSE_QUERY_OP, DAT_IB_OPEN_QUERY_OP};
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 
 /// Registers a provider under this name. Its function table is that of tcp-emu, but it opens
-/// adapters with the loopback transport.
+/// adapters with the provider mem.
 fn registered(name: &str) -> ProviderTable {
     let provider = AnyProvider::of::<provider_tcp_emu::TcpEmu>()
         .opened_by(|ia, params| Mem.open(ia, params).map(Opened::new));

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// by default
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// The provider, by its name in the registry; `mem` is the loopback transport
+    /// The provider, by its name in the registry; `mem` is the provider mem
     #[arg(long, visible_aliases = ["adapter", "ia"], value_name = "NAME", default_value = "tcp-emu")]
     provider: String,
     /// Call the provider through this libdat2.so.2 or libdat.so.1 instead of this program's

@@ -74,11 +74,11 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
             .or_else(not_built)
     };
 
-    let mem_entry = entry("mem", &loopback_plugin(), "conformance");
+    let mem_entry = entry("mem", &mem_plugin(), "conformance");
     let empty = conf(dir, "empty", "");
     let mem = conf(dir, "mem", &mem_entry);
     let mem_1_2 = conf(dir, "mem-1.2", &mem_entry.replace(" u2.0 ", " u1.2 "));
-    let strict_entry = entry("mem", &loopback_plugin(), "conformance strict=on");
+    let strict_entry = entry("mem", &mem_plugin(), "conformance strict=on");
     let strict = conf(dir, "mem-strict", &strict_entry);
     let strict_1_2 = conf(dir, "mem-strict-1.2", &strict_entry.replace(" u2.0 ", " u1.2 "));
 
@@ -270,7 +270,7 @@ fn entry(name: &str, library: &Path, params: &str) -> String {
 }
 
 /// Returns `<target>/<profile>/examples/libdat_mem.so`, which cargo builds with this test.
-fn loopback_plugin() -> PathBuf {
+fn mem_plugin() -> PathBuf {
     let this = std::env::current_exe().expect("this test has a path");
     let profile = this.ancestors().nth(2).expect("this test lies in a target directory");
     profile.join("examples/libdat_mem.so")

@@ -20,7 +20,7 @@
 //!    common keys, and asks for the provider's own keys.
 //! 3. Implement `Provider` of dat-core. Its transport is an `Adapter<YourEngine>`. Its `open` opens
 //!    an [`adapter::Adapter`] and passes it to [`Adapter::new`].
-//! 4. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
+//! 4. Start with these tests: `provider_mem::transport_contract!` over a pair of adapters, and
 //!    `dat-adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
 //! `examples/provider-loop` is a small provider; docs/writing-a-provider.md explains it.

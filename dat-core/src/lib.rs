@@ -15,7 +15,7 @@
 //!
 //! use dat_core::export::{AnyProvider, register};
 //! use dat_sys::*;
-//! use provider_loopback::Mem;
+//! use provider_mem::Mem;
 //!
 //! let mut info = DAT_PROVIDER_INFO { dapl_version_major: 2, ..DAT_PROVIDER_INFO::zeroed() };
 //! info.ia_name[..3].copy_from_slice(&b"mem".map(|octet| octet as _));

@@ -1,4 +1,4 @@
-//! Endpoints, completions and connections over the loopback transport.
+//! Endpoints, completions and connections over the provider mem.
 
 mod support;
 

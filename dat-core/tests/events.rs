@@ -1,4 +1,4 @@
-//! EVDs and CNOs over the loopback transport.
+//! EVDs and CNOs over the provider mem.
 
 mod support;
 

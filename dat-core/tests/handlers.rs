@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use client::{ProviderTable, dat, info, open, table, unique};
 use dat_core::export::{self, AnyProvider};
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 use queried_registry::{NEXT, QUERIED_REGISTRY};
 
 macro_rules! functions {

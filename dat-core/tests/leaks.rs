@@ -36,7 +36,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn closed_adapters_leave_nothing() {
     for thread_safe in [false, true] {
-        let (table, name) = client::loopback(thread_safe);
+        let (table, name) = client::mem(thread_safe);
         let handles = dat_core::handle::live_count();
         let mut bytes = 0;
         // After this number of rounds, the library reuses handles.

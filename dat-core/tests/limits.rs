@@ -14,10 +14,10 @@ use dat_core::provider::Provider;
 use dat_core::{evd, srq};
 use dat_sys::ib::*;
 use dat_sys::*;
-use provider_loopback::{Adapter, Mem};
+use provider_mem::{Adapter, Mem};
 use support::*;
 
-/// The loopback transport with room for few objects.
+/// The provider mem with room for few objects.
 struct SmallProvider;
 
 impl Provider for SmallProvider {

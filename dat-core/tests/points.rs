@@ -10,7 +10,7 @@ use dat_core::handle::Node;
 
 use dat_core::{cno, evd};
 use dat_sys::*;
-use provider_loopback::Adapter;
+use provider_mem::Adapter;
 use support::*;
 
 const TCP: DAT_COMM = DAT_COMM { domain: libc::AF_INET, r#type: libc::SOCK_STREAM, protocol: 0 };

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use client::{ProviderTable, Side, dat, info, loopback, open, table, unique};
+use client::{ProviderTable, Side, dat, info, mem, open, table, unique};
 use dat_core::Error;
 use dat_core::export::{self, AnyProvider};
 use dat_core::handle;
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 use queried_registry::{NEXT, QUERIED_REGISTRY};
 
 fn query(table: ProviderTable, ia: DAT_IA_HANDLE) -> Result<(), Error> {
@@ -111,7 +111,7 @@ extern "C" fn post_to_the_freed_evd(_: c_int) {
 /// thread also uses the EVD.
 #[test]
 fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
-    let (table, name) = loopback(true);
+    let (table, name) = mem(true);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
     TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
@@ -204,7 +204,7 @@ static TABLE_OF_WAITED: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 /// free the EVD when the wait has ended, so dat_ia_close frees it.
 #[test]
 fn an_evd_that_no_thread_can_free_is_freed_at_the_close() {
-    let (table, name) = loopback(true);
+    let (table, name) = mem(true);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
     TABLE_OF_WAITED.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);

@@ -23,7 +23,7 @@ use dat_core::provider::*;
 use dat_core::{cno, srq};
 use dat_sys::ib::*;
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 use waiting::{Wake, WakeReason};
 
 /// A request that dat-core makes to the transport.

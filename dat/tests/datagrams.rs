@@ -1,4 +1,4 @@
-//! Tests of datagram endpoints, over softroce and over the loopback transport.
+//! Tests of datagram endpoints, over softroce and over the provider mem.
 
 use std::time::Duration;
 
@@ -19,14 +19,12 @@ const MEMORY: usize = 16 << 10;
 /// The position of outgoing messages in the memory.
 const OUTGOING: usize = MEMORY / 2;
 
-/// The registry of the loopback transport, whose adapters reach one another inside the process.
+/// The registry of the provider mem, whose adapters reach one another inside the process.
 static LOOPBACK: Registry = Registry::new(Builtins {
     adapters: &[&[Builtin {
         name: "mem",
         params: "",
-        table: |info, params| {
-            register(AnyProvider::of::<provider_loopback::Mem>(), FNS, info, params)
-        },
+        table: |info, params| register(AnyProvider::of::<provider_mem::Mem>(), FNS, info, params),
         discover: None,
     }]],
     api: Api::U2_0,
@@ -42,7 +40,7 @@ fn over_softroce() -> Adapter {
 }
 
 fn over_loopback() -> Adapter {
-    Adapter::open_in(&LOOPBACK, "mem").expect("the loopback transport opens")
+    Adapter::open_in(&LOOPBACK, "mem").expect("the provider mem opens")
 }
 
 /// Runs each case over each transport.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dat_core::provider::Provider;
-use provider_loopback::contract;
+use provider_mem::contract;
 use provider_softroce::{Roce, SoftRoce};
 use wire::rocev2::{Icrc, Identification};
 

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use dat_core::provider::{Close, Queue};
-use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Event, Rig, Service, pattern};
+use provider_mem::contract::rig::{EVENT_TIMEOUT, End, Event, Rig, Service, pattern};
 use provider_softroce::Roce;
 
 use self::ends::*;

@@ -14,9 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{
-    End, Event, Failure, Rig, Service, outcomes, pattern, poll,
-};
+use provider_mem::contract::rig::{End, Event, Failure, Rig, Service, outcomes, pattern, poll};
 use provider_softroce::Roce;
 use wire::cm::sidr_trailer::{self, DatagramQp};
 use wire::cm::{IpHeader, Mad, Message, ServiceId, SidrRep, SidrReq, SidrStatus, UDP_Q_KEY};

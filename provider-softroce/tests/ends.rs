@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Queue, Receiver, Sink, Transport, Upcall, WcStatus};
-use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Event, Rig, Service, cfg, outcomes};
+use provider_mem::contract::rig::{EVENT_TIMEOUT, End, Event, Rig, Service, cfg, outcomes};
 use provider_softroce::Roce;
 use wire::cm::{Drep, Message, Reason};
 

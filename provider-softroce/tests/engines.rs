@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dat_core::provider::{Close, Provider, Queue, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
 use provider_softroce::{Roce, SoftRoce};
 
 /// The number of engines of each adapter.

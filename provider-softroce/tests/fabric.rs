@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Transport, WcStatus};
-use provider_loopback::contract::rig::{Event, QUEUE, Rig, Service, outcomes, poll};
+use provider_mem::contract::rig::{Event, QUEUE, Rig, Service, outcomes, poll};
 use provider_softroce::Roce;
 use socket2::SockRef;
 use wire::cm::{Answered, Message, Reason, Rej};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes};
 use provider_softroce::{Roce, SoftRoce};
 
 /// The number of adapters, if the process may have enough descriptors.

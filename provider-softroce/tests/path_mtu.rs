@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use dat_core::provider::{Transport, WcStatus};
-use provider_loopback::contract::rig::{End, Event, Rig, Service, outcomes};
+use provider_mem::contract::rig::{End, Event, Rig, Service, outcomes};
 use provider_softroce::Roce;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use wire::cm::Reason;

@@ -8,7 +8,7 @@ mod peer;
 use std::net::Ipv4Addr;
 
 use dat_core::provider::{Access, WcStatus};
-use provider_loopback::contract::rig::{ALL, Buffer, End, Rig, Service, outcomes, poll};
+use provider_mem::contract::rig::{ALL, Buffer, End, Rig, Service, outcomes, poll};
 use provider_softroce::Roce;
 use wire::cm::{IpHeader, Mad, Message, Req, ServiceId, Timeout};
 use wire::rocev2::{

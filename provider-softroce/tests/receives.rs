@@ -7,7 +7,7 @@ mod peer;
 use std::net::Ipv4Addr;
 
 use dat_core::provider::{Provider, WcStatus};
-use provider_loopback::contract::rig::{Rig, outcomes};
+use provider_mem::contract::rig::{Rig, outcomes};
 use provider_softroce::SoftRoce;
 
 use self::peer::*;

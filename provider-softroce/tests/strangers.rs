@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Provider, Queue, SendOp, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, SEND, Service, outcomes, pattern};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, SEND, Service, outcomes, pattern};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{
     Answered, Dreq, IpHeader, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu, ServiceId, Timeout,

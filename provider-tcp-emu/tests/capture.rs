@@ -7,7 +7,7 @@ use std::process::Command;
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_PARAMETER;
-use provider_loopback::contract;
+use provider_mem::contract;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 const TSHARK: &str = "/usr/bin/tshark";

@@ -8,7 +8,7 @@
 use std::fs;
 
 use dat_core::provider::{Cause, Provider, Transport, WcStatus};
-use provider_loopback::contract::rig::{End, Event, Rig, poll};
+use provider_mem::contract::rig::{End, Event, Rig, poll};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The layout of the memory, see iwarp/src/shm/segment.rs and adapter/src/octet_ring.rs.

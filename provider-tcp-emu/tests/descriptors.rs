@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dat_core::provider::{Provider, Queue, Transport};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_tcp_emu::{Tcp, TcpEmu};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{
+use provider_mem::contract::rig::{
     DEPTH, EVENT_TIMEOUT, End, Event, Log, QUEUE, Rig, SEND, Service, cfg, pattern, poll,
 };
 use provider_tcp_emu::{Tcp, TcpEmu};

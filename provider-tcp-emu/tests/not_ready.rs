@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Provider, Queue, Remote, SendOp, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The MPA request of an OpenDAT peer: the peer-to-peer model, and the operations of RFC 7306.

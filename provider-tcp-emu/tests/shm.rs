@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_tcp_emu::{Tcp, TcpEmu};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{

@@ -27,7 +27,7 @@
 //!   refuses. dat-core posts no such request.
 
 use dat_core::provider::Provider;
-use provider_loopback::contract::rig::expect_unreported_waits;
+use provider_mem::contract::rig::expect_unreported_waits;
 use provider_verbs::{Adapter, Verbs};
 
 fn pair() -> (Adapter, Adapter) {
@@ -42,14 +42,14 @@ fn open() -> Adapter {
     Verbs.open("verbs", params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-provider_loopback::transport_contract!(pair);
+provider_mem::transport_contract!(pair);
 
 /// Cases about datagrams in which a device must do what this provider assumes.
 mod datagrams {
     use std::time::Duration;
 
     use dat_core::provider::*;
-    use provider_loopback::contract::rig::*;
+    use provider_mem::contract::rig::*;
     use provider_verbs::Adapter;
 
     /// The number of octets before each message in a receive buffer.

@@ -14,7 +14,7 @@ const INSTALL: &str = "rustup toolchain install nightly --profile minimal --comp
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Number of calls over the loopback transport; a quarter of this number is made over TCP, and
+    /// Number of calls over the provider mem; a quarter of this number is made over TCP, and
     /// also over RoCEv2. By default, each transport takes about half a minute
     #[arg(long, default_value_t = 400_000)]
     calls: u64,

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use dat_core::export::{AnyProvider, register};
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 use registry::{Builtin, Builtins, OpenRequest, Registry, Wanted, ia, table_of};
 
 use super::extension::ExtensionOp;

@@ -9,7 +9,7 @@ mod usage;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Provider, Queue, Transport};
-use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig};
+use provider_mem::contract::rig::{EVENT_TIMEOUT, End, Rig};
 
 use self::usage::{Footprint, bytes_in_use, footprint};
 use super::{FDS, NAME, PARAMS, PROVIDER};

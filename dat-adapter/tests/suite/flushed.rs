@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
 use dat_core::provider::*;
-use provider_loopback::contract::rig::{self, End, Rig, Service, poll};
+use provider_mem::contract::rig::{self, End, Rig, Service, poll};
 
 use crate::{PROVIDER, Tested};
 

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use dat_core::provider::{Provider, Receiver, Sink, Transport, Upcall};
-use provider_loopback::contract::rig::{EVENT_TIMEOUT, End};
+use provider_mem::contract::rig::{EVENT_TIMEOUT, End};
 
 use crate::{NAME, PROVIDER, Tested};
 

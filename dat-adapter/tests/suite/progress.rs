@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
-use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig, arm, pattern, poll};
+use provider_mem::contract::rig::{EVENT_TIMEOUT, End, Rig, arm, pattern, poll};
 use waiting::WakeReason;
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
@@ -259,7 +259,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         let mut memory = vec![0u8; LEN];
         let mem =
             dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
-        let access = provider_loopback::contract::rig::ALL;
+        let access = provider_mem::contract::rig::ALL;
         // SAFETY: the region is dropped before the memory.
         let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");
         let to = dat_core::provider::Remote { addr: mem.addr as u64, key: mr.rkey() };

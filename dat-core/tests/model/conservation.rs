@@ -1,7 +1,7 @@
 //! Random calls of all kinds over any transport. After each call, the accounts must explain every
 //! request and every receive.
 //!
-//! `sequence` predicts the result of each call on the loopback transport. This module does not
+//! `sequence` predicts the result of each call on the provider mem. This module does not
 //! predict results, because on other transports completions may arrive at any time. But no
 //! completion may be lost or duplicated, a queue must be full exactly when the accounts say so, and
 //! at the end no operation may be missing.

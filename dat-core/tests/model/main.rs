@@ -49,7 +49,7 @@ fn cases(by_default: u32) -> Config {
 fn every_request_and_receive_ends_in_exactly_one_place() {
     let _alone = alone();
     conservation::sequences(cases(2000), 60, || {
-        let (table, name) = client::loopback(false);
+        let (table, name) = client::mem(false);
         conservation::ProviderUnderTest {
             table,
             name,

@@ -4,7 +4,7 @@
 //! The model is written from the standard. The standard leaves some choices: for example, a depth
 //! is a minimum, and the events of a freed endpoint may arrive or not. In such a case the model
 //! permits every choice and continues with what has happened. Data moves at once, as in the
-//! loopback transport.
+//! provider mem.
 
 use std::collections::VecDeque;
 

@@ -192,7 +192,7 @@ impl Comparison {
 }
 
 fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
-    let (table, name) = client::loopback(thread_safe);
+    let (table, name) = client::mem(thread_safe);
     let handles = dat_core::handle::live_count();
     let world = World::open(table, &name);
     let mut comparison = Comparison { world, model: Model::default(), cookie: 0 };

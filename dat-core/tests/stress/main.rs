@@ -1,4 +1,4 @@
-//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the
+//! Many threads on two thread-safe adapters, over the provider mem. provider-tcp-emu runs the
 //! same race over TCP.
 
 #[path = "../table/client.rs"]
@@ -10,6 +10,6 @@ mod random;
 
 #[test]
 fn threads_race_on_shared_objects() {
-    let (table, name) = client::loopback(true);
+    let (table, name) = client::mem(true);
     race::rounds(30, table, &name);
 }

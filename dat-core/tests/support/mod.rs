@@ -1,4 +1,4 @@
-//! Two adapters of the loopback transport, and the objects that most tests need.
+//! Two adapters of the provider mem, and the objects that most tests need.
 
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
@@ -13,7 +13,7 @@ use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::{Pz, pz};
 use dat_core::provider::{Access, Mem as Memory, Region, Segment, Transport};
 use dat_sys::*;
-use provider_loopback::{Adapter, Mem};
+use provider_mem::{Adapter, Mem};
 
 pub type T = Adapter;
 

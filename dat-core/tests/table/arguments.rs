@@ -9,7 +9,7 @@ use crate::client::*;
 
 #[test]
 fn out_arguments_are_required() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let side = Side::new(t, &name);
     let Side { ia, pz, evd, cr_evd, .. } = side;
     let ep = side.new_ep();
@@ -75,7 +75,7 @@ fn out_arguments_are_required() {
 
 #[test]
 fn queries_need_a_known_mask_and_a_record() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let side = Side::new(t, &name);
     let ep = side.new_ep();
     let cno = side.new_cno();
@@ -163,7 +163,7 @@ fn posts_need_the_segments_they_count() {
 
 #[test]
 fn private_data_is_as_long_as_it_says() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let (x, y) = (a.new_ep(), b.new_ep());
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -196,7 +196,7 @@ fn private_data_is_as_long_as_it_says() {
 
 #[test]
 fn addresses_are_of_a_known_family() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let side = Side::new(t, &name);
     let ep = side.new_ep();
     let connect = |to| dat!(t, ep_connect_func(ep, to, 1, TEN_SECONDS, 0, null_mut(), 0, 0));

@@ -11,7 +11,7 @@ use dat_core::export::{self, AnyProvider};
 use dat_core::provider::Provider;
 use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
-use provider_loopback::Mem;
+use provider_mem::Mem;
 
 /// Calls a function of a table and returns a `Result<(), Error>`.
 macro_rules! dat {
@@ -120,14 +120,14 @@ pub(crate) fn unique(what: &str) -> String {
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns the table of a new loopback adapter with its own fabric, and the adapter's name.
-pub(crate) fn loopback(thread_safe: bool) -> (ProviderTable, String) {
+/// Returns the table of a new adapter of the provider mem with its own fabric, and the adapter's name.
+pub(crate) fn mem(thread_safe: bool) -> (ProviderTable, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &name, thread_safe), name)
 }
 
-/// Does what [`loopback`] does, with `strict=on`.
-pub(crate) fn strict_loopback() -> (ProviderTable, String) {
+/// Does what [`mem`] does, with `strict=on`.
+pub(crate) fn strict_mem() -> (ProviderTable, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &format!("{name} strict=on"), false), name)
 }
@@ -324,13 +324,13 @@ pub(crate) fn cookie(value: u64) -> DAT_DTO_COOKIE {
 /// Creates two adapters, each with one endpoint. The endpoints are connected, and the first one is
 /// active.
 pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
-    let (table, name) = loopback(thread_safe);
+    let (table, name) = mem(thread_safe);
     connected_by(table, &name)
 }
 
 /// Does what [`connected`] does, with `strict=on`.
 pub(crate) fn strictly_connected() -> [(Side, DAT_EP_HANDLE); 2] {
-    let (table, name) = strict_loopback();
+    let (table, name) = strict_mem();
     connected_by(table, &name)
 }
 

@@ -10,7 +10,7 @@ use crate::one_of_everything::one_of_everything;
 
 #[test]
 fn a_graceful_close_waits_for_the_last_object() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let (ia, _) = open(t, &name);
     assert_eq!(dat!(t, ia_close_func(ia, 2)), Err(Error::arg(2)));
     let in_use = Err(Error::state(DAT_INVALID_STATE_IA_IN_USE));
@@ -33,7 +33,7 @@ fn a_graceful_close_waits_for_the_last_object() {
 #[test]
 fn an_abrupt_close_frees_everything() {
     for thread_safe in [false, true] {
-        let (t, name) = loopback(thread_safe);
+        let (t, name) = mem(thread_safe);
         for handle in one_of_everything(t, &name) {
             let mut kind = 0;
             assert_eq!(
@@ -47,7 +47,7 @@ fn an_abrupt_close_frees_everything() {
 
 #[test]
 fn a_request_that_does_not_fit_into_the_evd_leaves_nothing() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut cr_evd = null_mut();
     let flags = DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG;

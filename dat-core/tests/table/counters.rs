@@ -146,7 +146,7 @@ fn of_an_endpoint() {
 
 #[test]
 fn of_a_dispatcher() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut event = DAT_EVENT::zeroed();
     let dequeue = |event: &mut DAT_EVENT| dat!(table, evd_dequeue_func(side.evd, event));
@@ -261,7 +261,7 @@ fn of_an_adapter() {
 
 #[test]
 fn wrong_arguments() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ep = side.new_ep();
     for (handle, all) in [

@@ -17,7 +17,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// The longest datagram of the loopback transport, in bytes.
+/// The longest datagram of the provider mem, in bytes.
 const MAX_DATAGRAM: usize = 4096;
 /// The number of octets before each message in a receive buffer.
 const HEADER: usize = 40;
@@ -201,7 +201,7 @@ struct Peer {
 
 /// Creates two adapters, each with one endpoint that knows the other one.
 fn pair(thread_safe: bool) -> [Peer; 2] {
-    let (table, name) = loopback(thread_safe);
+    let (table, name) = mem(thread_safe);
     pair_of([Side::new(table, &name), Side::new(table, &name)], [&attributes(); 2])
 }
 

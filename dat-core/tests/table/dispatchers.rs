@@ -11,7 +11,7 @@ use crate::client::*;
 /// dat_ia_query).
 #[test]
 fn streams_merge_as_the_attribute_says() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut provider = DAT_PROVIDER_ATTR::zeroed();
     let mask = DAT_PROVIDER_FIELD_EVD_STREAM_MERGING_SUPPORTED;
@@ -44,7 +44,7 @@ fn streams_merge_as_the_attribute_says() {
 
 #[test]
 fn an_overflowed_evd_delivers_only_earlier_events() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (mut small, mut y) = (null_mut(), null_mut());
     let streams = DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG;
@@ -101,7 +101,7 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
 /// A software event that finds the queue full causes no overflow (uDAPL 1.2, dat_evd_post_se).
 #[test]
 fn a_full_evd_refuses_a_software_event_and_continues() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut evd = null_mut();
     dat!(table, evd_create_func(side.ia, 2, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd)).unwrap();

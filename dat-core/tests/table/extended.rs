@@ -172,7 +172,7 @@ fn unsupported_operations() {
 /// continues.
 #[test]
 fn without_a_read_depth_reads_and_atomic_operations_are_refused() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y) = (a.new_ep(), b.new_ep());
     let mut param = DAT_EP_PARAM::zeroed();
@@ -225,7 +225,7 @@ fn a_region_for_atomic_operations_alone_has_a_context_for_peers() {
 
 #[test]
 fn only_an_adapter_that_was_opened_for_queries_is_closed_as_one() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     assert_eq!(
         extended(table, side.ia, DAT_IB_CLOSE_QUERY_OP, &[], 4),
@@ -236,7 +236,7 @@ fn only_an_adapter_that_was_opened_for_queries_is_closed_as_one() {
 
 #[test]
 fn an_adapter_is_queried_by_name() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let name = std::ffi::CString::new(name).unwrap();
     let handle = name.as_ptr().cast_mut().cast();
     let mut ia: DAT_IA_HANDLE = null_mut();

@@ -53,7 +53,7 @@ fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_CO
 /// default flags. A strict adapter makes no exception.
 #[test]
 fn flags_of_streams_on_one_evd_must_match() {
-    for ((table, name), strict) in [(loopback(false), false), (strict_loopback(), true)] {
+    for ((table, name), strict) in [(mem(false), false), (strict_mem(), true)] {
         let side = Side::new(table, &name);
         let none = null_mut();
         for first in [PLAIN, THRESHOLD, UNSIGNALLED, SOLICITED] {
@@ -105,7 +105,7 @@ fn free(side: &Side) -> impl Fn(DAT_EP_HANDLE) + use<> {
 
 #[test]
 fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
     let none = null_mut();
@@ -134,7 +134,7 @@ fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
 /// threshold (uDAPL 1.2, dat_ep_create).
 #[test]
 fn an_evd_with_other_streams_takes_only_thresholds() {
-    for ((table, name), strict) in [(loopback(false), false), (strict_loopback(), true)] {
+    for ((table, name), strict) in [(mem(false), false), (strict_mem(), true)] {
         let side = Side::new(table, &name);
         let none = null_mut();
         for other in [
@@ -175,7 +175,7 @@ fn an_evd_with_other_streams_takes_only_thresholds() {
 /// whose attributes are 0.
 #[test]
 fn flags_that_the_consumer_does_not_set_fit_the_evds() {
-    for (table, name) in [loopback(false), strict_loopback()] {
+    for (table, name) in [mem(false), strict_mem()] {
         let side = Side::new(table, &name);
         let Side { ia, pz, evd: connect, .. } = side;
         let none = null_mut();
@@ -232,7 +232,7 @@ fn flags_that_the_consumer_does_not_set_fit_the_evds() {
 
 #[test]
 fn modified_flags_must_match_those_of_the_evd() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let (shared, other) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
     let ep = create(&side, (UNSIGNALLED, PLAIN, shared, null_mut())).unwrap();
@@ -297,7 +297,7 @@ impl Pair {
         request_flags: DAT_COMPLETION_FLAGS,
         shared: bool,
     ) -> Pair {
-        let (table, name) = loopback(false);
+        let (table, name) = mem(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let watched = |side: &Side| {
             let (evd, cno) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_cno());
@@ -399,7 +399,7 @@ fn a_solicited_wait_ends_when_the_sender_says_so() {
 
 #[test]
 fn undefined_flags_of_an_endpoint_are_refused() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let (recv, request) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
     let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);

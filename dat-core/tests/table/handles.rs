@@ -151,7 +151,7 @@ const GARBAGE: [usize; 8] = [0, 1, 2, 63, 64, 0xdead_beef, 1 << 47, usize::MAX];
 #[test]
 fn every_function_refuses_wrong_handles() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let side = Side::new(table, &name);
         let calls = calls(table, side);
         // All functions of the table except ia_open, which takes no handle.
@@ -198,9 +198,9 @@ fn every_function_refuses_wrong_handles() {
 
 #[test]
 fn errors_about_handles_name_their_role_in_the_call() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let side = Side::new(t, &name);
-    let (other_t, other_name) = loopback(false);
+    let (other_t, other_name) = mem(false);
     let other = Side::new(other_t, &other_name);
     let ep = side.new_ep();
     let mut out = null_mut();

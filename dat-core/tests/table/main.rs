@@ -1,4 +1,4 @@
-//! Tests of the exported function table over the loopback transport. The tests call the functions
+//! Tests of the exported function table over the provider mem. The tests call the functions
 //! as C code does.
 
 mod adapter_limits;
@@ -25,13 +25,13 @@ mod windows;
 
 #[test]
 fn limits_are_as_reported() {
-    let (table, name) = client::loopback(false);
+    let (table, name) = client::mem(false);
     adapter_limits::limits_hold(table, &name);
 }
 
 #[test]
 fn causes_are_told_at_both_ends() {
-    let (table, name) = client::loopback(false);
+    let (table, name) = client::mem(false);
     causes::sentences_are_right(table, &name, causes::Protocol::Mem);
 }
 
@@ -42,6 +42,6 @@ fn the_document_of_causes_lists_each_case() {
 
 #[test]
 fn the_arguments_of_the_last_cause_are_checked() {
-    let (table, name) = client::loopback(false);
+    let (table, name) = client::mem(false);
     causes::arguments_are_checked(table, &name);
 }

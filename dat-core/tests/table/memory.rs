@@ -49,7 +49,7 @@ fn query(side: &Side, lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
 
 #[test]
 fn unmapped_memory_is_not_registered() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut buffer = vec![0u8; 3 << 16];
     let register = |addr: *mut u8, length| {
@@ -70,7 +70,7 @@ fn unmapped_memory_is_not_registered() {
 #[test]
 fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let (none, read, both) = (libc::PROT_NONE, libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -116,7 +116,7 @@ fn memory_without_the_required_permissions_is_not_registered() {
 
 #[test]
 fn a_region_is_checked_before_it_is_registered() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
     let here = at(buffer.as_mut_ptr());
@@ -141,7 +141,7 @@ fn a_region_is_checked_before_it_is_registered() {
 
 #[test]
 fn a_region_reports_its_parameters() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
     let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
@@ -207,7 +207,7 @@ fn a_zero_based_region_is_named_by_offsets() {
 
 #[test]
 fn an_lmr_created_from_an_lmr_has_the_same_memory() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut other_pz = null_mut();
     dat!(table, pz_create_func(side.ia, &mut other_pz)).unwrap();
@@ -233,7 +233,7 @@ fn an_lmr_created_from_an_lmr_has_the_same_memory() {
 
 #[test]
 fn a_zone_is_in_use_while_it_contains_objects() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let in_use = Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
     let mut buffer = [0u8; 8];
@@ -252,7 +252,7 @@ fn a_zone_is_in_use_while_it_contains_objects() {
 
 #[test]
 fn synchronising_checks_segments() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
     let lmr = side.register(&mut buffer);
@@ -299,7 +299,7 @@ fn counts(side: &Side, srq: DAT_SRQ_HANDLE) -> [DAT_COUNT; 3] {
 
 #[test]
 fn an_srq_is_checked_before_it_is_created() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let create = |max_recv_dtos, max_recv_iov, low_watermark| {
         let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark };
@@ -318,7 +318,7 @@ fn an_srq_is_checked_before_it_is_created() {
 
 #[test]
 fn an_srq_reports_each_low_watermark_once() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let srq = side.new_srq(4);
     for i in 0..3 {
@@ -356,7 +356,7 @@ fn an_srq_reports_each_low_watermark_once() {
 
 #[test]
 fn an_srq_counts_what_is_available_and_what_is_outstanding() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let srq = b.new_srq(10);
     let x = a.new_ep();
@@ -410,7 +410,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
 /// The buffer of a message that was received and never dequeued does not stay outstanding forever.
 #[test]
 fn a_freed_evd_returns_the_buffers_of_its_completions() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let srq = b.new_srq(10);
     let x = a.new_ep();

@@ -6,7 +6,7 @@ use dat_core::cno::Cno;
 use dat_core::{Error, handle};
 use dat_sys::ib::*;
 use dat_sys::*;
-use provider_loopback::Adapter;
+use provider_mem::Adapter;
 
 use crate::client::*;
 

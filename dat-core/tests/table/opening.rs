@@ -7,13 +7,13 @@ use dat_core::export::{self, AnyProvider};
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::*;
-use provider_loopback::{Adapter, Mem};
+use provider_mem::{Adapter, Mem};
 
 use crate::client::*;
 
 #[test]
 fn every_word_of_the_table_is_filled() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     const WORDS: usize = 81;
     assert_eq!(size_of::<DAT_PROVIDER>(), WORDS * size_of::<usize>());
     // SAFETY: the table consists of pointers and optional functions.
@@ -70,7 +70,7 @@ fn only_what_can_be_served_is_registered() {
 #[test]
 fn the_entry_decides_thread_safety() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (ia, _) = open(table, &name);
         let mut attr = DAT_PROVIDER_ATTR::zeroed();
         dat!(
@@ -85,7 +85,7 @@ fn the_entry_decides_thread_safety() {
 
 #[test]
 fn open_checks_its_arguments() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let name = CString::new(name).unwrap();
     let name = name.as_ptr().cast_mut();
     let (mut evd, mut ia) = (DAT_HANDLE_NULL, null_mut());
@@ -117,7 +117,7 @@ fn open_checks_its_arguments() {
 
 #[test]
 fn an_adapter_may_report_to_an_evd_that_exists_elsewhere() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let c_name = CString::new(name).unwrap();
     let (mut evd, mut ia) = (DAT_EVD_ASYNC_EXISTS, null_mut());
     dat!(table, ia_open_func(c_name.as_ptr().cast_mut(), 0, &mut evd, &mut ia)).unwrap();
@@ -130,7 +130,7 @@ fn an_adapter_may_report_to_an_evd_that_exists_elsewhere() {
 
 #[test]
 fn adapters_share_an_evd_until_either_is_closed() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let c_name = CString::new(name.as_str()).unwrap();
     let shared = |evd: DAT_EVD_HANDLE| {
         let (mut given, mut ia) = (evd, null_mut());
@@ -158,7 +158,7 @@ fn adapters_share_an_evd_until_either_is_closed() {
     // Only some EVDs take asynchronous errors. EVDs of other adapters are refused.
     let side = Side::new(table, &name);
     assert_eq!(shared(side.evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
-    let (other_table, other_name) = loopback(false);
+    let (other_table, other_name) = mem(false);
     let (other, other_evd) = open(other_table, &other_name);
     assert_eq!(shared(other_evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
     dat!(other_table, ia_close_func(other, DAT_CLOSE_ABRUPT_FLAG)).unwrap();

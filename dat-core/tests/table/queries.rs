@@ -11,7 +11,7 @@ use crate::client::*;
 
 #[test]
 fn an_adapter_reports_the_attributes_of_its_transport() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (ia, evd) = open(table, &name);
     let mut told = null_mut();
     let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
@@ -29,7 +29,7 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
     .unwrap();
     assert_eq!(told, evd);
 
-    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_mem::Mem.open(&name, &name).unwrap().attrs().clone();
     let text = |field: &[std::ffi::c_char]| {
         // SAFETY: the field is terminated. The next assertions would detect an error.
         unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap().to_owned()
@@ -99,7 +99,7 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
 
 #[test]
 fn queries_of_an_adapter_need_a_known_mask_and_a_record() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (ia, _) = open(table, &name);
     let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
     let mut query = |ia_mask, with_attr: bool, provider_mask, with_provider: bool| {
@@ -123,7 +123,7 @@ fn queries_of_an_adapter_need_a_known_mask_and_a_record() {
 
 #[test]
 fn objects_report_their_parameters() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ia = consumer_handle(side.ia);
 
@@ -190,7 +190,7 @@ fn objects_report_their_parameters() {
 
 #[test]
 fn every_handle_keeps_its_consumers_context() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ep = side.new_ep();
     let mut buffer = [0; 8];
@@ -234,9 +234,9 @@ fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
 /// 1.2, dat_ep_create).
 #[test]
 fn an_endpoint_without_attributes_has_those_of_the_provider() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
-    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_mem::Mem.open(&name, &name).unwrap().attrs().clone();
     let mut ep = null_mut();
     dat!(
         table,
@@ -270,7 +270,7 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
 /// The standard defines no named attributes of endpoints, and the library knows none.
 #[test]
 fn an_endpoint_has_no_named_attributes() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut named = DAT_NAMED_ATTR { name: c"color".as_ptr(), value: c"green".as_ptr() };
     let none = DAT_EP_ATTR { service_type: DAT_SERVICE_TYPE_RC, ..DAT_EP_ATTR::zeroed() };
@@ -321,9 +321,9 @@ fn an_endpoint_reports_its_connection() {
 /// dat_srq_create, dat_srq_resize).
 #[test]
 fn a_shared_queue_reaches_its_maximum_depth() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
-    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_mem::Mem.open(&name, &name).unwrap().attrs().clone();
     let (depth, iov) = (limits.max_srq_depth as DAT_COUNT, limits.max_segments as DAT_COUNT);
     let create = |max_recv_dtos, max_recv_iov, low_watermark| {
         let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark };
@@ -369,9 +369,9 @@ fn a_shared_queue_reaches_its_maximum_depth() {
 
 #[test]
 fn an_evd_holds_as_many_events_as_reported() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
-    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_mem::Mem.open(&name, &name).unwrap().attrs().clone();
     let mut evd = null_mut();
     let mut create = |depth| {
         dat!(table, evd_create_func(side.ia, depth, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd))

@@ -20,7 +20,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let (table, name) = loopback(false);
+        let (table, name) = mem(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (x, y) = (ep_with_short_queues(&a), b.new_ep());
         let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -136,7 +136,7 @@ fn suppressed_requests_that_wait_keep_their_places() {
 /// dat_ep_modify). No receive is lost or changed.
 #[test]
 fn modify_keeps_room_for_posted_receives() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ep = ep_with_short_queues(&side);
     for id in 1..=3 {
@@ -173,7 +173,7 @@ fn modify_keeps_room_for_posted_receives() {
 /// is taken.
 #[test]
 fn an_endpoint_can_always_post_unsignalled() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let x = ep_with_short_queues(&a);
     let mut param = DAT_EP_PARAM::zeroed();
@@ -259,7 +259,7 @@ fn on_a_shared_queue(
 /// a message goes back to the shared receive queue as soon as the message has arrived.
 #[test]
 fn a_shared_buffer_with_an_unreported_completion_is_returned() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y, srq) = on_a_shared_queue(&a, &b, null_mut());
     // An endpoint without an EVD for receives never holds more than one buffer.
@@ -280,7 +280,7 @@ fn a_shared_buffer_with_an_unreported_completion_is_returned() {
 /// queue when the endpoint and the EVD are freed.
 #[test]
 fn a_shared_buffer_with_a_lost_completion_is_returned() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let mut small = null_mut();
     dat!(table, evd_create_func(b.ia, 1, null_mut(), DAT_EVD_DTO_FLAG, &mut small)).unwrap();
@@ -302,7 +302,7 @@ fn a_shared_buffer_with_a_lost_completion_is_returned() {
 /// them.
 #[test]
 fn receives_without_a_zone_are_still_there() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ep = ep_with_short_queues(&side);
     for id in 1..=3 {

@@ -105,7 +105,7 @@ fn register(
 
 #[test]
 fn a_shared_region_is_checked() {
-    let (table, ia) = loopback(false);
+    let (table, ia) = mem(false);
     let side = Side::new(table, &ia);
     let path = scratch("judged");
     let (shared, private) =
@@ -209,7 +209,7 @@ fn another_process() {
     std::io::stdin().read_line(&mut told).unwrap();
     let (run, path) = told.trim_end().split_once(' ').unwrap();
     let memory = Mapping::new(Path::new(path), libc::MAP_SHARED);
-    let (table, ia) = loopback(false);
+    let (table, ia) = mem(false);
     let side = Side::new(table, &ia);
     let mut id = name(run.parse().unwrap(), 3);
     let private = Mapping::new(&scratch("private"), libc::MAP_SHARED);

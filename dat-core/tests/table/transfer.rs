@@ -129,7 +129,7 @@ fn send_write_and_read_move_the_bytes() {
 
 #[test]
 fn events_come_by_waiting_and_by_polling() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let side = Side::new(t, &name);
     let (mut event, mut more) = (DAT_EVENT::zeroed(), -1);
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));

@@ -40,7 +40,7 @@ const DTOS: DAT_EP_PARAM_MASK = DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_REQU
 
 #[test]
 fn an_endpoint_without_a_zone_is_unconfigured() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let ep = bare(&a);
     assert_eq!(state(&a, ep), DAT_EP_STATE_UNCONFIGURED_UNCONNECTED);
@@ -88,7 +88,7 @@ fn an_endpoint_without_a_zone_is_unconfigured() {
 
 #[test]
 fn a_reserved_endpoint_is_configured_before_it_accepts() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (ep, mut rsp) = (bare(&b), null_mut());
     dat!(table, rsp_create_func(b.ia, 4711, ep, b.cr_evd, &mut rsp)).unwrap();
@@ -113,7 +113,7 @@ fn a_reserved_endpoint_is_configured_before_it_accepts() {
 
 #[test]
 fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (_, qualifier) = b.new_psp(DAT_PSP_PROVIDER_FLAG);
     let x = a.new_ep();
@@ -178,7 +178,7 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
 /// of requests.
 #[test]
 fn completions_without_an_evd_are_not_counted() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let eps = [a, b].map(|side| {
         let mut param = DAT_EP_PARAM::zeroed();

@@ -29,7 +29,7 @@ fn attributes(side: &Side) -> DAT_EP_ATTR {
 
 impl SrqPair {
     fn new(change: impl FnOnce(&mut DAT_EP_ATTR)) -> SrqPair {
-        let (table, name) = loopback(false);
+        let (table, name) = mem(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (srq, recv, conn) =
             (b.new_srq(16), b.new_evd(DAT_EVD_DTO_FLAG), b.new_evd(DAT_EVD_CONNECTION_FLAG));
@@ -352,7 +352,7 @@ fn allocated_buffers_are_those_that_have_not_completed() {
 
 #[test]
 fn the_zone_of_an_srq_is_its_own() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, mut b) = (Side::new(table, &name), Side::new(table, &name));
     let srq = b.new_srq(4);
     let mut buffer = [0u8; 16];

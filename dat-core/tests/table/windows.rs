@@ -359,7 +359,7 @@ fn binds_need_a_connected_or_disconnected_endpoint() {
 
 #[test]
 fn binds_complete_on_the_request_evd() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
@@ -402,7 +402,7 @@ fn binds_complete_on_the_request_evd() {
 
 #[test]
 fn only_the_peer_of_its_endpoint_may_use_an_rmr() {
-    let (t, name) = loopback(false);
+    let (t, name) = mem(false);
     let [(a, x), (b, y)] = connected_by(t, &name);
     let (w, z) = (a.new_ep(), b.new_ep());
     let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);

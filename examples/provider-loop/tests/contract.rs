@@ -2,7 +2,7 @@
 
 use dat_core::provider::{Provider, Transport};
 use dat_loop::Loop;
-use provider_loopback::contract::rig::expect_receives_to_be_there;
+use provider_mem::contract::rig::expect_receives_to_be_there;
 
 fn open(params: &str) -> impl Transport {
     expect_receives_to_be_there(true);
@@ -11,12 +11,12 @@ fn open(params: &str) -> impl Transport {
 
 // ANCHOR: contract
 mod two_adapters {
-    provider_loopback::transport_contract!(|| (super::open(""), super::open("")));
+    provider_mem::transport_contract!(|| (super::open(""), super::open("")));
 }
 // ANCHOR_END: contract
 
 mod without_spinning {
-    provider_loopback::transport_contract!(|| (
+    provider_mem::transport_contract!(|| (
         super::open("127.0.0.1 spin=0"),
         super::open("127.0.0.1 spin=0")
     ));

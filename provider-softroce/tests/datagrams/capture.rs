@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use dat_core::provider::Transport;
-use provider_loopback::contract::rig::{Event, Rig, Service, pattern};
+use provider_mem::contract::rig::{Event, Rig, Service, pattern};
 use wire::cm::sidr_trailer::{self, DatagramQp};
 use wire::cm::{IpHeader, Mad, Message, ServiceId, SidrStatus};
 use wire::rocev2::{Deth, Extension, Icrc, Identification, Opcode, Packet};

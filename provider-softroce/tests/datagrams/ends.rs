@@ -8,9 +8,7 @@ use dat_core::provider::{
     Completions, Connect, Datagram, Provider, QpCfg, Queue, RemoteQp, Segment, ServiceType,
     Transport, Wc, WcStatus,
 };
-use provider_loopback::contract::rig::{
-    ALL, Buffer, DEPTH, End, Event, Log, QUEUE, Rig, Service, cfg,
-};
+use provider_mem::contract::rig::{ALL, Buffer, DEPTH, End, Event, Log, QUEUE, Rig, Service, cfg};
 use provider_softroce::{Roce, SoftRoce};
 
 /// The number of octets before each message in a receive buffer.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{End, Event, Failure, QUEUE, Rig, Service, pattern, poll};
+use provider_mem::contract::rig::{End, Event, Failure, QUEUE, Rig, Service, pattern, poll};
 use provider_softroce::Roce;
 
 use super::ends::*;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use dat_core::provider::{Queue, Transport};
-use provider_loopback::contract::rig::{End, Event, Failure, Rig, Service, pattern};
+use provider_mem::contract::rig::{End, Event, Failure, Rig, Service, pattern};
 use provider_softroce::Roce;
 
 use super::ends::*;

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard};
 
 use dat_core::provider::{Connect, Provider, Queue, Remote};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{

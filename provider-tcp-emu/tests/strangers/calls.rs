@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use dat_core::provider::{Connect, Remote, SendOp, Transport, WcStatus};
-use provider_loopback::contract::rig::outcomes;
+use provider_mem::contract::rig::outcomes;
 
 use super::*;
 

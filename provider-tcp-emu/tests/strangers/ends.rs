@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use dat_core::provider::{Close, Transport, WcStatus};
-use provider_loopback::contract::rig::{outcomes, pattern};
+use provider_mem::contract::rig::{outcomes, pattern};
 
 use super::*;
 

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use dat_core::provider::{Provider, Queue};
-use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service};
+use provider_mem::contract::rig::{DEPTH, End, Event, Rig, Service};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// siw's request as initiator: no peer-to-peer model, one RDMA read each way.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_core::provider::{Transport, WcStatus};
-use provider_loopback::contract::rig::{outcomes, pattern};
+use provider_mem::contract::rig::{outcomes, pattern};
 use rustix::process::{Resource, getrlimit};
 
 use super::*;

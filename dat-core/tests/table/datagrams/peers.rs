@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn both_sides_learn_each_other_and_exchange_datagrams() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (x, y) = (new_ep(&a), new_ep(&b));
         let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -83,7 +83,7 @@ fn unresolved(side: &Side, ep: DAT_EP_HANDLE, of: (IpAddr, DAT_CONN_QUAL)) -> Pe
 #[test]
 fn failures_are_reported_and_the_endpoint_stays_usable() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (x, y) = (new_ep(&a), new_ep(&b));
         let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -110,7 +110,7 @@ fn failures_are_reported_and_the_endpoint_stays_usable() {
         // The consumer does not answer in time, and answers too late.
         connect_to(&a, x, there, b"", 1_000_000).unwrap();
         let late = request(&b).cr;
-        provider_loopback::advance(&name, Duration::from_secs(2));
+        provider_mem::advance(&name, Duration::from_secs(2));
         assert_eq!(unresolved(&a, x, there).number, error);
         accept(&b, late, y, b"").unwrap();
         assert_eq!(established(&b).private, b"");
@@ -130,7 +130,7 @@ fn failures_are_reported_and_the_endpoint_stays_usable() {
 
 #[test]
 fn a_full_backlog_refuses_the_peer() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let mut cr_evd = null_mut();
     dat!(table, evd_create_func(b.ia, 1, null_mut(), DAT_EVD_CR_FLAG, &mut cr_evd)).unwrap();
@@ -151,7 +151,7 @@ fn a_full_backlog_refuses_the_peer() {
 fn one_endpoint_has_many_peers() {
     const PEERS: usize = 20;
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let x = new_ep(&a);
         let eps: Vec<_> = (0..PEERS).map(|_| new_ep(&b)).collect();
@@ -212,7 +212,7 @@ fn one_endpoint_has_many_peers() {
 #[test]
 fn an_endpoint_is_its_own_peer() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let side = Side::new(table, &name);
         let ep = new_ep(&side);
         let (_, qualifier) = side.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -230,7 +230,7 @@ fn an_endpoint_is_its_own_peer() {
 /// The caller's endpoint is freed, or reset, before the answer comes.
 #[test]
 fn an_attempt_ends_with_its_endpoint() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y) = (new_ep(&a), new_ep(&b));
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);

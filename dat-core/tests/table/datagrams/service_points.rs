@@ -14,7 +14,7 @@ fn reserve(side: &Side, ep: DAT_EP_HANDLE) -> DAT_RSP_HANDLE {
 
 #[test]
 fn a_reserved_service_point_answers_with_its_endpoint() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y, connected) = (new_ep(&a), new_ep(&b), a.new_ep());
     let rsp = reserve(&b, y);
@@ -55,7 +55,7 @@ fn a_reserved_service_point_answers_with_its_endpoint() {
 
 #[test]
 fn a_rejected_endpoint_of_a_reserved_service_point_is_unconnected() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y) = (new_ep(&a), new_ep(&b));
     reserve(&b, y);
@@ -69,7 +69,7 @@ fn a_rejected_endpoint_of_a_reserved_service_point_is_unconnected() {
 
 #[test]
 fn a_reserved_service_point_for_connections_refuses_datagrams() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, connected, y) = (new_ep(&a), a.new_ep(), b.new_ep());
     reserve(&b, y);
@@ -85,7 +85,7 @@ fn a_reserved_service_point_for_connections_refuses_datagrams() {
 #[test]
 fn the_provider_creates_an_endpoint_of_the_requested_service() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let x = new_ep(&a);
         let (_, qualifier) = b.new_psp(DAT_PSP_PROVIDER_FLAG);
@@ -125,7 +125,7 @@ fn the_provider_creates_an_endpoint_of_the_requested_service() {
 
 #[test]
 fn a_request_survives_an_endpoint_of_the_other_service() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (datagrams, connected) = (new_ep(&b), b.new_ep());
     let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -151,7 +151,7 @@ fn a_request_survives_an_endpoint_of_the_other_service() {
 
 #[test]
 fn a_request_is_handed_off_with_its_service() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y) = (new_ep(&a), new_ep(&b));
     let (_, first) = b.new_psp(DAT_PSP_CONSUMER_FLAG);

@@ -150,7 +150,7 @@ fn an_endpoint_fails_with_its_memory_and_is_reset() {
 
 #[test]
 fn an_endpoint_keeps_its_service() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let (datagrams, connected) = (new_ep(&side), side.new_ep());
     let modify = |ep, service_type| {
@@ -171,7 +171,7 @@ fn an_endpoint_keeps_its_service() {
 
 #[test]
 fn the_arguments_of_a_connect_are_checked() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let ep = new_ep(&side);
     let long = [0; 257];

@@ -196,7 +196,7 @@ fn suppressed_sends_are_silent() {
 /// The sender decides whether a receiver wakes that waits for solicited events only.
 #[test]
 fn a_solicited_datagram_wakes_its_receiver() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let recv_evd = b.new_evd(DAT_EVD_DTO_FLAG);
     let attr =
@@ -222,7 +222,7 @@ fn a_solicited_datagram_wakes_its_receiver() {
 #[test]
 fn a_shared_receive_queue_serves_datagram_endpoints() {
     for thread_safe in [false, true] {
-        let (table, name) = loopback(thread_safe);
+        let (table, name) = mem(thread_safe);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (srq, attr) = (b.new_srq(8), attributes());
         let Side { ia, pz, evd, .. } = b;
@@ -265,7 +265,7 @@ fn a_shared_receive_queue_serves_datagram_endpoints() {
 
 #[test]
 fn counters() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let [x, y] = pair_of([a, b], [&attributes(); 2]);
     let (mut source, mut sink) = (vec![3u8; 16], vec![0u8; 64]);
@@ -317,7 +317,7 @@ fn counters() {
 /// The attributes by which programs find out whether there are datagrams, and how long they may be.
 #[test]
 fn named_attributes() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let side = Side::new(table, &name);
     let mut provider = DAT_PROVIDER_ATTR::zeroed();
     let none = null_mut();
@@ -342,7 +342,7 @@ fn named_attributes() {
 /// A strict adapter keeps an endpoint to its own attributes.
 #[test]
 fn a_strict_adapter() {
-    let (table, name) = strict_loopback();
+    let (table, name) = strict_mem();
     let sides = [Side::new(table, &name), Side::new(table, &name)];
     let short = DAT_EP_ATTR { max_message_size: 16, ..attributes() };
     let long = DAT_EP_ATTR { max_message_size: MAX_DATAGRAM as u32 + 1, ..attributes() };
@@ -362,7 +362,7 @@ fn a_strict_adapter() {
 /// checks them. The unsignalled flag is refused unless the endpoint was created with it.
 #[test]
 fn other_adapters_permit_other_sizes() {
-    let (table, name) = loopback(false);
+    let (table, name) = mem(false);
     let sides = [Side::new(table, &name), Side::new(table, &name)];
     let none = DAT_EP_ATTR { max_message_size: 0, ..attributes() };
     let long = DAT_EP_ATTR {

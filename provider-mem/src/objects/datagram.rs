@@ -269,7 +269,7 @@ pub(crate) enum Failure {
 }
 
 /// The header before a datagram of this length: that of an IPv4 packet from this address to itself
-/// in the last 20 octets, with a protocol number for experiments (RFC 3692). The loopback transport
+/// in the last 20 octets, with a protocol number for experiments (RFC 3692). The provider mem
 /// has only IPv4 addresses of its own. For other addresses the header is empty.
 fn header(address: IpAddr, bytes: u32) -> [u8; HEADER as usize] {
     let mut header = [0; HEADER as usize];

@@ -1,4 +1,4 @@
-//! The in-process loopback transport: the reference for the meaning of [`Transport`], and the
+//! The provider `mem`, inside one process: the reference for the meaning of [`Transport`], and the
 //! oracle of semantic tests.
 //!
 //! Adapters that are opened with the same ia_params (the *fabric*) reach one another. One lock
